@@ -31,6 +31,12 @@ class OnlyMetadata(Wire, frozen=True):
     metadata: Metadata = Metadata()
 
 
+class Properties(Wire, frozen=True):
+    """Any object, as far as the names of its spec's properties."""
+
+    spec: dict[str, Raw] | None = None
+
+
 class FlavorSpec(Wire, frozen=True):
     """ResourceFlavorSpec."""
 
@@ -228,6 +234,13 @@ class ClassRef(Wire, frozen=True):
     name: str = ""
 
 
+class PreemptionGate(Wire, frozen=True):
+    """PreemptionGate, and PreemptionGateState."""
+
+    name: str = ""
+    position: str = "Closed"
+
+
 class WorkloadSpec(Wire, frozen=True):
     pod_sets: list[PodSet] = field(default_factory=list)
     queue_name: str = ""
@@ -235,6 +248,7 @@ class WorkloadSpec(Wire, frozen=True):
     priority_class_ref: ClassRef | None = None
     active: bool = True
     maximum_execution_time_seconds: int | None = None
+    preemption_gates: list[PreemptionGate] | None = None
 
 
 class PodSetAssignment(Wire, frozen=True):
@@ -285,6 +299,7 @@ class WorkloadStatus(Wire, frozen=True):
     reclaimable_pods: list[Reclaimable] | None = None
     scheduling_stats: SchedulingStats | None = None
     accumulated_past_execution_time_seconds: int | None = None
+    preemption_gates: list[PreemptionGate] | None = None
 
 
 class Workload(OnlyMetadata, frozen=True):

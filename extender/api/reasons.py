@@ -130,8 +130,19 @@ class Unadmitted(StrEnum):
     DEACTIVATED = "Deactivated"
     ON_HOLD = "OnHold"
     """It has to wait before it may be tried again."""
+    ADMISSION_GATED = "AdmissionGated"
+    """Its annotation `kueue.x-k8s.io/admission-gated-by` names controllers that hold it back."""
     INTERNAL_ERROR = "InternalError"
     """It could not be judged because of a bug, and is tried again after a pause."""
+
+
+class GateReason(StrEnum):
+    """Reasons of `BlockedOnPreemptionGates`, and of Events about gates of Workloads."""
+
+    PREEMPTION_GATED = "PreemptionGated"
+    """It would preempt others for its quota or room if its preemption gates were open."""
+    ADMISSION_GATE_CLEARED = "AdmissionGateCleared"
+    """No controller holds it back from its queue any more. In Events alone."""
 
 
 class RoomReason(StrEnum):
@@ -247,6 +258,8 @@ class JobReason(StrEnum):
     """The API server rejects what would be written for the job."""
     INVALID_TOPOLOGY = "InvalidTopology"
     """Annotations of a pod template about domains of nodes contradict each other."""
+    NOT_HONOURED = "NotHonoured"
+    """Fields, labels or annotations of Kueue on the object have no effect here."""
     OVERRIDE_LIMITED = "OverrideLimited"
     """The job asks for more than its ClusterQueue lets its jobs choose."""
     INVALID_QUEUE_NAME = "InvalidQueueName"

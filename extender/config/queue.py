@@ -88,6 +88,9 @@ class Queue(Section):
     annotation scheduling.x-k8s.io/release-quota of a ClusterQueue or Job overrides it"""
     ignore_undeclared_resources: bool = False
     """whether a workload may ask for resources that its ClusterQueue does not cover"""
+    resource_claims: queueing.ResourceClaims = "Refuse"
+    """Refuse: a workload whose pods have resource claims (dynamic resource allocation) waits as
+    Misconfigured, because no quota counts their devices; Ignore: it is admitted without them"""
     job_overrides: Annotated[str, AfterValidator(_overrides)] = ""
     """settings that a job may override, such as `pods-ready-timeout<=2h, release-quota`; `*`: all,
     `none`: nothing; a setting that is not named may only be made stricter; the annotation
@@ -104,6 +107,7 @@ class Queue(Section):
             require_room=self.require_room,
             aging=self.aging_seconds,
             preempt_for_room=self.preempt_for_room,
+            resource_claims=self.resource_claims,
             job_overrides=job_overrides.parsed(self.job_overrides)[0],
             quota_check="IgnoreUndeclared"
             if self.ignore_undeclared_resources

@@ -264,7 +264,7 @@ class JobController:
         match action:
             case do.UpdateWorkload():
                 await self._workloads.patch(workload, {"spec": action.spec})
-            case do.AdoptWorkload():
+            case do.UpdateMetadata():
                 await self._workloads.patch(workload, {"metadata": action.metadata})
             case do.DeleteWorkload():
                 await self._workloads.delete(workload)

@@ -137,14 +137,11 @@ class PendingReasons:
             self.forget(key)
             return False
         message, written = self._message(wait), _is_written(before, wait.reason)
-        if (
-            written
-            and self._says_of_room(before, wait)
-            and not _has_new_numbers(before, wait.reason, message)
-        ):
+        if written and self._says_all(before, wait, message):
             return False
         now = self._clock.wall()
         after = to.waiting(before, wait.reason, message, now=now)
+        after = to.with_gates(after, wait.reason, message, blocked=wait.gated, now=now)
         kept, held = self._kept(key), before.holds(WorkloadCondition.ROOM_RESERVED)
         if self.room is None:
             after = to.without_room(after)
@@ -172,6 +169,14 @@ class PendingReasons:
     def _message(self, wait: NotAdmitted) -> str:
         kept = self._kept(wait.workload)
         return wait.message if kept is None else f"{wait.message}; {to.kept_text(kept)}"
+
+    def _says_all(self, workload: WorkloadInfo, wait: NotAdmitted, message: str) -> bool:
+        """Return whether a workload with the right reason says all the rest of it, too."""
+        return (
+            workload.holds(WorkloadCondition.BLOCKED_ON_PREEMPTION_GATES) is wait.gated
+            and self._says_of_room(workload, wait)
+            and not _has_new_numbers(workload, wait.reason, message)
+        )
 
     def _says_of_room(self, workload: WorkloadInfo | None, wait: NotAdmitted) -> bool:
         """Return whether the workload says of room that is kept for it what is so."""

@@ -1,13 +1,14 @@
-"""Keeps the status and the finalizers of ClusterQueues, LocalQueues and ResourceFlavors."""
+"""Keeps the status and the finalizers of queues and flavors, and says what has no effect."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from extender.api import job_overrides
+from extender.api.reasons import JobReason
 from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_API_VERSION
 from extender.controllers.unreadable import SettingWarnings
 from extender.jobs import reclaim
@@ -28,6 +29,7 @@ from extender.resources.quantity import exact
 from extender.runtime.clock import Clock
 from extender.state.queue.records import (
     ClusterQueueInfo,
+    CohortInfo,
     FlavorInfo,
     LocalQueueInfo,
     Meta,
@@ -42,6 +44,13 @@ Json = dict[str, Any]
 PAUSE: Final = 5.0
 """Seconds between two writes of a queue's status: the numbers change with every workload."""
 LONGEST_PAUSE: Final = 30.0
+MISCONFIGURED: Final = "Misconfigured"
+_KINDS: Final = {
+    "clusterqueues": "ClusterQueue",
+    "localqueues": "LocalQueue",
+    "cohorts": "Cohort",
+    "resourceflavors": "ResourceFlavor",
+}
 _SHARE: Final = 100
 """A pause is so many times as long as the last write took, between these limits."""
 
@@ -67,6 +76,8 @@ class QueueStatusController:
             reclaim.unreadable,
             lambda meta: job_overrides.unreadable(meta.annotations),
         )
+        self._unused = SettingWarnings()
+        """For the kinds that have no settings of ours."""
         self._written: dict[tuple[str, str], tuple[float, Activity]] = {}
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
@@ -81,8 +92,11 @@ class QueueStatusController:
                     return await self._cluster_queue(key, self._view.cluster_queues.get(name))
                 case "localqueues":
                     return await self._local_queue(key, self._view.local_queues.get(name))
+                case "cohorts":
+                    self._cohort(key, self._view.cohorts.get(name))
+                    return None
                 case _:
-                    return await self._flavor(self._view.flavors.get(name))
+                    return await self._flavor(key, self._view.flavors.get(name))
         except NotFoundError:
             return None
 
@@ -93,9 +107,8 @@ class QueueStatusController:
             self._written.pop(key, None)
             self._warnings.forget(key)
             return None
-        ignored = room.without_effect(queue, self._view.flavors)
-        for _, text in self._warnings.news(key, queue.meta, ignored):
-            self._warn(queue, text)
+        overruled = room.without_effect(queue, self._view.flavors)
+        self._warn(key, queue.meta, overruled)
         used = bool(self._view.reserving(queue.name))
         if await self._finalize("clusterqueues", queue.meta, in_use=used):
             return None
@@ -106,17 +119,25 @@ class QueueStatusController:
         status = _status(cluster_queue_status(queue, self._view), borrowed=True)
         return await self._write(key, queue, status=status, active=active)
 
-    def _warn(self, queue: ClusterQueueInfo, text: str) -> None:
-        _log.warning("settings cannot be read", cluster_queue=queue.name, settings=text)
-        about = ObjectRef(QUEUE_API_VERSION, "ClusterQueue", "", queue.name, queue.meta.uid)
-        self._record(Event(about, "Misconfigured", text, "Read", warning=True, occasion=text))
+    def _warn(self, key: tuple[str, str], meta: Meta, overruled: Iterable[str] = ()) -> None:
+        """Record an Event about what of an object cannot be read, is overruled or has no effect."""
+        kind = _KINDS[key[0]]
+        about = ObjectRef(QUEUE_API_VERSION, kind, meta.namespace, meta.name, meta.uid)
+        warnings = self._warnings if kind == "ClusterQueue" else self._unused
+        for found, text in warnings.news(key, meta, overruled):
+            _log.warning("settings are ignored", kind=kind, name=meta.key, settings=text)
+            unused = found is JobReason.NOT_HONOURED
+            reason, occasion = (found, str(meta.generation)) if unused else (MISCONFIGURED, text)
+            self._record(Event(about, reason, text, "Read", warning=True, occasion=occasion))
 
     async def _local_queue(
         self, key: tuple[str, str], queue: LocalQueueInfo | None
     ) -> float | None:
         if queue is None:
             self._written.pop(key, None)
+            self._unused.forget(key)
             return None
+        self._warn(key, queue.meta)
         active = local_activity(queue, self._view)
         pause = self._pause(key, queue, active)
         if pause:
@@ -126,8 +147,17 @@ class QueueStatusController:
         status = _status(local_queue_status(queue, self._view, listed), borrowed=False)
         return await self._write(key, queue, status=status, active=active)
 
-    async def _flavor(self, flavor: FlavorInfo | None) -> float | None:
-        if flavor is not None:
+    def _cohort(self, key: tuple[str, str], cohort: CohortInfo | None) -> None:
+        if cohort is not None:
+            self._warn(key, cohort.meta)
+        else:
+            self._unused.forget(key)
+
+    async def _flavor(self, key: tuple[str, str], flavor: FlavorInfo | None) -> float | None:
+        if flavor is None:
+            self._unused.forget(key)
+        else:
+            self._warn(key, flavor.meta)
             name = flavor.meta.name
             used = any(name in queue.flavors for queue in self._view.cluster_queues.values())
             await self._finalize("resourceflavors", flavor.meta, in_use=used)

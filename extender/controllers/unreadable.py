@@ -1,7 +1,8 @@
-"""Warnings about settings of objects that cannot be read or are limited: each is given once."""
+"""Warnings about settings that cannot be read, are limited or have no effect, each given once."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
+from extender.api.kueue.without_effect import sentence
 from extender.api.reasons import JobReason
 from extender.state.queue.records import Meta
 
@@ -22,7 +23,11 @@ class SettingWarnings:
         """Yield the reason and text of warnings that are new; `limited` are texts on limits."""
         odd = [each for read in self._readers for each in read(meta)]
         before = self._known.pop(key, {})
-        said = {JobReason.INVALID: "; ".join(odd), JobReason.OVERRIDE_LIMITED: "; ".join(limited)}
+        said = {
+            JobReason.INVALID: "; ".join(odd),
+            JobReason.OVERRIDE_LIMITED: "; ".join(limited),
+            JobReason.NOT_HONOURED: sentence(meta.ignored),
+        }
         if any(said.values()):
             self._known[key] = said
         for reason, text in said.items():

@@ -44,8 +44,8 @@ class UpdateWorkload(_OnWorkload):
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptWorkload(_OnWorkload):
-    """Make the job the controller of a workload that was there before: a patch of metadata."""
+class UpdateMetadata(_OnWorkload):
+    """Change the metadata of a workload: `metadata` is a merge patch of it."""
 
     metadata: Object
     note: None = None
@@ -185,7 +185,7 @@ class ReportRefusal:
 Action = (
     CreateWorkload
     | UpdateWorkload
-    | AdoptWorkload
+    | UpdateMetadata
     | DeleteWorkload
     | FinishWorkload
     | DropFinalizer
@@ -203,7 +203,7 @@ Action = (
 Actions = tuple[Action, ...]
 StatusChange = FinishWorkload | ReleaseQuota | SetReclaimable | SetPodsReady
 """What changes the status of a workload."""
-WorkloadChange = UpdateWorkload | AdoptWorkload | DeleteWorkload | DropFinalizer | StatusChange
+WorkloadChange = UpdateWorkload | UpdateMetadata | DeleteWorkload | DropFinalizer | StatusChange
 """What changes a workload that exists."""
 
 NONE: Final[Actions] = ()

@@ -21,18 +21,26 @@ from extender.jobs.actions import (
     ReleaseQuota,
     ReportRefusal,
     StartJob,
+    UpdateMetadata,
 )
 from extender.jobs.changes import delete, drop_finalizer, finish, stop, update
 from extender.jobs.context import Context
 from extender.jobs.ensure import ensure_one
+from extender.jobs.fields import Object
 from extender.jobs.gang import pod_group, pod_group_key, regrouped
-from extender.jobs.job import Finished, GenericJob
+from extender.jobs.job import Finished, GenericJob, split_gates
 from extender.jobs.placements import FlavorNotFoundError, placements_of
 from extender.jobs.pod_sets import JobPodSet
 from extender.jobs.readiness import readiness
 from extender.jobs.reclaim import holds_quota, lowered, reclaim, with_reclaimable
 from extender.jobs.templates import PlacementError
-from extender.jobs.workload import PriorityClassNotFoundError, build, free_name, priority_of
+from extender.jobs.workload import (
+    PriorityClassNotFoundError,
+    build,
+    free_name,
+    prebuilt_name,
+    priority_of,
+)
 from extender.state.queue.records import WorkloadInfo
 
 _DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -281,10 +289,31 @@ def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
 
 def _requeue(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     """Follow the job to another queue; with quota a workload stays in the one that gave it."""
+    cleared = _ungate(job, workload) if workload.admission is None else NONE
+    if cleared:
+        return cleared
     if workload.admission is None and job.queue_name() != workload.queue_name:
         changed = (update(workload, {"queueName": job.queue_name() or None}),)
         return (*changed, *_prioritize(job, workload, context))
     return _prioritize(job, workload, context)
+
+
+def _ungate(job: GenericJob, workload: WorkloadInfo) -> Actions:
+    """Take the admission gates from a workload that its job has no more. A job can add none."""
+    gates, wanted = split_gates(workload.admission_gate), split_gates(job.admission_gate())
+    late = [each for each in wanted if each not in gates]
+    said: Actions = ()
+    if late and not gates:
+        message = (
+            f"annotation {wellknown.ADMISSION_GATED_BY} has no effect on a job that is queued "
+            f"already: {', '.join(late)}"
+        )
+        said = (ReportRefusal(JobReason.NOT_HONOURED, message),)
+    left = [each for each in gates if each in wanted]
+    if left == gates or prebuilt_name(job.object):
+        return said
+    annotations: Object = {wellknown.ADMISSION_GATED_BY: ",".join(left) or None}
+    return (UpdateMetadata(workload.key, workload.meta.uid, {"annotations": annotations}),)
 
 
 def _prioritize(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from extender.api import wellknown
 from extender.api.reasons import FinishReason, JobReason
 from extender.jobs import fields
-from extender.jobs.actions import Action, AdoptWorkload, ReportRefusal
+from extender.jobs.actions import Action, ReportRefusal, UpdateMetadata
 from extender.jobs.changes import delete, finish, stop, update
 from extender.jobs.context import Context
 from extender.jobs.fields import Object
@@ -64,7 +64,7 @@ def _owned(job: GenericJob, workload: WorkloadInfo) -> tuple[Action, ...]:
     if not lasting - known or 2 * len(lasting & known) > len(known):
         return ()
     body: Object = {"ownerReferences": job.owners()}
-    return (AdoptWorkload(workload.key, workload.meta.uid, body),)
+    return (UpdateMetadata(workload.key, workload.meta.uid, body),)
 
 
 def _rank(workload: WorkloadInfo) -> tuple[bool, bool, bool, float, str]:
@@ -113,7 +113,7 @@ def _prebuilt(job: GenericJob, context: Context) -> Ensured:
             "ownerReferences": job.owners(),
             "finalizers": [*dict.fromkeys((*found.meta.finalizers, wellknown.IN_USE_FINALIZER))],
         }
-        return _unsettled(AdoptWorkload(found.key, found.meta.uid, body))
+        return _unsettled(UpdateMetadata(found.key, found.meta.uid, body))
     return Ensured(found)
 
 

@@ -24,6 +24,11 @@ _HASH_LENGTH: Final = 5
 _LONGEST_RUN: Final = 2**31 - 1
 
 
+def split_gates(annotation: str) -> list[str]:
+    """Return the controllers that an annotation `kueue.x-k8s.io/admission-gated-by` names."""
+    return [name for each in annotation.split(",") if (name := each.strip())]
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """How a job ended."""
@@ -134,6 +139,10 @@ class GenericJob(ABC):
     def queue_name(self) -> str:
         """Return the name of the LocalQueue, or an empty text."""
         return fields.label(self.object, wellknown.QUEUE_LABEL)
+
+    def admission_gate(self) -> str:
+        """Return the controllers that hold the job back from its queue, separated by commas."""
+        return fields.annotation(self.object, wellknown.ADMISSION_GATED_BY).strip()
 
     def ignore_from_queueing(self) -> bool:
         """Return whether the job names no queue."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from extender.api import wellknown
 from extender.api.values import value_taken
-from extender.api.wellknown import PRIORITY_TAKEN
+from extender.api.wellknown import ADMISSION_GATED_BY, PRIORITY_TAKEN
 from extender.jobs import fields, topology
 from extender.jobs.context import Context
 from extender.jobs.fields import Object
@@ -91,8 +91,13 @@ def build(job: GenericJob, priority: Priority, name: str = "") -> Object:
         "finalizers": [wellknown.IN_USE_FINALIZER],
         "ownerReferences": job.owners(),
     }
-    if priority.note:
-        metadata["annotations"] = {PRIORITY_TAKEN: priority.note}
+    gate = job.admission_gate()
+    annotations: Object = {
+        **({PRIORITY_TAKEN: priority.note} if priority.note else {}),
+        **({ADMISSION_GATED_BY: gate} if gate else {}),
+    }
+    if annotations:
+        metadata["annotations"] = annotations
     if not job.is_composed:
         metadata["labels"] = {wellknown.JOB_UID_LABEL: fields.text(job.object, "metadata", "uid")}
     return {

@@ -1,6 +1,6 @@
 """Raw JSON of queues, workloads and jobs to the records of the state."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from sys import intern
 from typing import Any, Final, TypeVar, cast, get_args
@@ -11,7 +11,12 @@ from msgspec import Raw
 
 from extender.api import queue_wire as wire
 from extender.api.core_v1 import Amount, OwnerReference
-from extender.api.wellknown import JOB_UID_LABEL, QUEUE_LABEL
+from extender.api.kueue.without_effect import (
+    POD_SET_FIELDS,
+    fields_without_effect,
+    names_without_effect,
+)
+from extender.api.wellknown import INDEX_LABEL, JOB_UID_LABEL, QUEUE_LABEL
 from extender.kube import pod_templates, topology_wire
 from extender.kube.decode import (
     DecodeError,
@@ -94,6 +99,7 @@ _workload_spec = _reader(wire.WorkloadSpec)
 _workload_status = _reader(wire.WorkloadStatus)
 _conditions = _reader(wire.Conditions)
 _metadata = _reader(wire.OnlyMetadata)
+_properties = _reader(wire.Properties)
 _job = _reader(wire.Job)
 _object = _reader(dict[str, object])
 
@@ -120,7 +126,7 @@ class QueueDecoder:
         """Return a ResourceFlavor."""
         found = _flavor(raw)
         return FlavorInfo(
-            meta=_meta(found.metadata),
+            meta=_meta_of("ResourceFlavor", found.metadata, raw),
             node_labels=found.spec.node_labels or {},
             node_taints=tuple(found.spec.node_taints or ()),
             tolerations=tuple(found.spec.tolerations or ()),
@@ -141,7 +147,7 @@ class QueueDecoder:
         spec = found.spec
         checks = spec.admission_checks_strategy
         return ClusterQueueInfo(
-            meta=_meta(found.metadata),
+            meta=_meta_of("ClusterQueue", found.metadata, raw),
             resource_groups=_groups(spec.resource_groups),
             cohort=spec.cohort_name or None,
             strategy=cast(Any, spec.queueing_strategy),
@@ -161,7 +167,7 @@ class QueueDecoder:
         """Return a Cohort."""
         found = _cohort(raw)
         return CohortInfo(
-            meta=_meta(found.metadata),
+            meta=_meta_of("Cohort", found.metadata, raw),
             parent=found.spec.parent_name or None,
             resource_groups=_groups(found.spec.resource_groups),
         )
@@ -171,7 +177,7 @@ class QueueDecoder:
         """Return a LocalQueue."""
         found = _local_queue(raw)
         return LocalQueueInfo(
-            meta=_meta(found.metadata),
+            meta=_meta_of("LocalQueue", found.metadata, raw),
             cluster_queue=found.spec.cluster_queue,
             stop_policy=_stop_policy(found.spec.stop_policy),
             status=bytes(found.status),
@@ -238,8 +244,12 @@ class QueueDecoder:
         spec, status, ref = found.spec, found.status, found.spec.priority_class_ref
         requeue, stats = status.requeue_state, status.scheduling_stats
         pod_sets = tuple(map(self._pod_set, spec.pod_sets))
+        opened = {gate.name for gate in status.preemption_gates or () if gate.position == "Open"}
+        gates = [gate.name for gate in spec.preemption_gates or ()]
+        meta = _meta(found.metadata, self._mappings)
+        unused = [path for each in spec.pod_sets for path in _unused_topology(each)]
         return WorkloadInfo(
-            meta=_meta(found.metadata, self._mappings),
+            meta=replace(meta, ignored=(*meta.ignored, *unused)) if unused else meta,
             pod_sets=pod_sets,
             queue_name=intern(spec.queue_name),
             priority=spec.priority or 0,
@@ -260,6 +270,8 @@ class QueueDecoder:
                 EvictionCount(each.reason, each.underlying_cause, each.count)
                 for each in (stats.evictions if stats else None) or ()
             ),
+            closed_gates=tuple(name for name in gates if name not in opened),
+            open_gates=tuple(name for name in gates if name in opened),
             unreadable=next((each.fault for each in pod_sets if each.fault), ""),
         )
 
@@ -301,12 +313,19 @@ class QueueDecoder:
         except DecodeError as error:
             why = f"pod set {found.name}: {error}"
             return PodSetInfo(found.name, found.count, _NO_SHAPE, found.min_count, raw, why)
+        claims = pod_templates.has_resource_claims(raw)
         request = _topology_request(found.topology_request, found.count)
         key = (found.name, found.count, found.min_count, template)
         known = self._pod_sets.get(key) if request is None else None
         if known is None:
             known = PodSetInfo(
-                found.name, found.count, shape, found.min_count, template, topology=request
+                found.name,
+                found.count,
+                shape,
+                found.min_count,
+                template,
+                resource_claims=claims,
+                topology=request,
             )
             if request is None:
                 self._pod_sets[key] = known
@@ -434,7 +453,27 @@ def _meta(found: wire.Metadata, shared: SharedMappings | None = None) -> Meta:
         labels=shared.of(labels) if shared else labels or {},
         annotations=shared.of(annotations) if shared else annotations or {},
         finalizers=tuple(found.finalizers or ()),
+        ignored=names_without_effect(labels or (), annotations or ()),
     )
+
+
+def _meta_of(kind: str, found: wire.Metadata, raw: bytes | Raw) -> Meta:
+    """Return metadata, with the fields of the object's spec that have no effect."""
+    meta = _meta(found)
+    unused = fields_without_effect(kind, _properties(raw).spec or ())
+    return replace(meta, ignored=(*unused, *meta.ignored)) if unused else meta
+
+
+def _unused_topology(found: wire.PodSet) -> Iterator[str]:
+    """Yield the paths of the fields of a topologyRequest that have no effect."""
+    request = found.topology_request
+    if request is None:
+        return
+    index = request.pod_index_label if request.pod_index_label != INDEX_LABEL else None
+    said = (index, request.sub_group_index_label, request.sub_group_count)
+    for name, value in zip(POD_SET_FIELDS, said, strict=True):
+        if value:
+            yield f"spec.podSets[{found.name}].topologyRequest.{name}"
 
 
 def _bare(meta: wire.Metadata) -> bytes:

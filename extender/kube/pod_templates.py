@@ -17,11 +17,19 @@ from extender.state.queue.records import LimitInfo, RuntimeClassInfo
 Template = dict[str, Any]
 _LIMITS: Final = b'"limits"'
 _CLASS: Final = b'"runtimeClassName"'
+_CLAIMS: Final = b'"resourceClaims"'
 
 
 def names_class(raw: bytes) -> bool:
     """Return whether a template may name a RuntimeClass."""
     return _CLASS in raw
+
+
+def has_resource_claims(raw: bytes) -> bool:
+    """Return whether the pods of a readable template have resource claims."""
+    return _CLAIMS in raw and bool(
+        (msgspec.json.decode(raw).get("spec") or {}).get("resourceClaims")
+    )
 
 
 def complete(

@@ -13,6 +13,7 @@ from extender.api.wellknown import (
     QUEUE_GROUP,
     QUEUE_VERSION,
     TOPOLOGY_ASSIGNMENT,
+    WorkloadCondition,
 )
 from extender.kube import grants, topology_wire
 from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
@@ -214,6 +215,13 @@ def status_patch(before: WorkloadInfo, after: WorkloadInfo) -> Json:
         ] or None
     if before.past_execution != after.past_execution:
         patch["accumulatedPastExecutionTimeSeconds"] = after.past_execution
+    if before.open_gates and not after.open_gates:
+        said = after.condition(WorkloadCondition.EVICTED)
+        since = as_time(said.transition) if said is not None else None
+        patch["preemptionGates"] = [
+            {"name": name, "position": "Closed", "lastTransitionTime": since}
+            for name in after.closed_gates
+        ]
     if before.evictions != after.evictions:
         patch["schedulingStats"] = {
             "evictions": [

@@ -60,6 +60,8 @@ class NotAdmitted:
     workload: str
     reason: str
     message: str
+    gated: bool = False
+    """Whether it would preempt others if its preemption gates were open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +436,8 @@ class Cycle:
             return self._preempt(nomination, workload)
         self._kept.keep_while_blocking(nomination, basis)
         self._pending.preemptors.expect(nomination.key, ())
-        return NotAdmitted(nomination.key, nomination.proposal.reason, nomination.message)
+        reason, gated = nomination.proposal.reason, nomination.gated
+        return NotAdmitted(nomination.key, reason, nomination.message, gated=gated)
 
     def _admit(self, nomination: Nomination, workload: WorkloadInfo) -> Admit:
         key, usage = nomination.key, nomination.proposal.usage

@@ -14,8 +14,10 @@ from extender.api.reasons import (
     EventReason,
     EvictionReason,
     FinishReason,
+    GateReason,
     PodsReadyReason,
     RequeueReason,
+    Unadmitted,
 )
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing import readiness
@@ -271,9 +273,25 @@ def _not_queued(workload: WorkloadInfo, view: QueueView, now: float) -> Workload
     if not isinstance(found, Absent) or found.reason is None:
         return None
     known = workload.condition(WorkloadCondition.QUOTA_RESERVED)
-    if known is not None and (known.status, known.reason) == ("False", found.reason):
+    new = ("False", found.reason, found.message)
+    if known is not None and (known.status, known.reason, known.message) == new:
         return None
-    return WorkloadStep(to.waiting(workload, found.reason, found.message, now=now))
+    after = to.waiting(workload, found.reason, found.message, now=now)
+    if found.reason is not Unadmitted.ADMISSION_GATED:
+        return WorkloadStep(after)
+    message = f"Workload admission is gated by: {workload.admission_gate}"
+    return WorkloadStep(after, reason=found.reason, message=message)
+
+
+def _ungated(workload: WorkloadInfo, _: QueueView, now: float) -> WorkloadStep | None:
+    """Say that no controller holds a workload back from its queue any more."""
+    known = workload.condition(WorkloadCondition.QUOTA_RESERVED)
+    if known is None or known.reason != Unadmitted.ADMISSION_GATED or workload.admission_gate:
+        return None
+    text = "AdmissionGatedBy cleared, waiting for quota reservation"
+    after = to.waiting(workload, Unadmitted.PENDING_EVALUATION, text, now=now)
+    message = "Admission gate cleared, workload is now admissible"
+    return WorkloadStep(after, reason=GateReason.ADMISSION_GATE_CLEARED, message=message)
 
 
 _RULES: Final[tuple[Callable[[WorkloadInfo, QueueView, float], WorkloadStep | None], ...]] = (
@@ -281,4 +299,5 @@ _RULES: Final[tuple[Callable[[WorkloadInfo, QueueView, float], WorkloadStep | No
     _deactivate,
     _stopped,
     _requeue,
+    _ungated,
 )

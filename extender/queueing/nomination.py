@@ -28,6 +28,10 @@ _MORE_TRIES: Final = 32
 """Most further sets to try in a cycle: each of them asks all nodes."""
 _BEGINNINGS: Final = 32
 """Most times a judgement begins again because the state changes in its pauses."""
+DRA_NOT_COUNTED: Final = (
+    "DRA resource claims not supported: no quota counts the devices of spec.resourceClaims. "
+    "Remove the claims, or have an administrator set queue.resourceClaims to Ignore"
+)
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -41,6 +45,8 @@ class Nomination:
     proposal: Proposal
     plan: Plan | None = None
     namespace_mismatch: bool = False
+    gated: bool = False
+    """Whether it would preempt others if its preemption gates were open."""
     victims: frozenset[str] = _NONE
     """Workloads whose room it counts on: to be evicted, leaving, or with pods that still end."""
 
@@ -70,6 +76,8 @@ class Nomination:
     def message(self) -> str:
         """Why it is not admitted, as a sentence."""
         plan = self.plan
+        if plan is None and self.gated:
+            return f"{self.proposal.message}; its preemption gates keep it from preempting others"
         if plan is None:
             return self.proposal.message
         number = len(plan.victims) + len(plan.leaving)
@@ -97,6 +105,8 @@ class Nominator:
         """Victims of all preemptors: one may fit into what the victims of another release."""
         self.leaving.choose(self.victims)
         self._admitted: set[str] = set()
+        self._gated: set[str] = set()
+        """The workloads that have victims, and closed preemption gates."""
 
     def admit(self, key: str) -> None:
         """Protect an admitted workload from preemption in the same cycle."""
@@ -183,6 +193,9 @@ class Nominator:
             proposal = _refused(Unadmitted.MISCONFIGURED, text)
             return Nomination(key, queue, node, proposal, namespace_mismatch=True)
         for each in workload.pod_sets:
+            if each.resource_claims and self._rules.options.resource_claims == "Refuse":
+                text = f"{DRA_NOT_COUNTED} (pod set {each.name})"
+                return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
             if each.topology is not None and each.topology.fault:
                 text = f"topologyRequest of pod set {each.name}: {each.topology.fault}"
                 return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
@@ -193,10 +206,12 @@ class Nominator:
 
     def _judge(self, head: Preemptor) -> Steps[Nomination]:
         asked = self._asked(head)
+        self._gated.discard(head.workload.key)
         full = yield from self._attempt(head, asked)
         if full.fits or full.plan is not None:
             return full
-        return (yield from self._reduced(head, asked)) or full
+        reduced = yield from self._reduced(head, asked)
+        return reduced or replace(full, gated=head.workload.key in self._gated)
 
     def _asked(self, head: Preemptor) -> dict[str, int]:
         """Return how many pods to ask for: where fewer will do, no more than victims go for.
@@ -358,6 +373,9 @@ class Nominator:
             may_choose=self._pending.preemptors.may_choose_for_room(head.workload.key, self._now),
         )
         yield from found.begin()
+        if not found.is_hopeless and head.workload.closed_gates:
+            self._gated.add(head.workload.key)
+            return None
         return None if found.is_hopeless else found
 
     def _quotas(self, preemptor: Preemptor, *, without: Collection[str] = ()) -> Quotas:
@@ -388,9 +406,13 @@ class Nominator:
         protected: frozenset[str] = _NONE,
     ) -> Plan | Spared | None:
         protected = protected | self._admitted
-        return preemption.find(
+        found = preemption.find(
             preemptor, request, short, tree=self._tree, leaving=self.leaving, protected=protected
         )
+        if isinstance(found, Plan) and found.victims and preemptor.workload.closed_gates:
+            self._gated.add(preemptor.workload.key)
+            return None
+        return found
 
     def _reduced(self, head: Preemptor, asked: Mapping[str, int]) -> Steps[Nomination | None]:
         """Return the nomination with most pods, if the workload accepts fewer than all."""

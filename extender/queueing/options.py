@@ -6,6 +6,7 @@ from typing import Literal
 from extender.api.job_overrides import DEFAULT, Overrides
 
 PreemptForRoom = Literal["Never", "LowerPriority"]
+ResourceClaims = Literal["Refuse", "Ignore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class AdmissionOptions:
     preempt_for_room: PreemptForRoom = "Never"
     """Which workloads may be preempted for one that has quota and lacks only room; the annotation
     of a ClusterQueue goes first."""
+    resource_claims: ResourceClaims = "Refuse"
+    """What becomes of a workload whose pods have resource claims, which no quota counts."""
     requeuing_timestamp: Literal["Eviction", "Creation"] = "Eviction"
     """Which time orders a workload whose pods did not become ready."""
     pods_ready: PodsReady = PodsReady()

@@ -312,11 +312,15 @@ class PendingQueues:
 def _equivalence(workload: WorkloadInfo) -> Hashable:
     """Return what equivalent workloads have in common.
 
-    One that was preempted may have fewer victims.
+    One that was preempted may have fewer victims, and one with a closed gate has none.
     """
     left = counts(workload)
-    pods = tuple((x.name, left[x.name], x.min_count, x.shape, x.fault) for x in workload.pod_sets)
-    return workload.queue, workload.priority, pods, workload.was_preempted
+    pods = tuple(
+        (x.name, left[x.name], x.min_count, x.shape, x.fault, x.resource_claims)
+        for x in workload.pod_sets
+    )
+    gated = bool(workload.closed_gates)
+    return workload.queue, workload.priority, pods, workload.was_preempted, gated
 
 
 def _is_over(place: QueueEntry, now: float) -> bool:

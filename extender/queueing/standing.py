@@ -39,6 +39,9 @@ def standing(workload: WorkloadInfo, view: QueueView, *, now: float) -> Queued |
         return Absent(Unadmitted.MISCONFIGURED, workload.unreadable)
     if not workload.active:
         return Absent(Unadmitted.DEACTIVATED, "The workload is deactivated")
+    if workload.admission_gate:
+        text = f"Admission is gated by: {workload.admission_gate}"
+        return Absent(Unadmitted.ADMISSION_GATED, text)
     found = _queue(workload, view)
     return found if isinstance(found, Absent) else _queued(workload, found.name, now)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from extender.api.reasons import (
     EvictionReason,
+    GateReason,
     HostReason,
     PodsReadyReason,
     RoomReason,
@@ -81,8 +82,9 @@ def reserved(
             new.append(condition(type_, quota, f"Previously: {before.message}", holds=False))
     if pods_ready or workload.condition(WorkloadCondition.PODS_READY) is not None:
         new.append(_NOT_READY)
-    new.append(condition(quota, quota, f"Quota reserved in ClusterQueue {admission.cluster_queue}"))
-    workload = without_room(workload)
+    text = f"Quota reserved in ClusterQueue {admission.cluster_queue}"
+    new.append(condition(quota, quota, text))
+    workload = with_gates(without_room(workload), quota, text, now=now)
     return with_conditions(replace(workload, admission=admission), now, *new, _ADMITTED)
 
 
@@ -94,6 +96,17 @@ def waiting(workload: WorkloadInfo, reason: str, message: str, *, now: float) ->
     new = condition(WorkloadCondition.QUOTA_RESERVED, reason, message, holds=False)
     before = workload if reason in _MAY_WAIT_FOR_ROOM else without_room(workload)
     return with_conditions(before, now, new)
+
+
+def with_gates(
+    workload: WorkloadInfo, reason: str, message: str, *, blocked: bool = False, now: float
+) -> WorkloadInfo:
+    """Return a workload that its preemption gates keep from preempting others, or do not."""
+    kind = WorkloadCondition.BLOCKED_ON_PREEMPTION_GATES
+    if not blocked and not workload.holds(kind):
+        return workload
+    why = GateReason.PREEMPTION_GATED if blocked else reason
+    return with_conditions(workload, now, condition(kind, why, message, holds=blocked))
 
 
 def waiting_for_room(
@@ -138,10 +151,18 @@ def without_lost(workload: WorkloadInfo) -> WorkloadInfo:
 def evicted(
     workload: WorkloadInfo, reason: str, message: str, *, now: float, cause: str = ""
 ) -> WorkloadInfo:
-    """Return an evicted workload; it keeps its quota until its pods are gone."""
+    """Return an evicted workload; it keeps its quota until its pods are gone.
+
+    Its preemption gates close again.
+    """
     new = condition(WorkloadCondition.EVICTED, reason, message)
     after = with_conditions(without_lost(workload), now, new)
-    return replace(after, evictions=_counted(workload.evictions, reason, cause))
+    return replace(
+        with_gates(after, reason, message, now=now),
+        evictions=_counted(workload.evictions, reason, cause),
+        closed_gates=(*workload.closed_gates, *workload.open_gates),
+        open_gates=(),
+    )
 
 
 def preempted(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:

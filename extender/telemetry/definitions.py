@@ -397,6 +397,11 @@ QUEUE_OVERCOMMITTED: Final = GaugeDefinition(
     "or units.",
     labels=_OF_AMOUNT,
 )
+QUEUE_IGNORED_FIELDS: Final = GaugeDefinition(
+    "gang_extender_queue_ignored_fields",
+    "Queues, cohorts and flavors with a field of Kueue that has no effect here, by kind and field.",
+    labels=("kind", "field"),
+)
 
 
 def every() -> Iterator[MetricDefinition]:

@@ -1,5 +1,6 @@
 """Gauges of queues and their usage: computed from the state on request, on the leader only."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,8 @@ from extender.queueing.status import Used, cluster_queue_status, local_queue_sta
 from extender.resources.quantity import CPU
 from extender.state.queue.records import (
     ClusterQueueInfo,
+    CohortInfo,
+    FlavorInfo,
     FlavorResource,
     LocalQueueInfo,
     Quota,
@@ -40,8 +43,10 @@ _FAMILIES: Final = (
     of.LOCAL_ADMITTED_WORKLOADS,
     of.QUEUE_OLDEST_WAITING,
     of.QUEUE_OVERCOMMITTED,
+    of.QUEUE_IGNORED_FIELDS,
 )
 
+_Ignoring = ClusterQueueInfo | CohortInfo | LocalQueueInfo | FlavorInfo
 Families = Mapping[GaugeDefinition, GaugeMetricFamily]
 
 
@@ -80,6 +85,7 @@ class QueueGauges(Collector):
             if local_queue is not None:
                 _add_local_queue(local_queue, state, families)
             yield
+        yield from _add_ignored(state.view, families[of.QUEUE_IGNORED_FIELDS])
         kept = of.QUEUE_RESERVED_WORKLOADS.values()
         kept.add_metric([], len(state.reserved))
         self._filled = (*families.values(), kept)
@@ -140,6 +146,24 @@ def _add_local_queue(queue: LocalQueueInfo, state: QueueState, families: Familie
     waiting.add_metric([*names, "inadmissible"], counts.inadmissible)
     families[of.LOCAL_RESERVING_WORKLOADS].add_metric(names, found.reserving)
     families[of.LOCAL_ADMITTED_WORKLOADS].add_metric(names, found.admitted)
+
+
+def _add_ignored(view: QueueView, family: GaugeMetricFamily) -> Iterator[None]:
+    """Count the objects that have a field without effect, by kind and field."""
+    tables: dict[str, Mapping[str, _Ignoring]] = {
+        "ClusterQueue": view.cluster_queues,
+        "Cohort": view.cohorts,
+        "LocalQueue": view.local_queues,
+        "ResourceFlavor": view.flavors,
+    }
+    for kind, table in tables.items():
+        found: Counter[str] = Counter()
+        for each in map(table.get, [*table]):
+            if each is not None:
+                found.update(path for path in each.meta.ignored if path.startswith("spec."))
+            yield
+        for path, number in found.items():
+            family.add_metric([kind, path], number)
 
 
 def _status(queue: ClusterQueueInfo, view: QueueView) -> str:

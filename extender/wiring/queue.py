@@ -263,6 +263,7 @@ class QueueControllers:
         try:
             await self._pacer.go_through(map(self._on_change, self._everything()))
             self._notice_grants(self._keeper.granted(self._cluster.pod_groups))
+            self._notice_cohorts()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._workloads.run())
                 tasks.create_task(self._grants.run())
@@ -322,9 +323,15 @@ class QueueControllers:
         ):
             for name in names:
                 self._status.notice((plural, name), within=numbers)
+        if change.structure:
+            self._notice_cohorts()
         self._later.note(change)
         if change.namespaces:
             self._notice_namespaces(change.namespaces)
+
+    def _notice_cohorts(self) -> None:
+        for name in self._view.cohorts:
+            self._status.notice(("cohorts", name))
 
     def _notice_job(self, job: tuple[str, str]) -> None:
         """Reconcile a job, and its workload: the annotations for time-outs may be new."""

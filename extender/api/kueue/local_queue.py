@@ -13,20 +13,10 @@ from extender.api.meta_v1 import (
     Count,
     DnsName,
     ObjectMeta,
-    Positive,
     Quantity,
     Read,
     Written,
 )
-
-
-class WallTimePolicy(Written):
-    """A budget of hours. Not honoured."""
-
-    wall_time_allocated_hours: Positive
-    """The hours of the budget."""
-    action_when_wall_time_exhausted: Literal["Hold", "HoldAndDrain"] = "Hold"
-    """What becomes of the queue when they are used up."""
 
 
 class LocalQueueSpec(Written):
@@ -46,8 +36,6 @@ class LocalQueueSpec(Written):
     evicted."""
     fair_sharing: FairSharing | None = None
     """The weight in fair sharing. Not honoured."""
-    wall_time_policy: WallTimePolicy | None = None
-    """A budget of hours. Not honoured."""
 
 
 class LocalQueueResourceUsage(Read):

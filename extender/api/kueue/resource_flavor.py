@@ -6,7 +6,7 @@ from pydantic import Field
 
 from extender.api.kueue.fields import ATOMIC, ATOMIC_MAP, ruled
 from extender.api.kueue.taints import UNIQUE_TAINTS, Taint, Toleration
-from extender.api.meta_v1 import DnsName, ObjectMeta, Quantity, Read, Written
+from extender.api.meta_v1 import DnsName, ObjectMeta, Read, Written
 
 _Labels = Annotated[dict[str, str], Field(max_length=8)]
 
@@ -39,8 +39,6 @@ class ResourceFlavorSpec(Written):
     """The name of a Topology. Workloads get this flavor only where their pods have room in its
     domains. Without such an object a ClusterQueue with the flavor is not active, with the reason
     TopologyNotFound."""
-    resource_weights: Annotated[dict[str, Quantity], Field(max_length=16)] | None = None
-    """How much a resource of this flavor counts in fair sharing. Not honoured."""
 
 
 class ResourceFlavor(Read):

@@ -207,7 +207,7 @@ class PriorityClassRef(Written):
 
 
 class PreemptionGate(Written):
-    """What must be gone before others are preempted for the workload. Not honoured."""
+    """A gate that has to open before others are preempted for the workload."""
 
     model_config = ConfigDict(extra="allow", strict=False)
 
@@ -233,7 +233,8 @@ class RequestSpec(Written):
     preemption_gates: Annotated[list[PreemptionGate], Field(max_length=16)] | None = Field(
         default=None, json_schema_extra=by("name")
     )
-    """What must be gone before others are preempted for the workload. Not honoured."""
+    """The gates that have to open before others are preempted for the workload. A gate is closed
+    until `status.preemptionGates` says that it is open."""
 
 
 class WorkloadSpec(RequestSpec):
@@ -280,12 +281,16 @@ class UnhealthyNode(Read):
 
 
 class GateState(Read):
-    """How far a preemption gate is. Not written."""
+    """Whether a preemption gate is open, as its controller says."""
 
     model_config = ConfigDict(extra="allow", strict=False)
 
     name: Annotated[str, Field(max_length=316)]
     """The name of the gate."""
+    position: Literal["Open", "Closed"] | None = None
+    """Open or Closed. All gates close when the workload is evicted."""
+    last_transition_time: datetime | None = None
+    """When the position last changed."""
 
 
 _GIVEN: Final = (
@@ -360,7 +365,7 @@ class GivenStatus(Read):
     preemption_gates: Annotated[list[GateState], Field(max_length=16)] | None = Field(
         default=None, json_schema_extra=by("name")
     )
-    """How far the preemption gates are. Not written."""
+    """Which preemption gates are open. Their controllers write it."""
 
 
 class WorkloadStatus(GivenStatus):

@@ -15,7 +15,7 @@ from extender.api import wellknown
 from extender.api.wellknown import POD_GROUP_LABEL
 from extender.jobs import fields, templates, topology
 from extender.jobs.fields import Object
-from extender.jobs.job import Finished, GenericJob
+from extender.jobs.job import Finished, GenericJob, split_gates
 from extender.jobs.kinds.pod import PlainPod, pod_of
 from extender.jobs.pod_sets import JobPodSet, Slot, template_of
 from extender.jobs.steps import Step, guarded, merge_patch
@@ -89,6 +89,12 @@ class PodGroupJob(GenericJob):
     def workload_name(self, attempt: int = 0) -> str:
         """Return the group's name; without one, or for a further `attempt`, that of any job."""
         return (group_name_of(self.object) if not attempt else "") or super().workload_name(attempt)
+
+    @override
+    def admission_gate(self) -> str:
+        """Return the controllers that hold any of the pods back."""
+        said = (fields.annotation(each.object, wellknown.ADMISSION_GATED_BY) for each in self._left)
+        return ",".join(dict.fromkeys(name for each in said for name in split_gates(each)))
 
     @override
     def problem(self) -> str:

@@ -10,7 +10,12 @@ from typing import Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
 from extender.api.reasons import EvictionReason
-from extender.api.wellknown import PREBUILT_LABEL, WORKLOAD_PRIORITY_CLASS, WorkloadCondition
+from extender.api.wellknown import (
+    ADMISSION_GATED_BY,
+    PREBUILT_LABEL,
+    WORKLOAD_PRIORITY_CLASS,
+    WorkloadCondition,
+)
 from extender.resources.quantity import Quantity
 from extender.state.cluster.records import ConditionInfo, Shape
 from extender.state.topology import DomainAssignment
@@ -36,6 +41,8 @@ class Meta:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     finalizers: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """The fields, labels and annotations of Kueue on the object that have no effect."""
 
     @property
     def key(self) -> str:
@@ -273,6 +280,8 @@ class PodSetInfo:
     """The pod template as JSON; equal ones share memory."""
     fault: str = ""
     """Why the API server would take none of its pods."""
+    resource_claims: bool = False
+    """Whether its pods have resource claims (dynamic resource allocation)."""
     topology: DomainRequest | None = None
 
 
@@ -354,6 +363,10 @@ class WorkloadInfo:
     past_execution: int = 0
     """Seconds that it ran in earlier admissions."""
     evictions: tuple[EvictionCount, ...] = ()
+    closed_gates: tuple[str, ...] = ()
+    """The preemption gates that are closed. It preempts nothing while there are any."""
+    open_gates: tuple[str, ...] = ()
+    """The preemption gates that are open."""
     unreadable: str = ""
     """Why not all of it could be read; such a workload is not admitted."""
     arrival: int = field(default=0, compare=False)
@@ -369,6 +382,11 @@ class WorkloadInfo:
         """The name of the WorkloadPriorityClass that the priority came from, or nothing."""
         group, kind, name = self.priority_class or ("", "", "")
         return name if (group, kind) == WORKLOAD_PRIORITY_CLASS else ""
+
+    @property
+    def admission_gate(self) -> str:
+        """The controllers that hold it back from its queue, as its annotation names them."""
+        return self.meta.annotations.get(ADMISSION_GATED_BY, "").strip()
 
     @property
     def was_preempted(self) -> bool:

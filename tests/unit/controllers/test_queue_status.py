@@ -102,9 +102,7 @@ async def test_the_event_says_what_each_setting_is_to_be(name: str, said: str, w
         for _ in range(2):
             await scene.say({name: said})
     assert scene.reported() == [f"{name}={said} is ignored: it is to be {wanted}"]
-    assert [(each["cluster_queue"], each["settings"]) for each in logs] == [
-        ("cq", *scene.reported())
-    ]
+    assert [(each["name"], each["settings"]) for each in logs] == [("cq", *scene.reported())]
 
 
 async def test_all_unreadable_settings_are_in_one_event() -> None:

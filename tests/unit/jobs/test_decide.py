@@ -458,7 +458,7 @@ def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
     assert words(decide(job(labels=PREBUILT, suspend=False), [], CONTEXT)) == ["StopJob"]
     free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owners=())
     (adopt,) = decide(held, [], replace(CONTEXT, prebuilt=free))
-    assert isinstance(adopt, act.AdoptWorkload)
+    assert isinstance(adopt, act.UpdateMetadata)
     assert adopt.metadata["labels"] == {"kueue.x-k8s.io/job-uid": UID}
     mine = replace(free, owners=(OwnerRef("batch/v1", "Job", "work", UID),))
     assert decide(held, [mine], replace(CONTEXT, prebuilt=mine)) == ()

@@ -385,7 +385,7 @@ def owned(found: PodGroupJob, *pods: str) -> Any:
 def test_a_workload_gets_other_owners_before_the_last_of_them_goes() -> None:
     found = group(running("a2"), running("b"), pod("a", held=False, phase="Failed"))
     (adopt, *_) = decide(found, [owned(found, "a", "b")], CONTEXT)
-    assert isinstance(adopt, act.AdoptWorkload)
+    assert isinstance(adopt, act.UpdateMetadata)
     uids = {each["uid"] for each in adopt.metadata["ownerReferences"]}  # type: ignore[attr-defined]
     assert {"uid-a2", "uid-b"} <= uids
 
@@ -393,7 +393,7 @@ def test_a_workload_gets_other_owners_before_the_last_of_them_goes() -> None:
 def test_owners_are_not_written_for_each_pod_that_is_replaced() -> None:
     names = ("a", "b", "c", "d")
     found = group(*(running(name, total=4) for name in ("a", "b", "c", "d2")))
-    assert "AdoptWorkload" not in words(decide(found, [owned(found, *names)], CONTEXT))
+    assert "UpdateMetadata" not in words(decide(found, [owned(found, *names)], CONTEXT))
 
 
 def test_a_pod_that_succeeded_and_was_deleted_counts() -> None:
