@@ -13,6 +13,7 @@ PRIORITY = "kueue.x-k8s.io/priority-class"
 PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
 MAX_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
 MINIMUM = "kueue.x-k8s.io/job-min-parallelism"
+GATES = "kueue.x-k8s.io/admission-gated-by"
 SYNCED = "kueue.x-k8s.io/job-completions-equal-parallelism"
 INDEXED = {"completionMode": "Indexed"}
 
@@ -100,6 +101,14 @@ CREATED: dict[str, tuple[Said, str]] = {
         Said(annotations={MINIMUM: "2"}, spec={"completions": None}),
         "",
     ),
+    "a gate": (Said(annotations={GATES: "example.com/budget"}), ""),
+    "two gates": (Said(annotations={GATES: "example.com/budget, example.com/data"}), ""),
+    "a gate without a domain": (Said(annotations={GATES: "budget"}), GATES),
+    "an empty gate": (Said(annotations={GATES: ""}), GATES),
+    "a gate and an empty one": (Said(annotations={GATES: "example.com/budget,"}), GATES),
+    "a gate twice": (Said(annotations={GATES: "example.com/a,example.com/a"}), GATES),
+    "a gate with a space": (Said(annotations={GATES: "example.com/a b"}), GATES),
+    "a gate that is too long": (Said(annotations={GATES: f"example.com/{'a' * 52}"}), GATES),
     "as many completions as pods": (Said(annotations={SYNCED: "true"}, spec=INDEXED), ""),
     "not necessarily so many": (Said(annotations={SYNCED: "false"}), ""),
     "perhaps so many": (Said(annotations={SYNCED: "perhaps"}, spec=INDEXED), SYNCED),
@@ -113,6 +122,7 @@ CREATED: dict[str, tuple[Said, str]] = {
 _ANNOTATED = Said(annotations={MINIMUM: "2"})
 _CLASSED = Said({PRIORITY: "high"})
 _TIMED = Said({MAX_SECONDS: "60"})
+_GATED = Said(annotations={GATES: "example.com/a,example.com/b"})
 _PREBUILT = Said({PREBUILT: "w"})
 
 SUSPENDED: dict[str, tuple[Said, Object, str]] = {
@@ -146,6 +156,11 @@ SUSPENDED: dict[str, tuple[Said, Object, str]] = {
     "one at least": (Said(), annotation(MINIMUM, "1"), ""),
     "more pods": (_ANNOTATED, {"spec": {"parallelism": 4}}, ""),
     "a wrong word": (Said(), annotation(SYNCED, "yes"), SYNCED),
+    "a gate": (Said(), annotation(GATES, "example.com/late"), GATES),
+    "one gate fewer": (_GATED, annotation(GATES, "example.com/b"), ""),
+    "no gate any more": (_GATED, annotation(GATES, None), ""),
+    "an empty list of gates": (_GATED, annotation(GATES, ""), ""),
+    "another gate": (_GATED, annotation(GATES, "example.com/a,example.com/c"), GATES),
 }
 
 RUNNING: dict[str, tuple[Said, Object, str]] = {

@@ -8,6 +8,7 @@ from extender.check.facts import ClusterFacts, Unknown
 from extender.check.findings import Finding
 from extender.check.others import others
 from extender.check.processes import extender, reconciler
+from extender.check.queued import queued
 from extender.check.rights import policies, rights
 from extender.check.scheduler import scheduler
 from extender.check.server import server
@@ -22,6 +23,6 @@ def check(facts: ClusterFacts) -> list[Finding]:
     else:
         each = (
             *(server, crds, rights, policies, scheduler, others),
-            *(extender, reconciler, webhooks, certificates),
+            *(queued, extender, reconciler, webhooks, certificates),
         )
     return [finding for one in each for finding in one(facts)]

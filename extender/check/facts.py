@@ -176,3 +176,5 @@ class ClusterFacts:
     certificates: Sequence[CertificateFacts] = ()
     queue: bool = True
     """Whether the reconciler admits jobs."""
+    without_effect: Sequence[tuple[str, str, Sequence[str]]] | Unknown = ()
+    """Kind and name of queue objects and jobs, with what has no effect on them."""

@@ -15,6 +15,7 @@ from extender.webhooks.reviews import FieldError
 _DNS_NAME: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
 )
+_CONTROLLER: Final = re.compile(rf"(?=.{{1,63}}$){_DNS_NAME.pattern}/[^\s,]+", re.ASCII)
 _LABEL: Final = "metadata.labels[{}]"
 _ANNOTATION: Final = "metadata.annotations[{}]"
 _LONGEST_SECONDS: Final = 2**31 - 1
@@ -59,8 +60,28 @@ def _values(job: GenericJob, old: GenericJob | None) -> Iterator[FieldError]:
             f"must be a whole number of seconds from 1 to {_LONGEST_SECONDS}: correct it, or leave "
             "it out for no limit",
         )
+    yield from _gates(job, old)
     if _is_batch_job(job):
         yield from _partial(job, old)
+
+
+def _gates(job: GenericJob, old: GenericJob | None) -> Iterator[FieldError]:
+    """Yield the problems of admission gates, which a job may only lose (KEP-6915 of Kueue)."""
+    said = fields.strings(job.object, "metadata", "annotations").get(wellknown.ADMISSION_GATED_BY)
+    before = _before(old, wellknown.ADMISSION_GATED_BY)
+    if said is None or (old is not None and said in {"", before}):
+        return
+    where = _ANNOTATION.format(wellknown.ADMISSION_GATED_BY)
+    names = [each.strip() for each in said.split(",")]
+    if old is not None and not set(names) <= {each.strip() for each in before.split(",")}:
+        message = "can only lose controllers once the job is created: remove those that are new"
+        yield FieldError(where, message, "Forbidden")
+    elif len(set(names)) < len(names) or not all(map(_CONTROLLER.fullmatch, names)):
+        yield FieldError(
+            where,
+            "must be names of controllers such as example.com/name, of 63 characters at most, each "
+            "once and separated by commas: correct it, or leave it out",
+        )
 
 
 def _partial(job: GenericJob, old: GenericJob | None) -> Iterator[FieldError]:

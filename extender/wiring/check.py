@@ -116,6 +116,7 @@ class _Survey:
                 *of_samples("extender", asked.samples if asked else ()),
             ],
             queue=queue,
+            without_effect=await known(self._running.without_effect()) if queue else (),
         )
 
     async def _server(self) -> ServerFacts:

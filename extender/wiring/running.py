@@ -5,10 +5,18 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from cryptography import x509
 
-from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED
+from extender.api.kueue.without_effect import fields_without_effect, names_without_effect
+from extender.api.wellknown import (
+    GROUP_NATIVE,
+    NATIVE_SCHEDULED,
+    QUEUE_API_VERSION,
+    QUEUE_LABEL,
+)
+from extender.check import queued
 from extender.check.facts import CertificateFacts, LeaseFacts, OtherFacts, Unknown, WebhookFacts
 from extender.check.others import LOOKED_FOR
 from extender.config import Settings
@@ -30,6 +38,14 @@ _UNREACHED: Final = ("failed calling webhook", "conversion webhook for")
 _GATES_FLAG: Final = "--feature-gates"
 _TRUE: Final = frozenset(("1", "t", "true"))
 _RENEWAL: Final = "renew it (docs/operations.md, Credentials)"
+
+
+def _key(meta: Mapping[str, Any]) -> str:
+    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
+
+
+def _ignored_names(meta: Mapping[str, Any]) -> tuple[str, ...]:
+    return names_without_effect(meta.get("labels") or (), meta.get("annotations") or ())
 
 
 class RunningFacts:
@@ -83,6 +99,31 @@ class RunningFacts:
 
     async def _versions(self) -> list[dict[str, str]]:
         found: list[dict[str, str]] = (await self._reader.get(f"/apis/{_GANGS}"))["versions"]
+        return found
+
+    async def without_effect(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Return the queue objects and jobs of which something has no effect. Raises ApiError."""
+        group = f"/apis/{QUEUE_API_VERSION}"
+        lists = await together(self._list(f"{group}/{plural}") for plural in queued.KINDS)
+        found = [
+            (kind, _key(each["metadata"]), (*unused, *_ignored_names(each["metadata"])))
+            for kind, objects in zip(queued.KINDS.values(), lists, strict=True)
+            for each in objects
+            for unused in [fields_without_effect(kind, each.get("spec") or ())]
+        ]
+        chosen = f"?labelSelector={quote(QUEUE_LABEL)}&limit=500"
+        paths = [f"/apis/{path}{chosen}" for path in queued.NOT_QUEUED.values()]
+        jobs = await together(map(self._list, paths))
+        for kind, objects in zip(queued.NOT_QUEUED, jobs, strict=True):
+            found += [(kind, _key(each["metadata"]), (QUEUE_LABEL,)) for each in objects]
+        return [each for each in found if each[-1]]
+
+    async def _list(self, path: str) -> list[dict[str, Any]]:
+        """Return the objects at a path, none where the API server does not know the kind."""
+        try:
+            found: list[dict[str, Any]] = (await self._reader.get(path))["items"]
+        except NotFoundError:
+            return []
         return found
 
     async def lease(self, now: float) -> LeaseFacts | None:
