@@ -18,6 +18,7 @@ from extender.queueing.standing import (
     Absent,
     Queued,
     namespace_mismatch,
+    pod_set_fault,
     selects_namespace,
     standing,
 )
@@ -122,6 +123,9 @@ def _barred(workload: WorkloadInfo, facts: Facts) -> Outlook | None:
     namespace = workload.meta.namespace
     if not selects_namespace(queue, namespace, facts.queues):
         return Outlook(Unadmitted.MISCONFIGURED, namespace_mismatch(namespace, queue))
+    fault = pod_set_fault(workload, facts.rules.options)
+    if fault:
+        return Outlook(Unadmitted.MISCONFIGURED, fault)
     return _on_hold(workload, found) if found.backing_off else None
 
 

@@ -68,7 +68,10 @@ def _lacks(queue: ClusterQueueInfo, view: QueueView) -> Iterator[tuple[Active, s
         text = f"references missing Topology(ies): {','.join(topologies)}"
         yield Active.TOPOLOGY_NOT_FOUND, text
     if queue.admission_checks:
-        text = f"references missing AdmissionCheck(s): {','.join(queue.admission_checks)}"
+        text = (
+            f"references missing AdmissionCheck(s): {','.join(queue.admission_checks)} (this "
+            "version has no admission checks: remove spec.admissionChecksStrategy)"
+        )
         yield Active.CHECK_NOT_FOUND, text
     if path(queue.cohort, view.cohorts) is None:
         yield Active.UNKNOWN, f"cohort {queue.cohort} is among its own parents"

@@ -17,7 +17,7 @@ from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Plan, Preemptor, Spared
 from extender.queueing.quota import QuotaNode, QuotaTree, level
 from extender.queueing.room import AdmissionRules, preempts_for_room
-from extender.queueing.standing import namespace_mismatch, selects_namespace
+from extender.queueing.standing import namespace_mismatch, pod_set_fault, selects_namespace
 from extender.state.queue.records import ClusterQueueInfo, FlavorResource
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
@@ -28,10 +28,6 @@ _MORE_TRIES: Final = 32
 """Most further sets to try in a cycle: each of them asks all nodes."""
 _BEGINNINGS: Final = 32
 """Most times a judgement begins again because the state changes in its pauses."""
-DRA_NOT_COUNTED: Final = (
-    "DRA resource claims not supported: no quota counts the devices of spec.resourceClaims. "
-    "Remove the claims, or have an administrator set queue.resourceClaims to Ignore"
-)
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -192,16 +188,9 @@ class Nominator:
             text = namespace_mismatch(workload.meta.namespace, queue)
             proposal = _refused(Unadmitted.MISCONFIGURED, text)
             return Nomination(key, queue, node, proposal, namespace_mismatch=True)
-        for each in workload.pod_sets:
-            if each.resource_claims and self._rules.options.resource_claims == "Refuse":
-                text = f"{DRA_NOT_COUNTED} (pod set {each.name})"
-                return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
-            if each.topology is not None and each.topology.fault:
-                text = f"topologyRequest of pod set {each.name}: {each.topology.fault}"
-                return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
-            if each.fault:
-                text = f"no pod of pod set {each.name} could be made: {each.fault}"
-                return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
+        text = pod_set_fault(workload, self._rules.options)
+        if text:
+            return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
         return (yield from self._judge(Preemptor(workload, queue, node, self._rules.options)))
 
     def _judge(self, head: Preemptor) -> Steps[Nomination]:

@@ -1,10 +1,12 @@
 """Whether a workload waits for quota, and in which ClusterQueue."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from extender.api.reasons import Unadmitted
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import WorkloadCondition
+from extender.queueing.options import AdmissionOptions
 from extender.state.queue.records import ClusterQueueInfo, WorkloadInfo
 from extender.state.queue.view import QueueView
 
@@ -27,6 +29,10 @@ class Queued:
 
 
 _NOWHERE = Absent()
+_CLAIMS_REFUSED: Final = (
+    "DRA resource claims not supported: quota counts none of the devices of spec.resourceClaims. "
+    "Remove the claims, or have an administrator set queue.resourceClaims to Ignore"
+)
 
 
 def standing(workload: WorkloadInfo, view: QueueView, *, now: float) -> Queued | Absent:
@@ -71,6 +77,18 @@ def _queued(workload: WorkloadInfo, cluster_queue: str, now: float) -> Queued:
     if until is None or until <= now:
         return Queued(cluster_queue)
     return Queued(cluster_queue, backing_off=True, until=until)
+
+
+def pod_set_fault(workload: WorkloadInfo, options: AdmissionOptions) -> str:
+    """Return why a pod set of a workload cannot have quota, or an empty text."""
+    for each in workload.pod_sets:
+        if each.resource_claims and options.resource_claims == "Refuse":
+            return f"pod set {each.name}: {_CLAIMS_REFUSED}"
+        if each.topology is not None and each.topology.fault:
+            return f"topologyRequest of pod set {each.name}: {each.topology.fault}"
+        if each.fault:
+            return f"no pod of pod set {each.name} could be made: {each.fault}"
+    return ""
 
 
 def namespace_mismatch(namespace: str, queue: ClusterQueueInfo) -> str:

@@ -9,6 +9,7 @@ import msgspec
 import yaml
 from pydantic import Field
 
+from extender.api.kueue.without_effect import names_without_effect, sentence
 from extender.api.wellknown import GROUP_X, POD_GROUP_GROUPS, QUEUE_LABEL
 from extender.config.files import SettingsError
 from extender.jobs import fields, registry, workload
@@ -89,7 +90,7 @@ def answer(world: World, objects: Sequence[Object], *, assumed: float | None) ->
         starts_in_seconds=0.0 if now else job.started and round(job.started, 1),
         waits_for=waiting,
         preempts=played.preemptions,
-        assumptions=[*_assumptions(world, open_ended, assumed), *world.notes],
+        assumptions=[*_assumptions(world, open_ended, assumed), *_not_looked_at(job), *world.notes],
     )
 
 
@@ -104,6 +105,17 @@ def _assumptions(world: World, open_ended: int, assumed: float | None) -> Iterat
         yield f"pods of which nothing says how long they run, run for {duration(assumed)}"
     if not world.jobs:
         yield "jobs that are not there yet do not come before it"
+
+
+def _not_looked_at(job: SimJob) -> Iterator[str]:
+    """Yield what of a job the answer leaves out."""
+    if any(each.shape.individually_constrained for each in job.sets):
+        yield (
+            "not looked at: volumes, resource claims, topology spread, and affinity between pods. "
+            "kube-scheduler alone decides about these"
+        )
+    if job.workload is not None and job.workload.meta.ignored:
+        yield sentence(job.workload.meta.ignored)
 
 
 def text(found: Forecast) -> str:
@@ -179,7 +191,10 @@ class _Submission:
             raise UnknownJobError(f"the job cannot be read: {error}") from error
         if found.unreadable:
             raise UnknownJobError(f"the job cannot be read: {found.unreadable}")
-        found = replace(found, meta=replace(found.meta, created=self._created_at))
+        names = (fields.strings(job.object, "metadata", each) for each in ("labels", "annotations"))
+        ignored = (*found.meta.ignored, *names_without_effect(*names))
+        meta_now = replace(found.meta, created=self._created_at, ignored=ignored)
+        found = replace(found, meta=meta_now)
         namespace, name = found.meta.namespace, fields.text(job.object, "metadata", "name")
         group = self._group(job, namespace)
         queued = bool(fields.label(job.object, QUEUE_LABEL))

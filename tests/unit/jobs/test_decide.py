@@ -477,3 +477,45 @@ def test_a_prebuilt_workload_that_asks_for_something_else_is_out_of_sync() -> No
     (finish,) = decide(held, [mine], replace(CONTEXT, prebuilt=mine))
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == "OutOfSync"
+
+
+GATED_BY = "kueue.x-k8s.io/admission-gated-by"
+
+
+def gates_after(job_has: str, workload_has: str) -> tuple[Action, ...]:
+    """Return what is done about a job and a waiting workload with these gates."""
+    held = job(own_annotations={GATED_BY: workload_has} if workload_has else None)
+    stored = workload(held)
+    meta = replace(stored.meta, annotations={GATED_BY: workload_has} if workload_has else {})
+    now = job(own_annotations={GATED_BY: job_has} if job_has else None)
+    return decide(now, [replace(stored, meta=meta)], CONTEXT)
+
+
+def test_a_job_hands_its_admission_gates_to_its_workload() -> None:
+    (created,) = decide(job(own_annotations={GATED_BY: "a.example/x"}), [], CONTEXT)
+    assert isinstance(created, act.CreateWorkload)
+    assert body_of(created)["metadata"]["annotations"] == {GATED_BY: "a.example/x"}
+
+
+@pytest.mark.parametrize(
+    ("job_has", "workload_has", "left"),
+    [
+        ("a.example/x", "a.example/x, b.example/y", "a.example/x"),
+        ("", "a.example/x", None),
+        ("b.example/y,c.example/z", "a.example/x,b.example/y", "b.example/y"),
+    ],
+)
+def test_a_workload_loses_the_gates_that_its_job_loses(
+    job_has: str, workload_has: str, left: str | None
+) -> None:
+    (change,) = gates_after(job_has, workload_has)
+    assert isinstance(change, act.UpdateMetadata)
+    assert change.metadata == {"annotations": {GATED_BY: left}}
+    assert gates_after(workload_has, workload_has) == ()
+
+
+def test_a_gate_that_comes_after_the_creation_is_named_and_holds_nothing() -> None:
+    (said,) = gates_after("a.example/x", "")
+    assert isinstance(said, act.ReportRefusal)
+    assert said.reason == "NotHonoured"
+    assert GATED_BY in said.message

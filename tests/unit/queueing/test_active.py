@@ -11,6 +11,7 @@ from tests.queue_makers import Admissions, cluster_queue, cohort, group, local_q
 
 TOPOLOGY = FlavorInfo(meta("racked"), topology="racks")
 NO = "Can't admit new workloads"
+UNBUILT = "(this version has no admission checks: remove spec.admissionChecksStrategy)"
 
 WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
     "all is well": ({}, [], (True, "Ready", "Can admit new workloads")),
@@ -39,7 +40,11 @@ WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
     "checks that no controller makes": (
         {"admission_checks": ("budget",)},
         [],
-        (False, "AdmissionCheckNotFound", f"{NO}: references missing AdmissionCheck(s): budget."),
+        (
+            False,
+            "AdmissionCheckNotFound",
+            f"{NO}: references missing AdmissionCheck(s): budget {UNBUILT}.",
+        ),
     ),
     "cohorts in a circle": (
         {"cohort": "x"},
@@ -52,7 +57,7 @@ WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
         (
             False,
             "Stopped",
-            f"{NO}: is stopped, references missing AdmissionCheck(s): budget.",
+            f"{NO}: is stopped, references missing AdmissionCheck(s): budget {UNBUILT}.",
         ),
     ),
 }

@@ -1,0 +1,166 @@
+"""Gates are honoured, claims are refused, and what has no effect is named."""
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.reconciler import Reconciler
+
+pytestmark = pytest.mark.usefixtures("gang", "reconciler")
+
+GATED_BY = "kueue.x-k8s.io/admission-gated-by"
+BOOST = "kueue.x-k8s.io/priority-boost"
+EVENTS = "events.k8s.io/v1/events"
+
+
+def events(api: Api, namespace: str, name: str, reason: str) -> list[str]:
+    """Return the notes of the Events about an object."""
+    return [
+        each.get("note", "")
+        for each in api.list(EVENTS, namespace)
+        if each["reason"] == reason and each["regarding"]["name"] == name
+    ]
+
+
+def gated_job(queues: Queues, name: str, by: str, **options: Any) -> None:
+    """Create a Job of a queue that controllers hold back."""
+    body = objects.job(
+        name, 1, namespace=queues.namespace, queue="queue", suspend=True, cpu="1", **options
+    )
+    body["metadata"].setdefault("annotations", {})[GATED_BY] = by
+    queues.api.create(body)
+
+
+def test_a_gated_job_gets_its_quota_when_the_last_gate_is_gone(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "4")
+    queues.simple(cpu=1)
+    gated_job(queues, "held", "example.com/budget,example.com/data", run_for="1h")
+    said = queues.await_condition("held", "QuotaReserved", "False", reason="AdmissionGated")
+    assert said["message"] == "Admission is gated by: example.com/budget,example.com/data"
+
+    queues.job("other", 1, run_for="1h")
+    queues.await_started("other")  # the younger one has the quota
+
+    def annotate(value: str | None) -> None:
+        body = {"metadata": {"annotations": {GATED_BY: value}}}
+        api.patch(JOBS, "held", queues.namespace, body=body)
+
+    annotate("example.com/data")
+    api.wait_for(
+        "the message names the gate that is left",
+        lambda: (
+            queues.condition("held", "QuotaReserved").get("message")
+            == "Admission is gated by: example.com/data"
+        ),
+    )
+    annotate(None)
+    queues.await_condition("held", "QuotaReserved", "False", reason="WaitingForQuota")
+    api.delete(JOBS, "other", queues.namespace)
+    queues.await_started("held")
+    workload = queues.workload("held")
+    assert workload is not None
+    name = workload["metadata"]["name"]
+    api.wait_for(
+        "both Events are there",
+        lambda: (
+            events(api, queues.namespace, name, "AdmissionGated")
+            and events(api, queues.namespace, name, "AdmissionGateCleared")
+        ),
+    )
+
+
+def test_a_workload_with_a_closed_gate_preempts_none_until_it_opens(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "4")
+    queues.cluster_queue(cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
+    queues.local_queue("queue", queues.name("cq"))
+    high = queues.name("high")
+    kind = {"apiVersion": API, "kind": "WorkloadPriorityClass", "value": 100}
+    api.create({**kind, "metadata": {"name": high}})
+    queues.made("workloadpriorityclasses", high)
+    queues.job("low", 1, run_for="1h")
+    queues.await_started("low")
+    template = objects.job("high", 1, namespace=queues.namespace)["spec"]["template"]
+    template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": high}
+    spec = {
+        "queueName": "queue",
+        "priority": 100,
+        "priorityClassRef": reference,
+        "podSets": [{"name": "main", "count": 1, "template": template}],
+        "preemptionGates": [{"name": "example.com/quiet"}],
+    }
+    metadata = {"name": "high", "namespace": queues.namespace}
+    api.create({"apiVersion": API, "kind": "Workload", "metadata": metadata, "spec": spec})
+
+    def said(kind: str, name: str = "high") -> tuple[str, str]:
+        status = api.get(WORKLOADS, name, queues.namespace).get("status", {})
+        found = next((x for x in status.get("conditions", []) if x["type"] == kind), {})
+        return found.get("status", ""), found.get("reason", "")
+
+    api.wait_for(
+        "it says that its gate keeps it",
+        lambda: said("BlockedOnPreemptionGates") == ("True", "PreemptionGated"),
+    )
+    assert queues.has_started("low")
+    assert queues.condition("low", "Evicted") == {}
+    opened = {
+        "name": "example.com/quiet",
+        "position": "Open",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    api.patch(
+        WORKLOADS,
+        "high",
+        queues.namespace,
+        body={"status": {"preemptionGates": [opened]}},
+        subresource="status",
+    )
+    queues.await_condition("low", "Preempted")
+    api.wait_for("it is admitted", lambda: said("Admitted")[0] == "True")
+    assert said("BlockedOnPreemptionGates")[0] == "False"
+
+
+def test_a_job_with_resource_claims_waits_and_says_why(queues: Queues, nodes: NodeFactory) -> None:
+    nodes(1, "4")
+    queues.simple(cpu=4)
+    body = objects.job("claims", 1, namespace=queues.namespace, queue="queue", suspend=True)
+    claim = {"name": "gpu", "resourceClaimTemplateName": "gpus"}
+    body["spec"]["template"]["spec"]["resourceClaims"] = [claim]
+    queues.api.create(body)
+    said = queues.await_condition("claims", "QuotaReserved", "False", reason="Misconfigured")
+    assert "DRA resource claims not supported" in said["message"]
+    assert queues.is_suspended("claims")
+
+
+def test_fields_and_annotations_without_effect_are_named_once(
+    api: Api, queues: Queues, reconciler: Reconciler
+) -> None:
+    shares = {"fairSharing": {"weight": "2"}}
+    cohort = queues.create("Cohort", "cohort", shares)
+    cluster_queue = queues.cluster_queue(cpu=4, cohortName=cohort, **shares)
+    queues.local_queue("queue", cluster_queue, **shares)
+    body = objects.job("boosted", 1, namespace=queues.namespace, queue="queue", suspend=True)
+    body["metadata"].setdefault("annotations", {})[BOOST] = "5"
+    api.create(body)
+
+    def told(namespace: str, name: str, what: str) -> bool:
+        notes = events(api, namespace, name, "NotHonoured")
+        return notes == [f"{what} has no effect: see docs/queue.md"]
+
+    for namespace, name, what in (
+        ("default", cohort, "spec.fairSharing"),
+        ("default", cluster_queue, "spec.fairSharing"),
+        (queues.namespace, "queue", "spec.fairSharing"),
+        (queues.namespace, "boosted", BOOST),
+    ):
+        api.wait_for(f"{name} is told", lambda n=namespace, o=name, w=what: told(n, o, w))
+    metric = 'gang_extender_queue_ignored_fields{field="spec.fairSharing",kind="LocalQueue"}'
+    assert reconciler.metric(metric) >= 1
