@@ -1,5 +1,6 @@
 """Gates are honoured, claims are refused, and what has no effect is named."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -143,7 +144,7 @@ def test_a_job_with_resource_claims_waits_and_says_why(queues: Queues, nodes: No
 def test_fields_and_annotations_without_effect_are_named_once(
     api: Api, queues: Queues, reconciler: Reconciler
 ) -> None:
-    shares = {"fairSharing": {"weight": "2"}}
+    shares: dict[str, Any] = {"fairSharing": {"weight": "2"}}
     cohort = queues.create("Cohort", "cohort", shares)
     cluster_queue = queues.cluster_queue(cpu=4, cohortName=cohort, **shares)
     queues.local_queue("queue", cluster_queue, **shares)
@@ -161,6 +162,6 @@ def test_fields_and_annotations_without_effect_are_named_once(
         (queues.namespace, "queue", "spec.fairSharing"),
         (queues.namespace, "boosted", BOOST),
     ):
-        api.wait_for(f"{name} is told", lambda n=namespace, o=name, w=what: told(n, o, w))
+        api.wait_for(f"{name} is told", partial(told, namespace, name, what))
     metric = 'gang_extender_queue_ignored_fields{field="spec.fairSharing",kind="LocalQueue"}'
     assert reconciler.metric(metric) >= 1
