@@ -103,7 +103,9 @@ def test_a_workload_with_a_closed_gate_preempts_none_until_it_opens(
 
     def said(kind: str, name: str = "high") -> tuple[str, str]:
         status = api.get(WORKLOADS, name, queues.namespace).get("status", {})
-        found = next((x for x in status.get("conditions", []) if x["type"] == kind), {})
+        found: dict[str, str] = next(
+            (x for x in status.get("conditions", []) if x["type"] == kind), {}
+        )
         return found.get("status", ""), found.get("reason", "")
 
     api.wait_for(
