@@ -89,12 +89,10 @@ dist: environment ## build wheel, sdist, SBOM and their hashes into dist/, the s
 	$(BIN)/python -m tests.dist
 
 .PHONY: render
-render: environment ## write the generated files: CRDs, the configuration reference, the chart, dashboard, alerts
+render: environment ## write the generated files: CRDs, the configuration reference, the chart
 	$(BIN)/gang-extender render crds --output manifests/crds
 	$(BIN)/gang-extender render settings --output docs/configuration.md
 	$(BIN)/gang-extender render chart --output manifests/chart
-	$(BIN)/gang-extender render dashboard --output manifests/monitoring/dashboard.json
-	$(BIN)/gang-extender render alerts --output manifests/monitoring/prometheus-rules.yaml
 
 clean: ## remove the environment and what tools leave behind (not the built binaries)
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

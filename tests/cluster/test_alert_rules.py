@@ -7,9 +7,8 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.telemetry import alerts, dashboard
 from extender.telemetry.access import AccessMetrics, AccessState
-from tests.harness import promtool_rules
+from tests.harness import monitoring, promtool_rules
 from tests.harness.promtool_rules import RulesError, Series
 
 pytestmark = pytest.mark.timeout(900)  # the first one builds promtool
@@ -20,21 +19,21 @@ CASES: Cases = yaml.safe_load((Path(__file__).parent / "alert_cases.yaml").read_
 
 
 def test_promtool_takes_the_rules(tmp_path: Path) -> None:
-    said = promtool_rules.check(tmp_path, alerts.rules())
-    assert f"{len(list(alerts.every()))} rules found" in said
+    said = promtool_rules.check(tmp_path, monitoring.rules())
+    assert f"{len(monitoring.alerts())} rules found" in said
 
 
 def test_every_expression_of_the_dashboard_can_be_evaluated(tmp_path: Path) -> None:
     expressions = [
         each.replace("$__rate_interval", "5m").replace("$cluster_queue", ".*")
-        for each in dashboard.expressions()
+        for each in monitoring.expressions()
     ]
     rules = [{"record": f"panel:{number}", "expr": x} for number, x in enumerate(expressions)]
     promtool_rules.check(tmp_path, {"groups": [{"name": "dashboard", "rules": rules}]})
 
 
 def test_every_alert_fires_where_it_should_and_not_where_all_is_well(tmp_path: Path) -> None:
-    assert CASES.keys() == {each.name for each in alerts.every()}
+    assert CASES.keys() == {each["alert"] for each in monitoring.alerts()}
     promtool_rules.prove(
         tmp_path,
         [
@@ -46,7 +45,7 @@ def test_every_alert_fires_where_it_should_and_not_where_all_is_well(tmp_path: P
 
 
 def test_what_an_alert_says(tmp_path: Path) -> None:
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(alerts.rules("https://example.com/")))
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(monitoring.rules()))
     series = 'gang_extender_watch_age_seconds{kind="pods",instance="a:8888"}'
     said = {
         "rule_files": ["rules.yaml"],
@@ -69,7 +68,7 @@ def test_what_an_alert_says(tmp_path: Path) -> None:
                                     "summary": "A watch is silent.",
                                     "description": "a:8888 has seen nothing of pods for 10m 0s: "
                                     "it is not ready.",
-                                    "runbook_url": "https://example.com/stale-watch.md"
+                                    "runbook_url": "docs/runbooks/stale-watch.md"
                                     "#gangextenderwatchstale",
                                 },
                             }

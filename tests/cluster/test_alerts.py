@@ -9,12 +9,12 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.telemetry import alerts, dashboard, definitions
+from extender.telemetry import definitions
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.faults import refused
 from tests.cluster.gangs import Gangs
 from tests.cluster.queues import Queues
-from tests.harness import kustomize, objects, promtool_rules
+from tests.harness import kustomize, monitoring, objects, promtool_rules
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
@@ -85,7 +85,7 @@ def test_the_pages_have_every_metric_with_its_labels(pages: dict[str, str]) -> N
 def test_the_pages_have_what_alerts_and_the_dashboard_ask_for(pages: dict[str, str]) -> None:
     shown = {name: labels for name, labels, _ in families(pages.values())} | {"up": set()}
     known = {each.name: set(each.labels) for each in definitions.every()}
-    for expr in (*(each.expr for each in alerts.every()), *dashboard.expressions()):
+    for expr in (*(each["expr"] for each in monitoring.alerts()), *monitoring.expressions()):
         asked = promtool_rules.names_of(expr)
         assert asked, expr
         for name, labels in asked.items():

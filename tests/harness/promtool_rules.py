@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from extender.telemetry import alerts
+from tests.harness import monitoring
 from tests.harness.toolchain import ensure_promtool
 
 MINUTES = 90
@@ -38,7 +38,7 @@ def fires(folder: Path, name: str, series: Series, *, expected: bool = True) -> 
 
 def prove(folder: Path, cases: Iterable[tuple[str, Series, bool]]) -> None:
     """Return where alerts fire on series exactly where that is expected; else RulesError."""
-    (folder / "rules.yaml").write_text(yaml.safe_dump(alerts.rules()))
+    (folder / "rules.yaml").write_text(yaml.safe_dump(monitoring.rules()))
     tests = [
         {
             "name": f"{name} {'fires' if expected else 'does not fire'}",

@@ -1,6 +1,5 @@
 """`gang-extender render` and the frame that it is mounted in."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -17,19 +16,14 @@ from extender.cli.chart import CHART
 from extender.cli.chart import MEND as MEND_CHART
 from extender.cli.main import app
 from extender.cli.render import (
-    ALERTS,
     CRDS,
-    DASHBOARD,
     HEADER,
     MEND,
-    MEND_ALERTS,
-    MEND_DASHBOARD,
     MEND_SETTINGS,
     SETTINGS,
     rendered_crds,
 )
 from extender.config import Settings
-from extender.telemetry import alerts, dashboard
 
 ROOT = Path(__file__).parents[3]
 CRD_FILES = {
@@ -49,7 +43,7 @@ run = CliRunner()
 
 def render_into(folder: Path) -> Path:
     """Return a folder with fresh files, made as the message of --check says."""
-    paths = {"crds": CRDS, "settings": SETTINGS, "dashboard": DASHBOARD, "alerts": ALERTS}
+    paths = {"crds": CRDS, "settings": SETTINGS}
     for command, path in paths.items():
         assert run.invoke(app, ["render", command, "--output", str(folder / path)]).exit_code == 0
     chart = ["render", "chart", "--output", str(folder / CHART), "--root", str(folder)]
@@ -160,39 +154,6 @@ def test_a_manifest_that_the_chart_does_not_expect_is_named(checkout: Path) -> N
     assert "manifests/reconciler/quota.yaml" in reported
 
 
-@pytest.mark.parametrize(
-    ("path", "word", "mend"),
-    [(DASHBOARD, "gang_extender_leader", MEND_DASHBOARD), (ALERTS, "1800", MEND_ALERTS)],
-    ids=["dashboard", "alerts"],
-)
-def test_a_stale_file_of_monitoring_is_shown_with_the_command_that_mends_it(
-    checkout: Path, path: Path, word: str, mend: str
-) -> None:
-    file = checkout / path
-    file.write_text(file.read_text().replace(word, "other"))
-
-    code, diff, reported = check(checkout)
-
-    assert code == 1
-    assert diff.splitlines()[:2] == [f"--- {path}", f"+++ {path} (rendered)"]
-    assert mend in reported
-
-
-def test_the_dashboard_goes_to_standard_output() -> None:
-    result = run.invoke(app, ["render", "dashboard"])
-
-    assert json.loads(result.stdout) == dashboard.dashboard()
-
-
-def test_alerts_are_an_object_of_the_operator_or_a_file_of_rules() -> None:
-    shown = yaml.safe_load(run.invoke(app, ["render", "alerts"]).stdout)
-    url = "https://example.com/runbooks"
-    plain = run.invoke(app, ["render", "alerts", "--plain", "--runbook-url", url]).stdout
-
-    assert shown == alerts.prometheus_rule()
-    assert yaml.safe_load(plain) == alerts.rules(f"{url}/")
-
-
 def rows() -> dict[str, list[str]]:
     """Return the cells of every setting on the page by its name."""
     lines = run.invoke(app, ["render", "settings"]).stdout.splitlines()
@@ -245,14 +206,14 @@ def test_a_page_that_cannot_be_written_is_a_failure_without_a_traceback(tmp_path
 def test_a_missing_file_is_shown_whole(checkout: Path) -> None:
     for path in [
         *(checkout / CRDS).glob("*.yaml"),
-        *(checkout / each for each in (SETTINGS, DASHBOARD, ALERTS)),
+        checkout / SETTINGS,
     ]:
         path.unlink()
 
     code, diff, _ = check(checkout)
 
     assert code == 1
-    assert diff.count("--- /dev/null\n") == len(CRD_FILES) + 3
+    assert diff.count("--- /dev/null\n") == len(CRD_FILES) + 1
 
 
 def test_a_file_that_is_not_rendered_any_more_is_found_and_goes(checkout: Path) -> None:

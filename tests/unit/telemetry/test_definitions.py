@@ -1,4 +1,4 @@
-"""The definitions of metrics, and the expressions that name them."""
+"""The definitions of metrics."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.telemetry import definitions, promql
+from extender.telemetry import definitions
 from extender.telemetry.definition import CounterDefinition
 from extender.telemetry.metrics import Metrics
 
@@ -33,40 +33,6 @@ def test_every_metric_of_the_page_of_metrics_is_defined() -> None:
 def test_a_counter_whose_name_would_be_stored_as_another_is_refused() -> None:
     with pytest.raises(ValueError, match="ends in _total"):
         CounterDefinition("pods", "Pods.")
-
-
-def test_an_expression_has_the_labels_that_are_asked_for() -> None:
-    bindings, seconds = definitions.BINDINGS, definitions.REQUEST_SECONDS
-    assert promql.rate(bindings, "5m", path="asked", result=promql.Not("ok")) == (
-        'rate(gang_extender_bindings_total{path="asked", result!="ok"}[5m])'
-    )
-    assert promql.total(bindings, result=promql.any_of("a", "b")) == (
-        'gang_extender_bindings_total{result=~"a|b"}'
-    )
-    assert promql.increase(seconds, "1h") == (
-        "increase(gang_extender_request_duration_seconds_count[1h])"
-    )
-    assert promql.quantile(0.5, seconds, "5m", "verb") == (
-        "histogram_quantile(0.5, sum by (verb, le) "
-        "(rate(gang_extender_request_duration_seconds_bucket[5m])))"
-    )
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda: promql.gauge(definitions.WATCH_AGE, kin="pods"),
-        lambda: promql.rate(definitions.BINDINGS, "5m", verb="bind"),
-        lambda: promql.grouped(definitions.BINDINGS, "result", "le"),
-        lambda: promql.apart(definitions.RECONCILES, "kind"),
-        lambda: promql.quantile(0.5, definitions.REQUEST_SECONDS, "5m", "reason"),
-    ],
-    ids=["gauge", "rate", "grouped", "apart", "quantile"],
-)
-def test_a_label_that_a_metric_does_not_have_cannot_be_written(write: object) -> None:
-    assert callable(write)
-    with pytest.raises(ValueError, match="has no label"):
-        write()
 
 
 def test_bindings_are_counted_from_nothing() -> None:
