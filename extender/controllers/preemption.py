@@ -38,7 +38,10 @@ MOST_NOMINATIONS: Final = 3
 PARALLEL: Final = 32
 """Writes at a time, of all preemptions: half of the connections that there are by default. Gangs
 that preempt together wait for evictions."""
-_IN_VAIN: Final = frozenset((PreemptionReason.VICTIMS_STAY, PreemptionReason.ROOM_LOST))
+_IN_VAIN: Final = frozenset((
+    *(PreemptionReason.VICTIMS_STAY, PreemptionReason.ROOM_LOST),
+    *(PreemptionReason.ROOM_TAKEN, PreemptionReason.GIVEN_UP),
+))  # fmt: skip
 
 
 class QueuedJobs(Protocol):

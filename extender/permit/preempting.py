@@ -53,6 +53,10 @@ what pods of lower priority run may be another one then. While others preempt it
 each time: their victims leave room, and their own pods take it."""
 BACKOFF_SECONDS: Final = (30.0, 600.0)
 """The same after a preemption that came to nothing."""
+TAKEN_SECONDS: Final = (600.0, 3600.0)
+"""The same where pods of a scheduler that asks no extender took the room: they would again."""
+MOST_ATTEMPTS: Final = 3
+"""After so many preemptions that evicted in vain a group preempts no more until it changes."""
 STANDBY_SECONDS: Final = 15.0
 """How much later a process that is not asked about a group ends its preemption than another."""
 OFFER_SECONDS: Final = 2.0
@@ -60,9 +64,13 @@ OFFER_SECONDS: Final = 2.0
 WRITE_AGAIN_SECONDS: Final = (1.0, 30.0)
 _REMEMBERED: Final = 10_000
 _DONE: Final = object()
-_IN_VAIN: Final = frozenset(
-    (PreemptionReason.VICTIMS_STAY, PreemptionReason.ROOM_LOST, PreemptionReason.TOO_MANY)
-)
+_IN_VAIN: Final = {
+    PreemptionReason.VICTIMS_STAY: BACKOFF_SECONDS,
+    PreemptionReason.ROOM_LOST: BACKOFF_SECONDS,
+    PreemptionReason.ROOM_TAKEN: TAKEN_SECONDS,
+    PreemptionReason.TOO_MANY: BACKOFF_SECONDS,
+    PreemptionReason.OVERTAKEN: AGAIN_SECONDS,
+}
 
 
 class StatusWriter(Protocol):
@@ -96,6 +104,8 @@ class _Pause:
 
     until: float
     seconds: float
+    evicted: int = 0
+    """How many of its preemptions evicted in vain."""
 
 
 class Preempting:
@@ -278,17 +288,28 @@ class Preempting:
         return self._is_asked() and any(asks)
 
     def _end(self, group: str, course: _Course, over: Ended) -> None:
-        course.end = over
         if over.reason in _IN_VAIN:
-            self._pause(group, course.uid, BACKOFF_SECONDS)
-        elif over.reason is PreemptionReason.OVERTAKEN:
-            self._pause(group, course.uid, AGAIN_SECONDS)
+            over = self._paused(group, course, over)
         else:
             self._pauses.pop((group, course.uid), None)
+        course.end = over
         self._metrics.preemptions.labels(over.reason).inc()
         _log.info("preemption ended", group=group, reason=over.reason, why=over.message)
         self._cluster.apply(ev.NominationsEnded((group,)))
         self._queue.add(group)
+
+    def _paused(self, group: str, course: _Course, over: Ended) -> Ended:
+        """Leave a group alone after a preemption in vain; return how it ended, which may be all."""
+        if over.reason is PreemptionReason.ROOM_LOST:
+            taken = nominating.taken(course.nomination, self._plans.schedulers, view=self._view)
+            over = taken or over
+        pause = self._pause(group, course.uid, _IN_VAIN[over.reason])
+        pause.evicted += nominating.has_cost(course.nomination, view=self._view)
+        if pause.evicted < MOST_ATTEMPTS:
+            return over
+        self._pauses.pop((group, course.uid))
+        text = f"it has evicted {MOST_ATTEMPTS} times in vain, and does not until its spec changes"
+        return Ended(PreemptionReason.GIVEN_UP, f"{text}; the last time {over.message}")
 
     def _is_due(self, group: str) -> bool:
         """Return whether it is worth a look for which pods could make room for a group."""
@@ -297,6 +318,10 @@ class Preempting:
             return False
         pause = self._pauses.get((group, pod_group.uid))
         if pause is not None and self._clock.monotonic() < pause.until:
+            return False
+        said = pod_group.status.condition(ConditionType.PREEMPTING)
+        given_up = said is not None and said.reason == PreemptionReason.GIVEN_UP
+        if given_up and said is not None and said.generation == pod_group.generation:
             return False
         # What makes room is kept in the status of a PodGroup, and a native one has no field for it.
         if pod_group.api_group == GROUP_NATIVE:
@@ -332,12 +357,14 @@ class Preempting:
         _log.info("preempting", group=group, victims=len(chosen.victims), nodes=len(chosen.rooms))
         self._queue.add(group)
 
-    def _pause(self, group: str, uid: str, seconds: tuple[float, float]) -> None:
+    def _pause(self, group: str, uid: str, seconds: tuple[float, float]) -> _Pause:
         """Leave a group alone, each time in a row for twice as long."""
         first, longest = seconds
         before = self._pauses.get((group, uid))
         pause = min(longest, max(first, before.seconds * 2 if before is not None else 0.0))
-        self._pauses[group, uid] = _Pause(self._clock.monotonic() + pause, pause)
+        evicted = before.evicted if before is not None else 0
+        found = self._pauses[group, uid] = _Pause(self._clock.monotonic() + pause, pause, evicted)
+        return found
 
     # --- the status --------------------------------------------------------------------------
 

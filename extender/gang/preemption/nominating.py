@@ -1,6 +1,6 @@
 """What is stored of chosen victims, and for how long a group may wait for them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import floor
 from typing import Final
@@ -138,6 +138,32 @@ def _of_room(seen: Seen, now: float) -> Ended | None:
         return None
     text = f"its victims have gone, and it has not started within {PATIENCE_SECONDS:.0f} s"
     return Ended(PreemptionReason.ROOM_LOST, text)
+
+
+def has_cost(nomination: PreemptedRoom, *, view: ClusterView) -> bool:
+    """Return whether a victim has begun to leave, or has gone."""
+    left = [*remaining(nomination, view=view)]
+    pods = sum(len(each.pods) for each in nomination.victims)
+    return len(left) < pods or any(pod.terminating for pod in left)
+
+
+def taken(
+    nomination: PreemptedRoom, schedulers: Collection[str], *, view: ClusterView
+) -> Ended | None:
+    """Return that pods of others than these schedulers have come to where victims left room."""
+    names = [name for name in nomination.rooms if name in view.nodes]
+    there = [view.pods[uid] for name in names for uid in view.pods_on(name)]
+    others = {
+        pod.scheduler
+        for pod in there
+        if pod.scheduler not in schedulers and pod.bound_at >= nomination.since
+    }
+    if not others:
+        return None
+    text = (
+        f"its victims have gone, and pods of {', '.join(sorted(others))} have come to their nodes"
+    )
+    return Ended(PreemptionReason.ROOM_TAKEN, f"{text}: that scheduler asks no extender")
 
 
 def _of_late(left: list[PodInfo], nomination: PreemptedRoom, now: float) -> Ended | None:

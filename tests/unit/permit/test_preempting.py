@@ -16,7 +16,7 @@ from extender.kube.errors import UnavailableError
 from extender.kube.preemptions import TooManyVictimsError
 from extender.permit import preempting
 from extender.permit.plans import Plans
-from extender.permit.preempting import STANDBY_SECONDS, Preempting
+from extender.permit.preempting import MOST_ATTEMPTS, STANDBY_SECONDS, Preempting
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
@@ -38,6 +38,7 @@ from tests.makers import (
     nodes,
     observe,
     planned,
+    pod,
     pod_group,
     pods,
     requests,
@@ -53,6 +54,9 @@ FACTS = [nodes(4, 4), pod_group("low", 2, uid="u-low"), LOW]
 WAITING = pod_group("high", 2, uid="u-high")
 WAITS = [WAITING, HIGH]
 GROUP = key("high")
+
+
+TAKERS = [("other", "RoomTaken", 600.0), ("default-scheduler", "RoomLost", 30.0)]
 
 
 class Play:
@@ -211,6 +215,64 @@ async def test_one_that_comes_to_nothing_is_given_up_and_tried_again_later(
     assert play.said[2:] == [(True, "Evicting")]
     await asyncio.sleep(33 + 40)
     assert looks == [GROUP] * 2
+
+
+async def reached(play: Play, under_way: int) -> None:
+    """Return when so many preemptions are under way."""
+    for _ in range(10_000):
+        if play.shell.under_way == under_way:
+            return
+        await asyncio.sleep(1)
+
+
+async def lost(play: Play, *came: Any) -> None:
+    """Have all victims go once they are asked to, others come, and the group not start."""
+    await reached(play, 1)
+    observe(play.cluster, [ev.PodDeleted(each.uid) for each in LOW], *came)
+    await reached(play, 0)
+    observe(play.cluster, LOW)
+    await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize(("scheduler", "reason", "rests"), TAKERS)
+async def test_room_that_another_schedulers_pods_took_is_not_made_again_soon(
+    scheduler: str, reason: str, rests: float, play: Play, looks: list[str]
+) -> None:
+    observe(play.cluster, WAITS)
+    await lost(play, pod("new", 4, on="n0", scheduler=scheduler, bound_at=1e12))
+    assert play.said == [(True, "Evicting"), (False, reason)]
+    assert ("other" in play.written[-1][1].message) == (scheduler == "other")
+    await asyncio.sleep(rests - 5)
+    assert looks == [GROUP]
+    await asyncio.sleep(10)
+    assert looks == [GROUP] * 2
+
+
+async def test_one_that_has_evicted_in_vain_several_times_gives_up_until_it_changes(
+    play: Play, looks: list[str]
+) -> None:
+    observe(play.cluster, WAITS)
+    for _ in range(MOST_ATTEMPTS):
+        await lost(play)
+    assert [reason for kept, reason in play.said if not kept] == [
+        *("RoomLost" for _ in range(MOST_ATTEMPTS - 1)),
+        "GivenUp",
+    ]
+    await asyncio.sleep(10_000)
+    assert looks == [GROUP] * MOST_ATTEMPTS
+
+    now = play.view.pod_group(GROUP)
+    assert now is not None
+    observe(play.cluster, replace(now, generation=7))
+    await asyncio.sleep(2)
+    assert looks == [GROUP] * (MOST_ATTEMPTS + 1)
+
+
+async def test_one_that_nobody_evicts_for_does_not_give_up(play: Play) -> None:
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(3600)
+    reasons = {reason for kept, reason in play.said if not kept}
+    assert reasons == {"VictimsStay"}
 
 
 NOT_YET: dict[str, list[Any]] = {
