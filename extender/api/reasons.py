@@ -106,6 +106,8 @@ class PreemptionReason(StrEnum):
     SWITCHED_OFF = "SwitchedOff"
     TOO_MANY = "TooManyVictims"
     """More victims than its status can hold."""
+    NOT_STORED = "NotStored"
+    """The API server drops what its status is to say: its CRD is not ours."""
     PREEMPTING = "Preempting"
     PREEMPTED = "Preempted"
 

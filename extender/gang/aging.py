@@ -38,11 +38,12 @@ from extender.state.cluster.node_order import NodeOrder
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
+from extender.state.fair_share import FairShare
 from extender.state.topology import Domain
 from extender.steps import PIECE, Steps
 
 MOST = 20
-"""Groups that are looked at for claims; others follow when these have started."""
+"""Groups that have claims, and groups without that one look tries; others have their turn."""
 SHAPES = 16
 """Pod shapes of a group that decide which nodes it can use, at most."""
 LARGEST = 3
@@ -90,6 +91,7 @@ class Memory:
     nodes: dict[str, NodeInfo] = field(default_factory=dict)
     """As they were in the last look."""
     version: int = 0
+    share: FairShare = field(default_factory=lambda: FairShare(MOST))
 
     def forget_others(self, view: ClusterView) -> None:
         """Drop the groups that wait no more."""
@@ -178,18 +180,21 @@ def deciding(
     memory.forget_others(view)
     if not options.aging or not view.queue:
         return ()
-    nodes, earlier, looked_at = memory.look(view), _Earlier(), 0
+    nodes, earlier = memory.look(view), _Earlier()
     most_nodes = max(1, len(view.nodes) * options.claim_nodes_percentage // 100)
     turns = yield from _turns(view, now, options.aging, entered=entered)
+    others = (group for _, group in turns if group not in view.claims)
+    looked_at = {*view.claims, *(yield from memory.share.choosing(others))}
     for since, group in turns:
         yield
         namespace = group.partition("/")[0]
-        if looked_at >= MOST or earlier.groups[namespace] >= options.claims_per_namespace:
+        if len(earlier.claims) >= MOST or group not in looked_at:
+            continue
+        if earlier.groups[namespace] >= options.claims_per_namespace:
             continue
         aged = _aged(group, since, view=view, now=now, aging=options.aging)
         if aged is None or not _asks(aged.pods, schedulers):
             continue
-        looked_at += 1
         taken = len(earlier.nodes.get(namespace, ()))
         places: Places = ()
         if aged.pod_group.assigned:

@@ -5,18 +5,20 @@ or is about what kube-scheduler alone knows.
 """
 
 from collections.abc import Callable, Iterable
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.reasons import Reason
 from extender.gang.post_filter import is_ours
 from extender.state.cluster.records import Refusal
 from extender.state.cluster.view import NO_GROUP, ClusterView
+from extender.state.fair_share import FairShare
+from extender.steps import Steps
 
 MOST_GROUPS: Final = 256
 """So many of the queue are looked at."""
 MOST_LOOKS: Final = 10_000
-"""And so many of their pods, and of those without a group: some milliseconds."""
+"""And so many pods without a group."""
 _ENDED_BY_ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY))
 _ENDED_BY_TIME: Final = frozenset((
     *(Reason.NOT_SEEN_YET, Reason.PLANNING, Reason.RECENTLY_DENIED),
@@ -24,26 +26,37 @@ _ENDED_BY_TIME: Final = frozenset((
 ))  # fmt: skip
 
 
-def find(view: ClusterView, *, has_no_room: Callable[[str], bool]) -> dict[str, Refusal]:
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Which of those that wait are looked at."""
+
+    groups: FairShare = field(default_factory=lambda: FairShare(MOST_GROUPS))
+    pods: FairShare = field(default_factory=lambda: FairShare(MOST_LOOKS))
+    """Those without a group, as `namespace/uid`."""
+
+
+def finding(
+    view: ClusterView, shares: Shares, *, has_no_room: Callable[[str], bool]
+) -> Steps[dict[str, Refusal]]:
     """Return by group, or by UID of a pod without one, the refusal of the pod to be tried again.
 
     Of a group that has its pods, no room, and no member that is still to be tried: the first that
     only we refused.
     """
-    found, left = dict[str, Refusal](), MOST_LOOKS
-    for group in islice(view.queue, MOST_GROUPS):
-        left -= len(view.tally(group).members)
-        if left < 0:
-            break
-        if has_no_room(group) or not _is_idle(group, view):
+    found = dict[str, Refusal]()
+    for group in (yield from shares.groups.choosing(view.queue)):
+        yield
+        if group not in view.queue or has_no_room(group) or not _is_idle(group, view):
             continue
         refused = [view.refused[uid] for uid in view.refused_of(group)]
         first = _first(each for each in refused if _may_be_missed(each, view))
         if first is not None:
             found[group] = first
-    for uid in islice(view.refused_of(NO_GROUP), MOST_LOOKS):
-        if _may_be_missed(view.refused[uid], view):
-            found[uid] = view.refused[uid]
+    pods = [view.refused[uid].pod for uid in view.refused_of(NO_GROUP)]
+    for key in (yield from shares.pods.choosing(f"{pod.namespace}/{pod.uid}" for pod in pods)):
+        refusal = view.refused.get(key.partition("/")[2])
+        if refusal is not None and _may_be_missed(refusal, view):
+            found[refusal.pod.uid] = refusal
     return found
 
 

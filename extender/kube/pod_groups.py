@@ -63,15 +63,15 @@ class PodGroupConditionWriter:
 
 async def apply_part(
     client: KubeClient, pod_group: PodGroupInfo, status: Mapping[str, Any], *, manager: str
-) -> None:
-    """Apply the part of a PodGroup's status that a field manager owns.
+) -> bytes | None:
+    """Apply the part of a PodGroup's status that a field manager owns; return what is stored then.
 
     The UID is a precondition, so that a later PodGroup of the same name does not get the status of
     an earlier one. A PodGroup that is gone, or is another one, is no error. Nothing is written of a
     native one: its status has no such fields, and its conditions are kube-scheduler's.
     """
     if pod_group.api_group == GROUP_NATIVE:
-        return
+        return None
     path = (
         f"/apis/{pod_group.api_group}/{VERSION}/namespaces/{pod_group.namespace}"
         f"/podgroups/{pod_group.name}/status?fieldManager={quote(manager)}&force=true"
@@ -85,7 +85,8 @@ async def apply_part(
         "status": status,
     })  # fmt: skip
     with suppress(NotFoundError, ConflictError):
-        await client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+        return await client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+    return None
 
 
 def api_version(pod_group: PodGroupInfo) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from extender.kube import nominations
 from extender.kube.client import APPLY_PATCH, KubeClient
 from extender.kube.errors import ConflictError, InvalidError, NotFoundError
+from extender.kube.lists import decoded
 from extender.kube.pod_groups import apply_part, as_condition, as_time
 from extender.kube.pods import PodRef, evict, set_condition
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PreemptedRoom
@@ -28,6 +29,22 @@ class TooManyVictimsError(ValueError):
     """More victims than a status can hold."""
 
 
+class NotStoredError(ValueError):
+    """The API server does not keep the field that was written."""
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    preemption: Any = None
+
+
+class _PodGroupStored(msgspec.Struct, frozen=True):
+    kind: str = ""
+    status: _Stored = _Stored()
+
+
+_decode_stored = msgspec.json.Decoder(_PodGroupStored).decode
+
+
 class PreemptorWriter:
     """Writes for the extender which victims leave for a group; raises ApiError."""
 
@@ -39,7 +56,7 @@ class PreemptorWriter:
     ) -> None:
         """Make this the preemption of a PodGroup, with its condition.
 
-        Raises TooManyVictimsError too.
+        Raises TooManyVictimsError too, and NotStoredError.
         """
         status: dict[str, Any] = {"conditions": [as_condition(condition)]}
         if nomination is not None:
@@ -49,7 +66,13 @@ class PreemptorWriter:
                     f"{len(nomination.victims)} victims are too many for a status"
                 )
             status["preemption"] = written
-        await apply_part(self._client, pod_group, status, manager=PREEMPTOR_FIELD_MANAGER)
+        answer = await apply_part(self._client, pod_group, status, manager=PREEMPTOR_FIELD_MANAGER)
+        stored = decoded(_decode_stored, answer or b"{}")
+        if nomination is not None and stored.kind and stored.status.preemption is None:
+            raise NotStoredError(
+                f"the CustomResourceDefinition podgroups.{pod_group.api_group} has no field "
+                "status.preemption, so no room can be made: apply the one in manifests/crds"
+            )
 
 
 class VictimWriter:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import islice
 from typing import Final, Protocol
 
 from cachetools import TTLCache
@@ -28,6 +27,7 @@ from extender.runtime.faults import FAULTS
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
+from extender.state.fair_share import FairShare
 from extender.steps import Steps
 
 SETTLE_SECONDS: Final = 0.005
@@ -91,6 +91,7 @@ class NextGroups:
         self._starter = starter
         self._clock = plans.clock
         self._changed = asyncio.Event()
+        self._share = FairShare(MOST_GROUPS)
         self._planned: dict[str, None] = {}
         """Groups that have room, of which no member may have begun."""
         self._kept: dict[str, int] = {}
@@ -242,7 +243,7 @@ class NextGroups:
         """
         self._forget_begun()
         pods, lowest = 0, None
-        for group in [*islice(self._view.queue, MOST_GROUPS)]:
+        for group in (yield from self._share.choosing(self._view.queue)):
             yield
             pod_group, priority = self._view.pod_group(group), self._view.tally(group).priority
             if pod_group is None or group not in self._view.queue:

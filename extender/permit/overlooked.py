@@ -13,9 +13,11 @@ import structlog
 
 from extender.gang import overlooked
 from extender.permit.plans import Plans
+from extender.runtime.budget import in_turns
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.records import Refusal
 from extender.state.cluster.store import Cluster
+from extender.steps import Steps
 
 EVERY_SECONDS: Final = 10.0
 """Between two looks. What is found by two of them, unchanged, is tried again."""
@@ -36,37 +38,46 @@ class Overlooked:
         """What the last look found."""
         self._tried: dict[str, float] = {}
         """When each of these had its last try from here."""
+        self._served: dict[tuple[bool, str], float] = {}
+        """The same by namespace, of groups and of other pods."""
+        self._shares = overlooked.Shares()
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
             await asyncio.sleep(EVERY_SECONDS)
             try:
-                self.look()
+                await in_turns(self.looking(), self._plans.clock)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("overlooked", error)
 
-    def look(self) -> None:
+    def looking(self) -> Steps[None]:
         """Have one group and one pod without a group tried again that wait since the last look."""
-        before, self._before = self._before, self._find()
+        steps = overlooked.finding(self._view, self._shares, has_no_room=self._has_no_room)
+        before, self._before = self._before, (yield from steps)
+        there = {(now.pod.group is not None, now.pod.namespace) for now in self._before.values()}
+        self._served = {key: at for key, at in self._served.items() if key in there}
         self._tried = {key: at for key, at in self._tried.items() if key in self._before}
         still = [(key, now) for key, now in self._before.items() if before.get(key) is now]
         for in_group in (True, False):
             keys = [key for key, now in still if (now.pod.group is not None) is in_group]
-            self._try_one(keys)
+            self._try_one(keys, in_group=in_group)
 
-    def _try_one(self, keys: Sequence[str]) -> None:
-        """Have the one tried again that had its last try longest ago."""
+    def _try_one(self, keys: Sequence[str], *, in_group: bool) -> None:
+        """Have the one tried again that had its last try longest ago, its namespace first."""
         now, never = self._plans.clock.monotonic(), float("-inf")
-        key = min(keys, key=lambda key: self._tried.get(key, never), default=None)
-        if key is None or now - self._tried.get(key, never) < AGAIN_SECONDS:
+
+        def last(key: str) -> tuple[float, float]:
+            namespace = self._before[key].pod.namespace
+            return self._served.get((in_group, namespace), never), self._tried.get(key, never)
+
+        due = [key for key in keys if now - self._tried.get(key, never) >= AGAIN_SECONDS]
+        key = min(due, key=last, default=None)
+        if key is None:
             return
-        self._tried[key] = now
+        self._tried[key] = self._served[in_group, self._before[key].pod.namespace] = now
         _log.debug("a pod is tried again that nothing has woken", key=key)
         self._wake(self._before[key].pod.uid)
-
-    def _find(self) -> dict[str, Refusal]:
-        return overlooked.find(self._view, has_no_room=self._has_no_room)
 
     def _has_no_room(self, group: str) -> bool:
         return self._plans.planner.is_busy(group) or self._plans.verdicts.has_no_room(group)

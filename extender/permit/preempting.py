@@ -6,10 +6,10 @@ this process writes counts from the decision on, until the watch shows it.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, Protocol
 
 import structlog
@@ -23,7 +23,7 @@ from extender.gang.preemption.checks import overtaken
 from extender.gang.preemption.choosing import Preemption, choosing
 from extender.gang.preemption.nominating import Ended, Seen
 from extender.kube.errors import ApiError
-from extender.kube.preemptions import TooManyVictimsError
+from extender.kube.preemptions import NotStoredError, TooManyVictimsError
 from extender.permit.plans import Plans
 from extender.permit.tried import Tried
 from extender.runtime.budget import in_turns
@@ -33,6 +33,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PreemptedRoom
 from extender.state.cluster.store import Cluster
+from extender.state.fair_share import FairShare
 from extender.steps import Steps
 from extender.telemetry.metrics import Metrics
 
@@ -44,7 +45,7 @@ SETTLE_SECONDS: Final = 0.2
 REST: Final = 9
 """How much longer a rest is than what a look took that came to nothing."""
 VAIN_SECONDS: Final = 0.1
-"""So long one look may search in vain."""
+"""So long one look may search in vain for the groups of one namespace."""
 MOST_GROUPS: Final = 256
 """So many groups of the queue are looked at, at most."""
 AGAIN_SECONDS: Final = (2.0, 30.0)
@@ -69,12 +70,13 @@ _IN_VAIN: Final = {
     PreemptionReason.ROOM_LOST: BACKOFF_SECONDS,
     PreemptionReason.ROOM_TAKEN: TAKEN_SECONDS,
     PreemptionReason.TOO_MANY: BACKOFF_SECONDS,
+    PreemptionReason.NOT_STORED: BACKOFF_SECONDS,
     PreemptionReason.OVERTAKEN: AGAIN_SECONDS,
 }
 
 
 class StatusWriter(Protocol):
-    """Writes the preemption of a PodGroup; raises ApiError and TooManyVictimsError."""
+    """Writes the preemption of a PodGroup; raises ApiError, TooManyVictimsError, NotStoredError."""
 
     async def apply(
         self, pod_group: PodGroupInfo, nomination: PreemptedRoom | None, condition: ConditionInfo
@@ -135,6 +137,7 @@ class Preempting:
         self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(_REMEMBERED)
         """By group and UID of its PodGroup."""
         self._tried = Tried(self._view, plans)
+        self._share = FairShare(MOST_GROUPS)
         self._queue: WorkQueue[str] = WorkQueue()
         """Groups whose status is to be written."""
         self._changed = asyncio.Event()
@@ -210,29 +213,33 @@ class Preempting:
     def looking(self) -> Steps[float]:
         """End what is over, and begin what is due; return how many seconds were spent in vain.
 
-        That ends it when they are too many: those that were looked at have a pause. What others did
+        Too many end it for their namespace: those that were looked at have a pause. What others did
         between two steps does not count: on a busy machine that is most of the time.
         """
-        in_vain = 0.0
         for group in [*self._courses]:
             self._end_if_over(group)
             yield
         if not self._options.preempts or not self._is_asked() or self.is_behind():
-            return in_vain
-        lowest = self._view.lowest_on_nodes
-        for group in [*islice(self._view.queue, MOST_GROUPS)]:
+            return 0.0
+        lowest, in_vain = self._view.lowest_on_nodes, defaultdict[str, float](float)
+        for group in (yield from self._share.choosing(self._view.queue)):
             if lowest is None or self._view.tally(group).priority <= lowest:
                 break  # those behind it have no higher priority
-            yield
-            self._tried.note(group)
-            if self._is_due(group):
-                spent = yield from self._timed(self._look_at(group))
-                if group not in self._courses:
-                    in_vain += spent
-            strict = self._options.strict_order and group not in self._courses
-            if strict or in_vain > VAIN_SECONDS:
+            namespace = group.partition("/")[0]
+            if in_vain[namespace] <= VAIN_SECONDS:
+                yield
+                in_vain[namespace] += yield from self._serving(group)
+            if self._options.strict_order and group not in self._courses:
                 break
-        return in_vain
+        return sum(in_vain.values())
+
+    def _serving(self, group: str) -> Steps[float]:
+        """Begin what is due for a group; return how many seconds were spent in vain."""
+        self._tried.note(group)
+        if not self._is_due(group):
+            return 0.0
+        spent = yield from self._timed(self._look_at(group))
+        return 0.0 if group in self._courses else spent
 
     def _timed(self, steps: Steps[None]) -> Steps[float]:
         """Return how many seconds all steps took by themselves."""
@@ -394,8 +401,10 @@ class Preempting:
             await self._writer.apply(
                 pod_group, chosen if end is None else None, self._condition(pod_group, course)
             )
-        except TooManyVictimsError as error:
-            self._end(group, course, Ended(PreemptionReason.TOO_MANY, str(error)))
+        except (TooManyVictimsError, NotStoredError) as error:
+            too_many = isinstance(error, TooManyVictimsError)
+            reason = PreemptionReason.TOO_MANY if too_many else PreemptionReason.NOT_STORED
+            self._end(group, course, Ended(reason, str(error)))
             return
         if self._courses.get(group) is not course:
             return

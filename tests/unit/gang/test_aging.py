@@ -464,3 +464,13 @@ def test_what_a_group_asked_for_is_forgotten_with_it() -> None:
     observe(cluster, ev.PodDeleted("a-0"))
     at_once(deciding(memory, view=view, now=NOW, options=OPTIONS))
     assert memory.lacking.keys() == {key("b")}
+
+
+def test_groups_that_fit_and_do_not_start_keep_no_other_from_a_claim() -> None:
+    """Room is there for each of them, and something that no plan sees keeps it from a start."""
+    small = [each for n in range(24) for each in group(f"s{n:02}", 700.0, size=1, cpu=1)]
+    view = cluster_of([nodes(4, 4), pod("x", 3, on="n0"), *small, *group("large")]).view()
+    memory, found = Memory(), dict[str, dict[str, int]]()
+    for _ in range(3):
+        found |= cpus(at_once(deciding(memory, view=view, now=NOW, options=OPTIONS)))
+    assert found == {"large": {"n0": 4, "n1": 4}}

@@ -1,6 +1,7 @@
 """What is written about groups, and what the answers mean."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -39,8 +40,11 @@ TROUBLE = [UnavailableError("slow", status=429), ForbiddenError("no", status=403
 class Recorded:
     """Stands for KubeClient: keeps the request, and may refuse it."""
 
-    def __init__(self, refusal: ApiError | None = None) -> None:
+    def __init__(
+        self, refusal: ApiError | None = None, answer: Mapping[str, Any] | None = None
+    ) -> None:
         self._refusal = refusal
+        self._answer = answer or {}
         self.request_: tuple[str, str, str] = ("", "", "")
         self.body: dict[str, Any] = {}
 
@@ -51,7 +55,7 @@ class Recorded:
         self.body = json.loads(body)
         if self._refusal is not None:
             raise self._refusal
-        return b"{}"
+        return json.dumps(self._answer).encode()
 
 
 def writer(client: Recorded) -> PodGroupWriter:

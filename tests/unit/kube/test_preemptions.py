@@ -17,7 +17,12 @@ from extender.kube.errors import (
     from_response,
 )
 from extender.kube.pods import PodRef
-from extender.kube.preemptions import PreemptorWriter, TooManyVictimsError, VictimWriter
+from extender.kube.preemptions import (
+    NotStoredError,
+    PreemptorWriter,
+    TooManyVictimsError,
+    VictimWriter,
+)
 from extender.state.cluster.records import (
     ConditionInfo,
     NominatedRoom,
@@ -70,6 +75,17 @@ async def test_the_choice_and_its_condition_are_one_write() -> None:
 
     await preemptors(client).apply(GROUP, None, SAID)
     assert client.body["status"].keys() == {"conditions"}
+
+
+@pytest.mark.parametrize("status", [{}, {"status": {"phase": "Pending"}}])
+async def test_a_server_that_drops_the_choice_is_found_out(status: dict[str, Any]) -> None:
+    client = Recorded(answer={"kind": "PodGroup", **status})
+    with pytest.raises(NotStoredError, match=r"podgroups\.scheduling\.x-k8s\.io .* manifests/crds"):
+        await preemptors(client).apply(GROUP, CHOSEN, SAID)
+    await preemptors(client).apply(GROUP, None, SAID)
+
+    status = {"status": {"preemption": {"nodes": []}}}
+    await preemptors(Recorded(answer={"kind": "PodGroup", **status})).apply(GROUP, CHOSEN, SAID)
 
 
 async def test_too_many_victims_are_not_written() -> None:

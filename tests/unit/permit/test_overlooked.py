@@ -9,7 +9,8 @@ from extender.permit.overlooked import AGAIN_SECONDS, EVERY_SECONDS, Overlooked
 from extender.permit.plans import Plans
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
-from tests.makers import ManualClock, cluster_of, key, node, pod, pod_group, pods
+from extender.steps import at_once
+from tests.makers import ManualClock, cluster_of, key, node, observe, pod, pod_group, pods
 
 GROUPS = ("a", "b", "c")
 
@@ -37,7 +38,7 @@ class Play:
         self.woken.clear()
         for _ in range(count):
             self.clock.now += EVERY_SECONDS
-            self.overlooked.look()
+            at_once(self.overlooked.looking())
         return [*self.woken]
 
 
@@ -140,3 +141,14 @@ def test_a_pod_beside_many_members_is_found(play: Play, monkeypatch: pytest.Monk
     play.looks()
 
     assert play.looks() == ["a-0", "other"]
+
+
+def test_a_namespace_has_its_turn_however_many_wait_in_another(play: Play) -> None:
+    many = [pod(f"many-{number}", namespace="tenant") for number in range(50)]
+    observe(play.cluster, many)
+    play.refuse(*(each.uid for each in many), "plain", "other")
+    play.looks()
+
+    woken = [name for _ in range(4) for name in play.looks()]
+    assert {"plain", "other"} < {*woken}
+    assert len(woken) == 4

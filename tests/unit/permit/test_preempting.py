@@ -13,7 +13,7 @@ from extender.gang.pre_filter import BEHIND
 from extender.gang.preemption.choosing import Place, Preemption
 from extender.gang.preemption.units import Unit
 from extender.kube.errors import UnavailableError
-from extender.kube.preemptions import TooManyVictimsError
+from extender.kube.preemptions import NotStoredError, TooManyVictimsError
 from extender.permit import preempting
 from extender.permit.plans import Plans
 from extender.permit.preempting import MOST_ATTEMPTS, STANDBY_SECONDS, Preempting
@@ -387,6 +387,47 @@ async def test_what_others_do_meanwhile_is_no_time_spent_in_vain(
     assert looks == [key("odd")]
 
 
+async def test_a_group_behind_any_number_that_never_start_has_its_look(
+    cluster: Cluster, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preempting, "MOST_GROUPS", 4)
+    volume = "0/2 nodes: 2 had a bad volume"
+    for number in range(20):
+        never = pods(2, 4, group=f"never-{number}", priority=20, unschedulable=volume)
+        observe(cluster, pod_group(f"never-{number}", 2), never)
+    observe(cluster, FACTS, WAITS)
+    play = Play(cluster)
+    for _ in range(11):
+        at_once(play.shell.looking())
+    assert looks == [GROUP]
+
+
+async def test_time_spent_in_vain_for_a_namespace_is_its_own(
+    cluster: Cluster, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, found = ManualClock(), vars(preempting)["choosing"]
+
+    def slow(pod_group: PodGroupInfo, **given: Any) -> Steps[Preemption | None]:
+        clock.now += 1.0 if "/odd" in pod_group.key else 0.0
+        chosen: Preemption | None = yield from found(pod_group, **given)
+        return chosen
+
+    monkeypatch.setattr(preempting, "choosing", slow)
+    odd = [f"odd-{number}" for number in range(3)]
+    for name in odd:
+        waits = pods(2, 4, group=name, priority=20, unschedulable=NO_CPU)
+        observe(
+            cluster,
+            replace(pod_group(name, 2), namespace="b"),
+            [replace(each, namespace="b", group=f"b/{name}") for each in waits],
+        )
+    observe(cluster, FACTS, WAITS)
+    play = Play(cluster)
+    play.shell._clock = clock
+    at_once(play.shell.looking())
+    assert looks == ["b/odd-0", GROUP]
+
+
 EQUALS: dict[str, tuple[dict[str, Any], bool]] = {
     "the same": ({}, True),
     "of another shape": ({"cpu": 3}, False),
@@ -500,6 +541,16 @@ async def test_too_many_victims_for_a_status_are_none(play: Play, looks: list[st
     await asyncio.sleep(10)
     assert play.said == [(False, "TooManyVictims")]
     assert not play.view.nominated
+    assert looks == [GROUP]
+
+
+async def test_no_room_is_kept_where_its_record_is_dropped(play: Play, looks: list[str]) -> None:
+    play.fails = [NotStoredError("the CustomResourceDefinition has no such field")]
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(10)
+    assert play.said == [(False, "NotStored")]
+    assert not play.view.nominated
+    assert play.shell.under_way == 0
     assert looks == [GROUP]
 
 
