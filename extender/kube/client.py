@@ -312,7 +312,9 @@ def _unreachable(doing: str, error: Exception, *, writes: bool) -> ApiError:
         return UnauthorizedError(text)
     # A connection that was not made has carried nothing.
     unsent = isinstance(error, _UNSENT)
-    return UnknownOutcomeError(text) if writes and not unsent else UnavailableError(text)
+    found = UnknownOutcomeError(text) if writes and not unsent else UnavailableError(text)
+    found.is_unsent = unsent
+    return found
 
 
 def _is_about_certificates(error: BaseException | None) -> bool:

@@ -41,6 +41,9 @@ class ForbiddenError(ApiError):
 class UnavailableError(ApiError):
     """408, 5xx, no connection, no answer in time: a retry may succeed."""
 
+    is_unsent = False
+    """Whether no connection could be made: no API server is there."""
+
 
 class UnauthorizedError(UnavailableError):
     """401, or a certificate that is refused: new credentials may help."""

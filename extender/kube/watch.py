@@ -7,11 +7,12 @@ is, `InitDone`, and from then on `Apply` and `Delete`; after a `410`, or too lon
 starts over with `Init`. A consumer that replaces its cache at `InitDone` is right in every case.
 
 States: empty -> listing (page by page) -> watching -> (end of stream, trouble) watching again from
-the last resource version -> (410, or silence) empty. Trouble is waited out with growing pauses and
-never ends the stream; only the consumer does.
+the last resource version -> (410, silence, no API server) empty. Trouble is waited out with growing
+pauses and never ends the stream; only the consumer does.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -65,7 +66,7 @@ class InitDone:
     """The list is whole: replace the cache."""
 
     version: int = 0
-    """The resource version of the list; 0 where it has none."""
+    """The resource version of the list; 0 where whatever was known of later ones is void."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,8 @@ class Watcher:
         self._selector = "".join(f"&{name}={quote(text)}" for name, text in given if text)
         self._version = ""
         """Where the watch goes on; none where it has to list first."""
+        self._highest = 0
+        """The highest version before the last list."""
         self._latest: Raw | None = None
         """The object of the last event since, which has a later version."""
         self._failures = 0
@@ -239,6 +242,10 @@ class Watcher:
 
     async def _interrupted(self, error: ApiError) -> None:
         self.freshness.failed(error)
+        if getattr(error, "is_unsent", False):
+            # It may come back with an older store, whose watches send nothing until it has gone
+            # past our version: what is not in it any more would be kept for ever.
+            self._go_on_from("")
         pause = max(self._backoff.next(), asked_pause(error))
         _log.warning(
             "watch interrupted", path=self._path, error=str(error), retry_in=round(pause, 2)
@@ -246,6 +253,9 @@ class Watcher:
         await self._sleep(pause)
 
     def _go_on_from(self, version: str) -> None:
+        with suppress(ApiError):
+            self._read_version()
+        self._highest = max(self._highest, _number(self._version))
         self._version, self._latest = version, None
 
     def _read_version(self) -> None:
@@ -276,7 +286,11 @@ class Watcher:
         self._backoff.reset()
         self._misses, self._has_listed = 0, True
         self.is_absent, self.forbidden = False, ""
-        yield InitDone(int(version) if version.isdecimal() else 0)
+        number, highest = _number(version), self._highest
+        if number < highest:
+            _log.warning("the store was set back", path=self._path, version=number, was=highest)
+        self._highest = number
+        yield InitDone(number if number >= highest else 0)
 
     async def _watch(self) -> AsyncIterator[WatchEvent]:
         query = (
@@ -309,6 +323,10 @@ class Watcher:
                 return Delete(bytes(raw.object))
             case _:  # BOOKMARK: only the version counts
                 return None
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else 0
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -11,7 +11,7 @@ Nothing here awaits, and nothing reads a clock.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from math import inf
@@ -196,7 +196,8 @@ class Queues:
 
     def _listed(self, event: ev.Listed) -> Iterator[QueueChange]:
         table = self._by_type[event.type]
-        there = {_key(record) for record in event.records}
+        there = {_key(record): record for record in event.records}
+        self._doubt(table, there, event.version)
         for key in [*table]:
             record = None if key in there else table.get(key)
             if record is not None and _was_there(record, event.version):
@@ -204,6 +205,18 @@ class Queues:
             else:
                 yield _NOTHING
         yield from map(self._put, event.records)
+
+    def _doubt(self, table: dict[Any, Any], listed: Mapping[Any, Any], version: int) -> None:
+        """Have a list replace what is known of later versions, if these are not later than it.
+
+        Then the API server's store was set back to a backup.
+        """
+        for key, record in listed.items():
+            before = table.get(key)
+            if not version:
+                self._gone.pop(_uid(record), None)
+            if before is not None and _is_older(record, before) and _was_there(before, version):
+                table[key] = replace(before, meta=replace(before.meta, version=0))
 
     def _touched(self, before: Record | None, after: Record | None) -> QueueChange:
         record = after or before
@@ -453,7 +466,8 @@ class Queues:
             _discard(self._tables.by_prebuilt, job.prebuilt, job.key)
 
     def _jobs_listed(self, event: ev.JobsListed) -> Iterator[QueueChange]:
-        there = {job.key for job in event.jobs}
+        there = {job.key: job for job in event.jobs}
+        self._doubt(self._tables.jobs, there, event.version)
         for key in [*self._tables.jobs]:
             job = None if key in there else self._tables.jobs.get(key)
             if job and job.kind == event.kind and _was_there(job, event.version):

@@ -263,6 +263,34 @@ async def test_410_again_and_again_is_waited_out() -> None:
     assert len(script.pauses) >= 3
 
 
+def absent() -> UnavailableError:
+    error = UnavailableError("connection refused")
+    error.is_unsent = True
+    return error
+
+
+@pytest.mark.parametrize(("version", "told"), [(7, 0), (9, 9)], ids=["set back", "as it was left"])
+async def test_an_api_server_that_was_away_may_come_back_with_an_older_store(
+    version: int, told: int
+) -> None:
+    """It sends nothing from a version that it has not reached yet."""
+    broken: list[bytes | ApiError] = [line("ADDED", "b", 9), UnavailableError("connection reset")]
+    script = Script(
+        page("a", version=5), broken, absent(), absent(), page("a", version=version), []
+    )
+    listed: list[int] = []
+
+    async def follow_lists() -> None:
+        async for event in script.watcher().events():
+            listed.extend([event.version] if isinstance(event, InitDone) else [])
+
+    with pytest.raises(Finished):
+        await follow_lists()
+    known = str(version)
+    assert script.versions() == ["list", "5", "9", "list", "list", known, known]
+    assert listed == [5, told]
+
+
 async def test_an_error_event_resumes_from_the_last_version() -> None:
     script = Script(page(version=5), [line("ADDED", "a", 6), error_line(500)], [])
 

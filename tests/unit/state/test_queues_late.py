@@ -166,3 +166,26 @@ def test_a_parent_concerns_what_is_left_of_a_group_that_it_made(queues: Queues) 
         queues.apply(ev.JobApplied(replace(made, owner=parent, group="g")))
     queues.apply(ev.JobDeleted(job("a", version=3, uid="a")))
     assert queues.apply(ev.Applied(owned("parent"))).jobs == {("batch/job", "ns/group/g")}
+
+
+@pytest.mark.parametrize("version", [0, 10**9], ids=["set back", "and gone on since"])
+def test_a_list_of_a_store_that_was_set_back_replaces_what_was_later(
+    version: int, queues: Queues
+) -> None:
+    """What a list shows in an older version than one before it cannot be what it was."""
+    old, gone = workload("w"), workload("gone")
+    newer = replace(old, meta=meta("w", "ns"), priority=5)
+    for each in (old, newer, gone):
+        queues.apply(ev.Applied(each))
+    queues.apply(ev.Listed(WorkloadInfo, [old], version))
+    assert {key: each.priority for key, each in queues.view().workloads.items()} == {
+        old.key: old.priority
+    }
+
+
+def test_what_was_deleted_is_there_again_where_a_store_was_set_back(queues: Queues) -> None:
+    old = workload("w")
+    queues.apply(ev.Applied(old))
+    queues.apply(ev.Deleted(old))
+    queues.apply(ev.Listed(WorkloadInfo, [old], 0))
+    assert old.key in queues.view().workloads
