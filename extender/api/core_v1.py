@@ -103,8 +103,22 @@ class ReadinessGate(Wire, frozen=True):
 class Volume(Wire, frozen=True):
     """corev1.Volume, as far as it decides where a pod may go."""
 
+    name: str = ""
     persistent_volume_claim: Raw = Raw()
     ephemeral: Raw = Raw()
+
+
+class VolumeClaimSource(Wire, frozen=True):
+    """corev1.PersistentVolumeClaimVolumeSource."""
+
+    claim_name: str = ""
+
+
+class PodResourceClaim(Wire, frozen=True):
+    """corev1.PodResourceClaim, and its status."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
 
 
 class SchedulingGroup(Wire, frozen=True):
@@ -155,6 +169,7 @@ class PodStatus(Wire, frozen=True):
     start_time: str = ""
     nominated_node_name: str = ""
     conditions: list[PodCondition] | None = None
+    resource_claim_statuses: Raw = Raw()
 
 
 class Pod(Wire, frozen=True):

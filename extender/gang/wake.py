@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason
-from extender.gang import plan
+from extender.gang import dry_round, plan
 from extender.gang.post_filter import is_ours
 from extender.gang.pre_filter import KEPT_FOR_GANG, check_group
 from extender.gang.queue_sort import sort_key
@@ -55,13 +55,14 @@ def decide_group(
     uids = (uid for uid in view.refused_of(group) if uid not in resting)
     pods = (view.pods.get(uid) for uid in uids)
     refused = [pod for pod in pods if pod is not None and _waits_for_node(pod, group, view)]
-    expected = tuple(pod for pod in refused if view.planned_node(pod.uid) is not None)
+    planned = [pod for pod in refused if view.planned_node(pod.uid) is not None]
+    expected = tuple(p for p in planned if view.refused[p.uid].reason not in dry_round.REASONS)
     others = [pod for pod in refused if is_woken_by(Occasion.GROUP, view.refused[pod.uid].reason)]
     if view.claims and view.tally(group).bound:
         others = refused  # a gang that has begun may take what is claimed by others
     if not others or check_group(group, view=view) is not None:
         return Wake(retry=expected)
-    waited_for = {pod.uid for pod in expected}
+    waited_for = {pod.uid for pod in planned}
     others = [pod for pod in others if pod.uid not in waited_for]
     # A pod that was refused because the group never fits need not be tried again first.
     # Nor does a patch bring one that kube-scheduler's own filters rejected since.

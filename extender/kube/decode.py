@@ -1,6 +1,6 @@
 """Raw JSON of the API server to the records of the state."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
 from sys import intern
@@ -41,6 +41,8 @@ from extender.resources.ignored import (
 from extender.resources.quantity import parse_resources
 from extender.runtime.deep import deep_stack
 from extender.state.cluster.records import (
+    RESOURCE_CLAIMS,
+    VOLUME_CLAIMS,
     BudgetInfo,
     ConditionInfo,
     JobInfo,
@@ -107,6 +109,8 @@ def deeply(decode: Callable[[bytes | Raw], R], raw: bytes | Raw) -> R:
 _decode_pod = msgspec.json.Decoder(core.UnreadPod).decode
 _decode_node = msgspec.json.Decoder(core.Node).decode
 _decode_time = msgspec.json.Decoder(datetime | None).decode
+_decode_volume_claim = msgspec.json.Decoder(core.VolumeClaimSource).decode
+_decode_claims = msgspec.json.Decoder(list[core.PodResourceClaim] | None).decode
 _decode_job = msgspec.json.Decoder(core.Job).decode
 _decode_budget = msgspec.json.Decoder(core.DisruptionBudget).decode
 _decode_pod_group = msgspec.json.Decoder(core.PodGroup).decode
@@ -191,6 +195,7 @@ class Decoder:
             gone_by=_time(meta.deletion_timestamp) if meta.deletion_timestamp else None,
             labels=self._labels.of(meta.labels),
             pattern=self._pattern(raw, meta, shape) if waits else None,
+            claim_keys=tuple(_claim_keys(pod)) if shape.individually_constrained else (),
         )
 
     def _pattern(self, raw: bytes | Raw, meta: core.ObjectMeta, shape: Shape) -> Pattern | None:
@@ -363,6 +368,28 @@ def seconds_of(moment: datetime | None) -> float:
 
 def _controller(meta: core.ObjectMeta) -> str | None:
     return next((o.uid for o in meta.owner_references or () if o.controller), None)
+
+
+def _claim_keys(pod: core.UnreadPod) -> Iterator[str]:
+    """Yield the keys of the claims that a pod names, of volumes only where it has no node.
+
+    A claim that is still to be made from a template has none: its key lacks the name.
+    """
+    meta, spec = pod.metadata, pod.spec
+    for volume in (spec.volumes or ()) if not spec.node_name else ():
+        if bytes(volume.persistent_volume_claim):
+            name = _decode_volume_claim(volume.persistent_volume_claim).claim_name
+            yield f"{VOLUME_CLAIMS}/{meta.namespace}/{name}"
+        elif bytes(volume.ephemeral):
+            yield f"{VOLUME_CLAIMS}/{meta.namespace}/{meta.name}-{volume.name}"
+    if not bytes(spec.resource_claims):
+        return
+    said = bytes(pod.status.resource_claim_statuses)
+    made = {each.name: each.resource_claim_name for each in _decode_claims(said or b"null") or ()}
+    for claim in _decode_claims(spec.resource_claims) or ():
+        found = claim.resource_claim_name or made.get(claim.name, "")
+        if found is not None:  # its template asks for none
+            yield f"{RESOURCE_CLAIMS}/{meta.namespace}/{found}"
 
 
 def _only_node(meta: core.ObjectMeta, shape: Shape) -> str | None:

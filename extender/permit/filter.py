@@ -20,6 +20,7 @@ from extender.gang.verdicts import (
     about,
     not_admitted,
 )
+from extender.permit.claims import Claims
 from extender.permit.lag import Lags
 from extender.permit.natives import NativeGangs
 from extender.permit.plans import Plans
@@ -58,6 +59,7 @@ class PodFilter:
         self._view = cluster.view()
         self._plans = plans
         self._verdicts = plans.verdicts
+        self.claims = Claims(cluster, clock=plans.clock, wake_after=wake_after)
         self._natives = NativeGangs(cluster, clock=plans.clock)
         self._turns = Turns(cluster.view(), plans)
         self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
@@ -158,9 +160,9 @@ class PodFilter:
         )
         if sampled:
             verdict = pre_filter.of_sample(verdict)
-        if not isinstance(verdict, Offer):
-            return verdict
-        return pre_filter.placed(self.plan(pod, group, verdict), pod, sent, view=view)
+        if isinstance(verdict, Offer):
+            verdict = pre_filter.placed(self.plan(pod, group, verdict), pod, sent, view=view)
+        return self.claims.judge(pod, group, verdict, sent=sent)
 
     def _unready(self, pod: PodInfo, group: str) -> Refuse | None:
         """Return why nothing can be said of a group now, whatever room there is."""
@@ -220,8 +222,10 @@ class PodFilter:
         if refusal is None:
             node = verdict.node if isinstance(verdict, OneNode) else None
             self._verdicts.in_hand.begin(pod.uid, node)
+            self.claims.passed(pod)
         else:
             self._verdicts.in_hand.end(pod.uid)
+            self.claims.refused(pod)
         if group is not None and isinstance(verdict, OneNode | Refuse) and verdict.reserve:
             self._plans.reserve(group, verdict.reserve)
         if refusal is not None:

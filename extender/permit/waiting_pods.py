@@ -22,7 +22,7 @@ kube-scheduler brings the pods again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
 from extender.api.reasons import Reason
@@ -125,6 +125,8 @@ class WaitingPods:
         self._begun: dict[str, _Release] = {}
         """What was released of each group, as long as members are being bound and it is whole."""
         self._together: Ahead | None = None
+        self.dry_round: Callable[[str], str] = lambda _: ""
+        """Returns how far the dry round of a group has come, as the end of a sentence."""
         cluster.subscribe(self.on_change)
 
     def bind_together(self, together: Ahead) -> None:
@@ -258,7 +260,8 @@ class WaitingPods:
             return
         refusal = post_filter.decide(pod, pod.group, view=self._view, options=self._options)
         if refusal is not None:
-            self._refuse(pod.group, refusal)
+            text = refusal.message + self.dry_round(pod.group)
+            self._refuse(pod.group, replace(refusal, message=text))
 
     def keep(self, pod: PodInfo, node: str) -> None:
         """Keep the room of a released member whose Binding failed, until it comes again.

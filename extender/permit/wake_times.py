@@ -9,6 +9,7 @@ from typing import Final
 from cachetools import LRUCache
 
 from extender.api.reasons import Reason
+from extender.gang import dry_round
 from extender.gang.verdicts import Refuse
 from extender.permit.plans import Plans
 from extender.permit.verdicts import MAX_GROUPS
@@ -24,8 +25,9 @@ plan wakes it."""
 STALE_SECONDS: Final = 10.0
 """How often a gang is tried while nothing is heard of the API server."""
 
-_HAVE_TIMES: Final = frozenset((Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET))
-"""Reasons for which a planned member is not tried at once: `sight` has the time of the second."""
+_HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
+"""Reasons for which a planned member is not tried at once: `sight` has the time of the last, and
+`permit/claims.py` that of dry rounds."""
 
 
 class WakeTimes:

@@ -6,11 +6,13 @@ has the same answer.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from extender.api.extender_v1 import BindingArgs, BindingResult, error_text
+from extender.api.reasons import Reason
 from extender.gang import unseen
 from extender.gang.verdicts import Refuse
 from extender.permit.sight import Sight
@@ -18,6 +20,7 @@ from extender.permit.waiting_pods import Gone, WaitingPods
 from extender.permit.writing import HUNG_UP, BindingWriter
 from extender.permit.writing_ahead import AheadWriter
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 
 _decode = msgspec.json.Decoder(BindingArgs).decode
@@ -48,6 +51,8 @@ class Binding:
         self._sight = sight
         self._longest_wait = longest_wait
         self._ahead = ahead
+        self.on_refused: Callable[[PodInfo], None] = lambda _: None
+        """Called with a member that is sent away."""
         self._unfinished = 0
         self._requests: dict[str, asyncio.Future[str]] = {}
         """By UID of the pod: the error of the latest request that writes its Binding, or may."""
@@ -141,6 +146,8 @@ class Binding:
         else:
             refusal = await self._waiting.wait(pod, args.node, gone)
             if refusal is not None:
+                if refusal.reason is not Reason.DISCONNECTED:
+                    self.on_refused(pod)
                 return refusal.message
         latest = asked + self._longest_wait + MARGIN_SECONDS
         return await self._writer.write(pod, args.node, latest=latest, gone=gone)

@@ -22,7 +22,10 @@ _WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _LETTER: Final = re.compile(r"[A-Za-z]")
 _HASH_BYTES: Final = 6
 _NAMED: Final = frozenset(
-    ("name", "namespace", "host", "cohort", "parent", "cluster_queue", "queue_name", "flavor")
+    (
+        *("name", "namespace", "host", "cohort", "parent", "cluster_queue", "queue_name", "flavor"),
+        "claim_keys",
+    )
 )
 """Fields that have the name of an object."""
 _LABELLED: Final = frozenset(
@@ -58,6 +61,7 @@ def _words() -> Iterator[str]:
     yield from ("grants", "unseen", "flavors", "topologies", "cohorts", "namespaces", "assumed")
     yield from ("workloads", "preemptors", "blocking", "reasons", "kept", "patterns", "shapes")
     yield from ("natives", "ours", "fixed", "cycles", "nodes", "budgets")
+    yield from (of_cluster.VOLUME_CLAIMS, of_cluster.RESOURCE_CLAIMS)
     yield from ("kubernetes.io", "hostname", "scheduling.x-k8s.io", "gang")
 
 

@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from extender.config import Gang, Listen, Settings, Tls
+from extender.kube.claims import ClaimWriter
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
@@ -64,6 +65,7 @@ from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
 from extender.wiring.beliefs import Believer, of_extender
+from extender.wiring.claims import claim_reflectors
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.natives import empty_cluster
@@ -96,6 +98,7 @@ class Extender:
         plans = Plans(cluster, verdicts)
         self._loop = Loop(clock, metrics.registry, settings.health)
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS, budgets=True)
+        self.reflectors += claim_reflectors(client, cluster)
         set_aside(cluster, self.reflectors, ObjectsSetAside(), registry=metrics.registry)
         self.watches = watches(
             self.reflectors, client, metrics.registry, stale_seconds=settings.kube.stale_seconds
@@ -154,6 +157,7 @@ class Extender:
             max_body_bytes=settings.listen.max_body_bytes,
             caller=self.caller,
         )
+        self._take_back(client, pod_filter)
         self._show(view, pod_filter, plans)
 
     _recovered = False
@@ -207,6 +211,13 @@ class Extender:
             self.ahead.on_hung_up = arriving.hung_up
             self.next_groups.held_back = lambda: arriving.held_back
         return arriving
+
+    def _take_back(self, client: KubeClient, pod_filter: PodFilter) -> None:
+        """Connect what judges gangs with claims to what sends their members away."""
+        self.claims = pod_filter.claims
+        self.claims.writer = ClaimWriter(client)
+        self.waiting.dry_round = self.claims.said
+        self.binding.on_refused = self.claims.refused
 
     def _show(self, view: ClusterView, pod_filter: PodFilter, plans: Plans) -> None:
         """Connect the watches, the gauges, and what is shown of gangs, to what they read."""
@@ -282,6 +293,7 @@ class Extender:
                 self.overlooked,
                 self.sight,
                 self.preempting,
+                self.claims,
             ):
                 tasks.create_task(each.run())
             if self.ahead is not None:

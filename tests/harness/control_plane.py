@@ -35,6 +35,10 @@ CONTROLLERS = (
     "namespace-controller",
     "disruption-controller",
     "endpointslice-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "resourceclaim-controller",
 )
 SCHEDULER_API = "kubescheduler.config.k8s.io/v1"
 _READY_SECONDS = 180.0

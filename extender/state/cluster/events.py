@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from extender.state.cluster.records import (
     BudgetInfo,
+    ClaimObject,
     JobInfo,
     NodeInfo,
     Pattern,
@@ -159,6 +160,28 @@ class BudgetsListed:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimObjectApplied:
+    """A claim, a volume or a StorageClass was created or changed."""
+
+    found: ClaimObject
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimObjectDeleted:
+    """A claim, a volume or a StorageClass is gone."""
+
+    found: ClaimObject
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimObjectsListed:
+    """All claims, volumes or StorageClasses there are: keys begin with `prefix`."""
+
+    prefix: str
+    found: Sequence[ClaimObject]
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """Room is kept for members: node by pod UID. A pod that had room elsewhere moves."""
 
@@ -277,7 +300,14 @@ class Looked:
     """Whether our books say the same of all nodes that it sent."""
 
 
-Listed = PodsListed | NodesListed | PodGroupsListed | BatchJobsListed | BudgetsListed
+Listed = (
+    PodsListed
+    | NodesListed
+    | PodGroupsListed
+    | BatchJobsListed
+    | BudgetsListed
+    | ClaimObjectsListed
+)
 """All objects of a kind: what is missing is gone."""
 
 Event = (
@@ -295,6 +325,8 @@ Event = (
     | BatchJobDeleted
     | BudgetApplied
     | BudgetDeleted
+    | ClaimObjectApplied
+    | ClaimObjectDeleted
     | Planned
     | PodWaiting
     | PodBinding
@@ -328,3 +360,5 @@ class ClusterChange:
     it, the reported status does."""
     gated: frozenset[str] = frozenset()
     """Workloads, `namespace/name`, of which a pod waits for the domain that it goes to."""
+    claims: frozenset[str] = frozenset()
+    """Keys of claims that came, went or changed."""

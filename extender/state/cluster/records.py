@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from extender.api.core_v1 import Affinity, LabelSelector, Taint, Toleration
+from extender.api.core_v1 import Affinity, LabelSelector, NodeSelector, Taint, Toleration
 from extender.api.wellknown import GANG_GATE
 from extender.resources.quantity import Resources
 from extender.state.topology import DomainAssignment
@@ -162,6 +162,8 @@ class PodInfo:
     pattern: Pattern | None = None
     """Of a member without a node and without gates; None where kube-scheduler has to judge it by
     itself."""
+    claim_keys: tuple[str, ...] = ()
+    """Keys of the claims that it names: ResourceClaims, and volumes where it has no node."""
 
     @property
     def is_gated_by_us(self) -> bool:
@@ -207,6 +209,61 @@ class BudgetInfo:
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+
+VOLUME_CLAIMS: Final = "persistentvolumeclaims"
+RESOURCE_CLAIMS: Final = "resourceclaims"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInfo:
+    """One PersistentVolumeClaim or ResourceClaim as last seen."""
+
+    key: str
+    """`RESOURCE/NAMESPACE/NAME`, as pods name it."""
+    uid: str = ""
+    version: str = ""
+    """Its resourceVersion."""
+    classes: frozenset[str] = frozenset()
+    """Its StorageClass, or the DeviceClasses that it asks for, as `KIND NAME`."""
+    allocated: bool = False
+    """Whether it has a volume, or devices."""
+    users: frozenset[str] = frozenset()
+    """UIDs of what a ResourceClaim is reserved for."""
+    size: int = 0
+    """The storage it asks for."""
+    modes: frozenset[str] = frozenset()
+    """The access modes it asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeInfo:
+    """One PersistentVolume as last seen."""
+
+    key: str
+    storage_class: str = ""
+    """As `KIND NAME`, like that of a claim."""
+    size: int = 0
+    modes: frozenset[str] = frozenset()
+    claim: str = ""
+    """The key of the claim that it is kept for or bound to."""
+    free: bool = True
+    """Whether a claim may still be bound to it."""
+    nodes: NodeSelector | None = None
+    """The nodes that can use it; None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClassInfo:
+    """One StorageClass as last seen."""
+
+    key: str
+    """`KIND NAME`, as claims and volumes name it."""
+    static: bool = False
+    """Whether its volumes are made by hand: no provisioner makes one for a claim."""
+
+
+ClaimObject = ClaimInfo | VolumeInfo | StorageClassInfo
 
 
 LONGEST_SECONDS: Final = 1200.0

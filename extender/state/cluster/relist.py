@@ -55,6 +55,11 @@ def slices(listed: Listed, tables: ClusterTables) -> Iterator[Sequence[Event]]:
             there = [(space, name) for space, found in tables.budgets.items() for name in found]
             yield from _some(there, listed_ones.__contains__, lambda name: ev.BudgetDeleted(*name))
             yield from cut(map(ev.BudgetApplied, budgets))
+        case ev.ClaimObjectsListed(prefix, found):
+            keys_there = {each.key for each in found}
+            held = [each for each in tables.claim_objects.values() if each.key.startswith(prefix)]
+            yield from _some(held, lambda each: each.key in keys_there, ev.ClaimObjectDeleted)
+            yield from cut(map(ev.ClaimObjectApplied, found))
 
 
 def _some(

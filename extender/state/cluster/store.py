@@ -23,7 +23,13 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange, Event, Listed
 from extender.state.cluster.fresh import is_fresh, is_plain
 from extender.state.cluster.group_tally import GroupTally
-from extender.state.cluster.records import JobInfo, PodGroupInfo, PodInfo, Refusal
+from extender.state.cluster.records import (
+    JobInfo,
+    PodGroupInfo,
+    PodInfo,
+    Refusal,
+    VolumeInfo,
+)
 from extender.state.cluster.reservations import (
     NEVER,
     YIELDS,
@@ -37,6 +43,7 @@ _NOTHING = ClusterChange()
 _RECOUNTED: Final = (
     *("of_topology", "pods", "groups", "controlled", "of_workload"),
     *("on_node", "ending", "shunning", "nominated", "jobs", "priorities"),
+    *("claimed", "claiming"),
 )
 _REMEMBERED: Final = 10_000
 """Deleted pods whose UIDs are kept, so that a late request does not bring one back; and deleted
@@ -72,6 +79,8 @@ class Cluster:
             ev.BatchJobDeleted: self._job_deleted,
             ev.BudgetApplied: self._budget_applied,
             ev.BudgetDeleted: self._budget_deleted,
+            ev.ClaimObjectApplied: self._claim_object_applied,
+            ev.ClaimObjectDeleted: self._claim_object_deleted,
             ev.Planned: self._planned,
             ev.PodWaiting: self._pod_waiting,
             ev.PodBinding: self._pod_binding,
@@ -432,6 +441,17 @@ class Cluster:
         if not there:
             self._tables.budgets.pop(event.namespace, None)
         return _NOTHING
+
+    def _claim_object_applied(self, event: ev.ClaimObjectApplied) -> ClusterChange:
+        found = event.found
+        if isinstance(found, VolumeInfo) and not found.free:
+            return self._claim_object_deleted(ev.ClaimObjectDeleted(found))
+        self._tables.claim_objects[found.key] = found
+        return ClusterChange(claims=frozenset((found.key,)))
+
+    def _claim_object_deleted(self, event: ev.ClaimObjectDeleted) -> ClusterChange:
+        self._tables.claim_objects.pop(event.found.key, None)
+        return ClusterChange(claims=frozenset((event.found.key,)))
 
     # --- steps of our own ------------------------------------------------------------------
 
@@ -857,7 +877,10 @@ def _indexes(tables: ClusterTables, pod: PodInfo) -> list[tuple[dict[str, set[st
         (tables.nominated, pod.nominated if pod.node is None else None),
         (tables.shunning, pod.node if pod.shape.one_per_node else None),
     )
-    return [(index, name) for index, name in found if name is not None]
+    claims = [(tables.claimed, key) for key in pod.claim_keys]
+    if claims and pod.node is None and pod.group is not None:
+        claims.append((tables.claiming, pod.group))
+    return claims + [(index, name) for index, name in found if name is not None]
 
 
 def _discard(index: dict[str, set[str]], name: str, uid: str) -> None:
@@ -877,4 +900,5 @@ def _merge(changes: Iterable[ClusterChange]) -> ClusterChange:
         room=any(change.room for change in changes),
         statuses=frozenset().union(*(change.statuses for change in changes)),
         gated=frozenset().union(*(change.gated for change in changes)),
+        claims=frozenset().union(*(change.claims for change in changes)),
     )

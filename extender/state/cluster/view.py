@@ -24,12 +24,16 @@ from extender.state.cluster.node_order import NodeOrder
 from extender.state.cluster.pod_log import PodLog
 from extender.state.cluster.records import (
     BudgetInfo,
+    ClaimInfo,
+    ClaimObject,
     JobInfo,
     NodeInfo,
     Pattern,
     PodGroupInfo,
     PodInfo,
     Refusal,
+    StorageClassInfo,
+    VolumeInfo,
 )
 from extender.state.cluster.reservations import (
     OF_PODS,
@@ -102,6 +106,12 @@ class ClusterTables:
     jobs: JobTable = field(default_factory=JobTable)
     budgets: dict[str, dict[str, BudgetInfo]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
+    claim_objects: dict[str, ClaimObject] = field(default_factory=dict)
+    """Claims, StorageClasses, and the volumes that claims may still be bound to, by key."""
+    claimed: dict[str, set[str]] = field(default_factory=dict)
+    """By key of a claim: the UIDs of the pods that name it."""
+    claiming: dict[str, set[str]] = field(default_factory=dict)
+    """By group: the UIDs of its pods without a node that name claims."""
     natives: Natives = field(default_factory=Natives)
     failed_at: dict[str, float] = field(default_factory=dict)
     queue: GroupQueue = field(default_factory=GroupQueue)
@@ -309,6 +319,29 @@ class ClusterView:
     def budgets(self, namespace: str) -> Collection[BudgetInfo]:
         """Return the PodDisruptionBudgets of a namespace."""
         return self._tables.budgets.get(namespace, {}).values()
+
+    def claim(self, key: str) -> ClaimInfo | None:
+        """Return a claim that pods name by this key."""
+        found = self._tables.claim_objects.get(key)
+        return found if isinstance(found, ClaimInfo) else None
+
+    def is_static(self, storage_class: str) -> bool:
+        """Return whether the volumes of a StorageClass are made by hand."""
+        found = self._tables.claim_objects.get(storage_class)
+        return isinstance(found, StorageClassInfo) and found.static
+
+    def free_volumes(self, storage_class: str) -> list[VolumeInfo]:
+        """Return the volumes of a StorageClass that claims may still be bound to."""
+        found = (v for v in self._tables.claim_objects.values() if isinstance(v, VolumeInfo))
+        return [volume for volume in found if volume.storage_class == storage_class]
+
+    def users_of_claim(self, key: str) -> Collection[str]:
+        """Return the UIDs of the pods that name a claim."""
+        return self._tables.claimed.get(key, ())
+
+    def claiming(self, group: str) -> Collection[str]:
+        """Return the UIDs of the pods of a group that have no node and name claims."""
+        return self._tables.claiming.get(group, ())
 
     def turn(self, pod_group: PodGroupInfo) -> Turn:
         """Return what groups are ordered by: priority, age or last failure, arrival, name."""

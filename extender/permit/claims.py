@@ -1,0 +1,205 @@
+"""Gangs that claim volumes or devices: their dry rounds, and devices that refused members leave.
+
+A dry round ends in one of two ways: kube-scheduler has found nodes for enough members at the same
+time, and all may pass; or the gang loses its plan, and begins anew. While a gang passes, no other
+one of the same StorageClass or DeviceClass does: neither waits for what the other has.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import structlog
+from cachetools import LRUCache
+
+from extender.api.reasons import Reason
+from extender.gang import dry_round
+from extender.gang.verdicts import FilterVerdict, OneNode, Refuse, about
+from extender.kube.claims import ClaimWriter
+from extender.kube.errors import ApiError
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.runtime.workqueue import WorkQueue
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.store import Cluster
+
+FOUND_SECONDS: Final = 5.0
+"""For how long it counts that kube-scheduler has found nodes for a member."""
+FOUND_SECONDS_EACH: Final = 0.02
+"""As much longer for each member that a gang needs: kube-scheduler tries them one by one."""
+AGAIN_SECONDS: Final = 10.0
+"""Seconds until devices are taken back for which that failed."""
+_MOST_PODS: Final = 100_000
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Round:
+    found: dict[str, tuple[float, Sequence[NodeInfo]]] = field(default_factory=dict)
+    """By UID: when kube-scheduler found nodes for a member, and which."""
+    need: int = 0
+    passed: frozenset[str] | None = None
+    """The classes of its claims, once its members may pass."""
+
+
+class Claims:
+    """Judges members that claim something, and takes back what was allocated in vain."""
+
+    def __init__(
+        self, cluster: Cluster, *, clock: Clock, wake_after: Callable[[str, float], None]
+    ) -> None:
+        """`wake_after` takes the UID of a pod or a group, and seconds."""
+        self.writer: ClaimWriter | None = None
+        self._view = cluster.view()
+        self._now = clock.monotonic
+        self._wake_after = wake_after
+        self._rounds: dict[str, _Round] = {}
+        self._blocked: dict[str, None] = {}
+        """Groups that wait for a class which another one uses, first come first."""
+        self._refused: LRUCache[str, None] = LRUCache(_MOST_PODS)
+        """UIDs of pods whose last answer was a refusal."""
+        self._queue: WorkQueue[str] = WorkQueue()
+        cluster.subscribe(self.on_change)
+
+    # --- dry rounds --------------------------------------------------------------------------
+
+    def judge(
+        self, pod: PodInfo, group: str, verdict: FilterVerdict, *, sent: Sequence[str]
+    ) -> FilterVerdict:
+        """Return the verdict about a member, or the refusal of one whose siblings have no nodes."""
+        view, pod_group = self._view, self._view.pod_group(group)
+        if isinstance(verdict, Refuse) or not view.claiming(group) or pod_group is None:
+            return verdict
+        dry = self._rounds.get(group, _Round())
+        dry.need = view.quorum(pod_group) - view.tally(group).assigned
+        is_cycle = group == pod.native and view.has_group_cycles
+        lacking = dry_round.lacking_claims(group, view=view)
+        if dry.need <= 0 or dry.passed is not None or is_cycle or not lacking:
+            return verdict
+        self._rounds[group] = dry
+        if isinstance(verdict, OneNode):
+            nodes = [node for node in map(view.nodes.get, sent) if node is not None]
+            dry.found[pod.uid] = self._now(), nodes
+        refusal = self._refusal(group, dry, dry_round.classes_of(lacking, view=view))
+        if refusal is None:
+            self._wake(group)
+            return verdict
+        return replace(refusal, reserve={} if refusal.deny else _kept(verdict))
+
+    def _refusal(self, group: str, dry: _Round, classes: frozenset[str]) -> Refuse | None:
+        """Return why the members of a gang may not pass yet; with None they may from now on."""
+        used = next((name for name in sorted(classes) if self._is_used(name)), None)
+        if used is not None:
+            self._blocked[group] = None
+            dry.found.clear()  # what is found now may be given to the other one
+            text = f"{about(group)}another gang is being given what it claims of {used}"
+            return Refuse(Reason.CLASS_IN_USE, text)
+        good = {uid: nodes for uid, (_, nodes) in [*dry.found.items()] if self._holds(uid, dry)}
+        if len(good) < dry.need:
+            text = (
+                f"{about(group)}its claims are written when kube-scheduler has found nodes for "
+                f"all {dry.need} pods that it needs"
+            )
+            return Refuse(Reason.NODES_FOR_ALL_FIRST, text)
+        short = dry_round.short_of_volumes(good, dry.need, view=self._view)
+        if short is not None:
+            text = f"{about(group)}too few free volumes of {short} for the pods that it needs"
+            return Refuse(Reason.NOT_ENOUGH_VOLUMES, text, deny=True, lost=True)
+        dry.passed = classes
+        return None
+
+    def _holds(self, uid: str, dry: _Round) -> bool:
+        """Return whether a member still has one of the nodes that were found for it.
+
+        One for which that was found too long ago is tried once more.
+        """
+        at, nodes = dry.found[uid]
+        pod = self._view.pods.get(uid)
+        lasts = FOUND_SECONDS + dry.need * FOUND_SECONDS_EACH
+        if pod is None or pod.node is not None:
+            del dry.found[uid]
+            return False
+        if self._now() < at + lasts and any(self._view.nodes.get(n.name) is n for n in nodes):
+            return True
+        self._wake_after(uid, 0.0)
+        return False
+
+    def _is_used(self, name: str) -> bool:
+        return any(dry.passed is not None and name in dry.passed for dry in self._rounds.values())
+
+    def _wake(self, group: str) -> None:
+        for uid in self._view.refused_of(group):
+            self._wake_after(uid, 0.0)
+
+    def said(self, group: str) -> str:
+        """Return how far the dry round of a group has come, as the end of a sentence."""
+        dry = self._rounds.get(group)
+        if dry is None or dry.passed is not None:
+            return ""
+        return f"; kube-scheduler found nodes for {len(dry.found)} of the {dry.need} that it needs"
+
+    def on_change(self, change: ClusterChange) -> None:
+        """End the rounds of groups that have started or lost their plan; look at claims again."""
+        for key in change.claims:
+            self._queue.add(key)
+        for group in change.groups:
+            for uid in self._view.claiming(group):
+                if uid in self._refused:
+                    self.refused(self._view.pods[uid])
+            if group in self._rounds and self._is_over(group):
+                ended = self._rounds.pop(group)
+                if ended.passed is not None:
+                    self._end_use()
+
+    def _is_over(self, group: str) -> bool:
+        tally, pod_group = self._view.tally(group), self._view.pod_group(group)
+        on_their_way = tally.planned or tally.waiting or tally.binding
+        has_started = pod_group is None or tally.assigned >= self._view.quorum(pod_group)
+        return has_started or not on_their_way
+
+    def _end_use(self) -> None:
+        """Have groups tried again that waited for what another one used."""
+        blocked, self._blocked = self._blocked, {}
+        for group in blocked:
+            self._wake_after(group, 0.0)
+            self._wake(group)
+
+    # --- devices that refused members leave --------------------------------------------------
+
+    def passed(self, pod: PodInfo) -> None:
+        """Take note that kube-scheduler may bind a pod."""
+        self._refused.pop(pod.uid, None)
+
+    def refused(self, pod: PodInfo) -> None:
+        """Take note that kube-scheduler may not bind a pod, and look at what it claims."""
+        if pod.claim_keys and pod.group is not None:
+            self._refused[pod.uid] = None
+            for key in pod.claim_keys:
+                self._queue.add(key)
+
+    async def run(self) -> None:
+        """Take devices back until cancelled."""
+        while True:
+            key = await self._queue.get()
+            claim = self._view.claim(key)
+            if (
+                claim is None
+                or self.writer is None
+                or not dry_round.may_be_deallocated(claim, view=self._view, refused=self._refused)
+            ):
+                continue
+            try:
+                await self.writer.deallocate(claim)
+                _log.info("devices were taken back", claim=key)
+            except ApiError as error:
+                _log.warning("devices were not taken back", claim=key, error=str(error))
+                self._queue.add_after(key, AGAIN_SECONDS)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's alone
+                FAULTS.report("claims", error, key=key)
+                self._queue.add_after(key, AGAIN_SECONDS)
+
+
+def _kept(verdict: FilterVerdict) -> Mapping[str, str]:
+    return verdict.reserve if isinstance(verdict, OneNode) else {}
