@@ -32,11 +32,11 @@ def classes_of(keys: Collection[str], *, view: ClusterView) -> frozenset[str]:
 
 
 def short_of_volumes(
-    nodes: Mapping[str, Sequence[NodeInfo]], need: int, *, view: ClusterView
+    nodes: Mapping[str, Sequence[NodeInfo] | None], need: int, *, view: ClusterView
 ) -> str | None:
     """Return the StorageClass whose volumes are too few for so many of these pods, or None.
 
-    `nodes` are those that kube-scheduler found, by UID. Volumes that a provisioner makes are not
+    `nodes` are those that kube-scheduler found, by UID; None where it is not known. Volumes that a provisioner makes are not
     counted.
     """
     matching, enough, short = _Matching(view), 0, None
@@ -49,10 +49,10 @@ def short_of_volumes(
 
 
 class _Want(NamedTuple):
-    """A claim, and the nodes that kube-scheduler found for its pod."""
+    """A claim, and the nodes that kube-scheduler found for its pod, where these are known."""
 
     claim: ClaimInfo
-    nodes: Sequence[NodeInfo]
+    nodes: Sequence[NodeInfo] | None
 
 
 class _Matching:
@@ -95,9 +95,9 @@ def _suits(volume: VolumeInfo, want: _Want) -> bool:
         return False
     if volume.size < claim.size or not claim.modes <= volume.modes:
         return False
-    return terms is None or any(
-        matches_term(term, node.labels, name=node.name) for term in terms for node in want.nodes
-    )
+    if terms is None or want.nodes is None:
+        return True
+    return any(matches_term(t, node.labels, name=node.name) for t in terms for node in want.nodes)
 
 
 def _is_allocated(key: str, view: ClusterView) -> bool:

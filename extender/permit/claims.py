@@ -72,11 +72,13 @@ class Claims:
         view, pod_group = self._view, self._view.pod_group(group)
         if isinstance(verdict, Refuse) or not view.claiming(group) or pod_group is None:
             return verdict
-        dry = self._rounds.get(group, _Round())
+        dry = self._rounds.get(group) or _Round()
         dry.need = view.quorum(pod_group) - view.tally(group).assigned
         is_cycle = group == pod.native and view.has_group_cycles
+        if dry.need <= 0 or dry.passed is not None or is_cycle:
+            return verdict
         lacking = dry_round.lacking_claims(group, view=view)
-        if dry.need <= 0 or dry.passed is not None or is_cycle or not lacking:
+        if not lacking:
             return verdict
         self._rounds[group] = dry
         if isinstance(verdict, OneNode):
@@ -97,18 +99,24 @@ class Claims:
             text = f"{about(group)}another gang is being given what it claims of {used}"
             return Refuse(Reason.CLASS_IN_USE, text)
         good = {uid: nodes for uid, (_, nodes) in [*dry.found.items()] if self._holds(uid, dry)}
-        if len(good) < dry.need:
+        complete = len(good) >= dry.need
+        able = good if complete else self._without_nodes(group) if len(good) <= 1 else {}
+        short = dry_round.short_of_volumes(able, dry.need, view=self._view) if able else None
+        if short is not None:
+            text = f"{about(group)}too few free volumes of {short} for the pods that it needs"
+            return Refuse(Reason.NOT_ENOUGH_VOLUMES, text, deny=True, lost=True)
+        if not complete:
             text = (
                 f"{about(group)}its claims are written when kube-scheduler has found nodes for "
                 f"all {dry.need} pods that it needs"
             )
             return Refuse(Reason.NODES_FOR_ALL_FIRST, text)
-        short = dry_round.short_of_volumes(good, dry.need, view=self._view)
-        if short is not None:
-            text = f"{about(group)}too few free volumes of {short} for the pods that it needs"
-            return Refuse(Reason.NOT_ENOUGH_VOLUMES, text, deny=True, lost=True)
         dry.passed = classes
         return None
+
+    def _without_nodes(self, group: str) -> Mapping[str, None]:
+        """Return the members that have no node: before a round their own nodes are not known."""
+        return {pod.uid: None for pod in self._view.members(group) if pod.node is None}
 
     def _holds(self, uid: str, dry: _Round) -> bool:
         """Return whether a member still has one of the nodes that were found for it.
@@ -144,14 +152,15 @@ class Claims:
         """End the rounds of groups that have started or lost their plan; look at claims again."""
         for key in change.claims:
             self._queue.add(key)
-        for group in change.groups:
-            for uid in self._view.claiming(group):
-                if uid in self._refused:
-                    self.refused(self._view.pods[uid])
-            if group in self._rounds and self._is_over(group):
-                ended = self._rounds.pop(group)
-                if ended.passed is not None:
-                    self._end_use()
+        for group in change.groups if self._rounds or self._refused else ():
+            waits = self._view.claiming(group)
+            if not self._is_over(group):
+                continue
+            for uid in [uid for uid in waits if uid in self._refused]:
+                self.refused(self._view.pods[uid])
+            ended = self._rounds.pop(group, None)
+            if ended is not None and ended.passed is not None:
+                self._end_use()
 
     def _is_over(self, group: str) -> bool:
         tally, pod_group = self._view.tally(group), self._view.pod_group(group)

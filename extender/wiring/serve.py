@@ -97,8 +97,10 @@ class Extender:
         verdicts = Verdicts(cluster, options=options, clock=clock)
         plans = Plans(cluster, verdicts)
         self._loop = Loop(clock, metrics.registry, settings.health)
-        self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS, budgets=True)
-        self.reflectors += claim_reflectors(client, cluster)
+        self.reflectors = [
+            *reflectors(client, cluster, decoder, pods=LIVE_PODS, budgets=True),
+            *claim_reflectors(client, cluster),
+        ]
         set_aside(cluster, self.reflectors, ObjectsSetAside(), registry=metrics.registry)
         self.watches = watches(
             self.reflectors, client, metrics.registry, stale_seconds=settings.kube.stale_seconds
