@@ -36,8 +36,8 @@ def short_of_volumes(
 ) -> str | None:
     """Return the StorageClass whose volumes are too few for so many of these pods, or None.
 
-    `nodes` are those that kube-scheduler found, by UID; None where it is not known. Volumes that a provisioner makes are not
-    counted.
+    `nodes` are those that kube-scheduler found, by UID; None where they are not known. Volumes
+    that a provisioner makes are not counted.
     """
     matching, enough, short = _Matching(view), 0, None
     for uid, found in nodes.items():

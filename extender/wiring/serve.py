@@ -134,7 +134,6 @@ class Extender:
             stale=self.watches.stale,
         )
         self.sight = pod_filter.sight
-        self.preempting.is_behind = lambda: pod_filter.lags.is_behind
         bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
         self.ahead = self._together(client, bindings, plans) if options.bind_equal else None
         self.arriving = self._arriving(plans, pod_filter)
@@ -159,8 +158,8 @@ class Extender:
             max_body_bytes=settings.listen.max_body_bytes,
             caller=self.caller,
         )
-        self._take_back(client, pod_filter)
         self._show(view, pod_filter, plans)
+        self._connect(client, pod_filter)
 
     _recovered = False
 
@@ -214,8 +213,9 @@ class Extender:
             self.next_groups.held_back = lambda: arriving.held_back
         return arriving
 
-    def _take_back(self, client: KubeClient, pod_filter: PodFilter) -> None:
-        """Connect what judges gangs with claims to what sends their members away."""
+    def _connect(self, client: KubeClient, pod_filter: PodFilter) -> None:
+        """Connect what filter has found out to what preempts, and to what sends members away."""
+        self.preempting.is_behind = lambda: pod_filter.lags.is_behind
         self.claims = pod_filter.claims
         self.claims.writer = ClaimWriter(client)
         self.waiting.dry_round = self.claims.said

@@ -13,6 +13,7 @@ import pytest
 
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement, same
+from extender.kube.claims import ClaimWriter
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.errors import InvalidError
@@ -22,6 +23,7 @@ from extender.kube.recorder import ONE_OF_EACH, Recorder
 from extender.permit.announcing import scheduled as announced
 from extender.runtime.clock import SystemClock
 from extender.state.cluster.records import (
+    ClaimInfo,
     ConditionInfo,
     Grant,
     PodGroupInfo,
@@ -42,6 +44,7 @@ EXTENDER, RECONCILER = "gang-extender", "gang-reconciler"
 GANG, ADMISSION = "scheduling.x-k8s.io/gang", "kueue.x-k8s.io/admission"
 POD_GROUPS = "scheduling.x-k8s.io/v1alpha1/podgroups"
 QUEUES = "kueue.x-k8s.io/v1beta2/clusterqueues"
+CLAIMS = "resource.k8s.io/v1/resourceclaims"
 READY = "scheduling.x-k8s.io/gang-ready"
 SECONDS = 120
 
@@ -331,6 +334,40 @@ def test_the_extender_writes_its_event_and_changes_none(
     }
     with pytest.raises(ApiError, match=note):
         extender.create(core)
+
+
+def test_of_resource_claims_the_extender_only_takes_devices_back(
+    api: Api, extender: Api, namespace: str, as_extender: Write
+) -> None:
+    meta = {"name": "c", "namespace": namespace}
+    request = {"name": "one", "exactly": {"deviceClassName": "gpu"}}
+    group = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    api.create({**group, "metadata": meta, "spec": {"devices": {"requests": [request]}}})
+    result = {"request": "one", "driver": "a.example", "pool": "p", "device": "d"}
+    given = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
+    }
+    note = "of a ResourceClaim the extender only removes what status has"
+    status = put("/status", given)
+    assert note in refused(extender, CLAIMS, "c", namespace, status, subresource="status")
+    stored = api.patch(CLAIMS, "c", namespace, body=[status], how="json", subresource="status")
+    part = {"op": "remove", "path": "/status/reservedFor"}
+    assert note in refused(extender, CLAIMS, "c", namespace, part, subresource="status")
+    assert note in refused(extender, CLAIMS, "c", namespace, put("/metadata/labels", {"a": "b"}))
+    with pytest.raises(ApiError, match=note):
+        extender.delete(CLAIMS, "c", namespace)
+
+    def taken_back(version: str) -> Writing:
+        claim = ClaimInfo(
+            f"resourceclaims/{namespace}/c", stored["metadata"]["uid"], version=version
+        )
+        return lambda client: ClaimWriter(client).deallocate(claim)
+
+    as_extender(taken_back("1"))
+    assert api.get(CLAIMS, "c", namespace)["status"] == stored["status"], "it has changed since"
+    as_extender(taken_back(stored["metadata"]["resourceVersion"]))
+    assert api.get(CLAIMS, "c", namespace).get("status", {}) == {}
 
 
 @pytest.mark.parametrize("account", [EXTENDER, RECONCILER])
