@@ -149,8 +149,7 @@ def test_gangs_of_one_class_pass_one_after_the_other(scene: Scene, end: str) -> 
     assert scene.reason("h-1") is Reason.CLASS_IN_USE
     scene.woken.clear()
     if end == "bound":
-        for name in ("g-0", "g-1"):
-            observe(scene.cluster, ev.PodWaiting(scene.cluster.view().pods[name], "n0"))
+        observe(scene.cluster, [member(devices(name), on="n0") for name in ("g-0", "g-1")])
     else:
         observe(scene.cluster, ev.Unreserved(("g-0", "g-1")))
     assert set(scene.woken) == {key("h"), "h-0", "h-1"}
