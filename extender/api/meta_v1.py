@@ -30,6 +30,17 @@ Quantity = Annotated[
 ]
 """An amount of a resource, zero or more, as a number or as text."""
 
+
+SignedQuantity = Annotated[
+    int | str,
+    AfterValidator(lambda found: found if _not_negative(str(found).removeprefix("-")) else found),
+    WithJsonSchema({
+        "x-kubernetes-int-or-string": True,
+        "pattern": _QUANTITY.replace(r"\+?", "[+-]?", 1),
+    }),
+]
+"""An amount that may be negative: a kind of another project takes it, so ours does too."""
+
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1, json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})]

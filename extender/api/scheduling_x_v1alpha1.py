@@ -15,10 +15,12 @@ from extender.api.meta_v1 import (
     LIST_BY_TYPE,
     Condition,
     Count,
+    Int32,
     ObjectMeta,
     Positive,
     Quantity,
     Read,
+    SignedQuantity,
     Written,
 )
 from extender.api.wellknown import GROUP_X, Phase
@@ -29,17 +31,20 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 
 class PodGroupSpec(Written):
-    """What the owner of the group asks for."""
+    """What the owner of the group asks for.
 
-    min_member: Positive
+    No field is stricter than in the CRD of scheduler-plugins, whose clients write these objects.
+    """
+
+    min_member: Positive | None = None
     """How many pods must be able to run at the same time before any of them may start. Pods beyond
-    this number are scheduled as room allows."""
-    min_resources: dict[str, Quantity] | None = None
+    this number are scheduled as room allows. Unset: each pod starts on its own."""
+    min_resources: dict[str, SignedQuantity] | None = None
     """What the cluster must have free, all nodes together, before the group is tried: amount by
     resource name. An early check for groups whose pods are not all alike."""
-    schedule_timeout_seconds: Positive | None = None
+    schedule_timeout_seconds: Int32 | None = None
     """How long the first members may wait for the others once they have a node. When the time is
-    over all of them give their room back. Unset: the extender's default."""
+    over all of them give their room back. Unset, zero or less: the extender's default."""
 
 
 class GrantedRoom(Read):
@@ -121,7 +126,7 @@ class PodGroup(Read):
     api_version: Literal["scheduling.x-k8s.io/v1alpha1"]
     kind: Literal["PodGroup"]
     metadata: ObjectMeta
-    spec: PodGroupSpec
+    spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
     """What the owner of the group asks for."""
     status: PodGroupStatus | None = None
     """What was last seen of the group."""

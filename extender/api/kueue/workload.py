@@ -348,7 +348,7 @@ class GivenStatus(Read):
     scheduling_stats: SchedulingStats | None = None
     """What became of the workload so far, in numbers."""
     nominated_cluster_names: (
-        Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=10)] | None
+        Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=20)] | None
     ) = Field(default=None, json_schema_extra=ATOMIC)
     """Clusters that were asked. Not written."""
     cluster_name: Annotated[str, Field(max_length=256)] | None = Field(
