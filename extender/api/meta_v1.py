@@ -31,13 +31,20 @@ Quantity = Annotated[
 """An amount of a resource, zero or more, as a number or as text."""
 
 
+def _signed(quantity: int | str) -> int | str:
+    _not_negative(str(quantity).removeprefix("-"))
+    return quantity
+
+
 SignedQuantity = Annotated[
     int | str,
-    AfterValidator(lambda found: found if _not_negative(str(found).removeprefix("-")) else found),
-    WithJsonSchema({
-        "x-kubernetes-int-or-string": True,
-        "pattern": _QUANTITY.replace(r"\+?", "[+-]?", 1),
-    }),
+    AfterValidator(_signed),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "pattern": _QUANTITY.replace(r"\+?", "[+-]?", 1),
+        }
+    ),
 ]
 """An amount that may be negative: a kind of another project takes it, so ours does too."""
 

@@ -265,6 +265,12 @@ class JobReason(StrEnum):
     STOP_UNFINISHED = "StopUnfinished"
     PODS_REMAIN = "PodsRemain"
     """The job has ended, and pods of it run on with its quota."""
+    STOP_UNNOTICED = "StopUnnoticed"
+    """The operator of a job has not said for a while that it has noticed a stop."""
+    OTHER_POD_GROUP = "OtherPodGroup"
+    """The pods carry another PodGroup than the one that the queue made for them."""
+    SUSPEND_CONTESTED = "SuspendContested"
+    """Another writer keeps undoing what the queue writes into the job's `suspend`."""
 
     INVALID = "Invalid"
     """The API server rejects what would be written for the job."""

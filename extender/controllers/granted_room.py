@@ -1,13 +1,17 @@
 """Withdraws room granted to a PodGroup that no admitted Workload needs any more."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import chain, islice
 
 import structlog
 
+from extender.api.reasons import JobReason
+from extender.api.wellknown import POD_GROUP_LABEL
 from extender.jobs.gang import made_for
 from extender.kube.errors import NotFoundError
 from extender.kube.queues import JobWriter
-from extender.room.promises import why_over
+from extender.kube.recorder import Event, ObjectRef
+from extender.room.promises import OTHER_GROUP, backing_of, why_over
 from extender.runtime.clock import Clock
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.view import ClusterView
@@ -23,11 +27,18 @@ class GrantKeeper:
     """
 
     def __init__(
-        self, cluster: ClusterView, queues: QueueView, writer: JobWriter, *, clock: Clock
+        self,
+        cluster: ClusterView,
+        queues: QueueView,
+        writer: JobWriter,
+        *,
+        clock: Clock,
+        record: Callable[[Event], None] = lambda _: None,
     ) -> None:
         self._cluster, self._queues = cluster, queues
         self._writer = writer
         self._clock = clock
+        self._record = record
 
     async def reconcile(self, group: str) -> float | None:
         """Withdraw ended grants; return the seconds until the next one ends. Raises ApiError."""
@@ -48,10 +59,29 @@ class GrantKeeper:
         except NotFoundError:
             return
         _log.info("granted room withdrawn", group=pod_group.key, reason=reason)
+        backing = backing_of(pod_group, self._queues) if reason == OTHER_GROUP else None
+        job = backing.owner if backing is not None else None
+        if job is not None:
+            note = (
+                f"Its pods have another PodGroup than {pod_group.name}, which the queue made: no "
+                "room is kept for them. Let its operator make no PodGroup, or name that PodGroup "
+                f"in the label {POD_GROUP_LABEL} of the pod templates"
+            )
+            about = ObjectRef(job.api_version, job.kind, pod_group.namespace, job.name, job.uid)
+            reason = JobReason.OTHER_POD_GROUP
+            self._record(Event(about, reason, note, reason, warning=True, occasion=note))
 
     def granted(self, groups: Iterable[str]) -> Iterable[str]:
-        """Return the groups whose PodGroup has a stored grant."""
-        return [group for group in groups if self._cluster.stored_grants(group)]
+        """Return those of the groups whose PodGroup has a stored grant.
+
+        The groups that the queue made for the pods of these ones count too.
+        """
+        known = dict.fromkeys(groups)
+        pods = chain.from_iterable(islice(self._cluster.members(group), 1) for group in known)
+        made = [made_for(pod.workload) for pod in pods if pod.workload]
+        return [
+            each for each in dict.fromkeys((*known, *made)) if self._cluster.stored_grants(each)
+        ]
 
     def backed_by(self, workloads: Iterable[str]) -> Iterable[str]:
         """Return the groups made for Workloads (`namespace/name`) that have a stored grant."""

@@ -11,21 +11,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import msgspec
 import structlog
 
 from extender.api.reasons import JobReason, PodsReadyReason
-from extender.api.wellknown import IN_USE_FINALIZER, WorkloadCondition
+from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_LABEL, WorkloadCondition
+from extender.controllers.contests import Contests
 from extender.controllers.job_context import JobContexts, JobOptions
 from extender.controllers.job_groups import JobGroups
 from extender.controllers.unreadable import SettingWarnings
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
-from extender.jobs import reclaim
+from extender.jobs import fields, reclaim
 from extender.jobs.actions import Action, Actions, Note
 from extender.jobs.decide import decide
+from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.readiness import is_ready
 from extender.jobs.registry import Integration
-from extender.jobs.steps import Step
+from extender.jobs.steps import ChildChange, Step
 from extender.kube.decode import UNREADABLE
 from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.identity import Identity
@@ -47,7 +50,14 @@ AT_ONCE: Final = 16
 """Most objects of one job that are written at the same time."""
 
 LOOK_AGAIN: Final = 1.0
-"""Seconds before the next look at a job that has ended and whose pods run on."""
+"""Seconds before the next look at a job whose pods, or whose operator, are waited for."""
+
+UNNOTICED_SECONDS: Final = 30.0
+"""Seconds without a word of the operator before an Event says that its word is waited for."""
+
+
+_CRON_JOB: Final = "batch/CronJob"
+"""A controller that makes Jobs and never starts or stops one."""
 
 
 class UndecidedError(ApiError):
@@ -80,6 +90,10 @@ class JobController:
         self._aside = options.aside
         self._aside_as: dict[tuple[str, str], str] = {}
         """By job: `namespace/name` of the object under which it is set aside."""
+        self._contests = Contests()
+        self._known = {f"{each.group}/{each.kind}" for each in options.integrations.values()}
+        self._unnoticed: dict[tuple[str, str], float] = {}
+        """By job: since when its operator is waited for."""
         self._warnings = SettingWarnings(readiness.unreadable, reclaim.unreadable)
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
@@ -90,6 +104,8 @@ class JobController:
         if not objects:
             self._contexts.forget(key)
             self._warnings.forget(key)
+            self._unnoticed.pop(key, None)
+            self._contests.forget(key)
             self._end_set_aside(key)
             return None
         own = self._contexts.workloads(objects)
@@ -101,9 +117,10 @@ class JobController:
         self._end_set_aside(key)
         if own:
             self._report_settings(found, own)
-        due, pause = self._due(key, actions)
+        due, pause = self._due(found, actions)
         await self._carry_out(found, due)
-        return pause
+        waits = key in self._unnoticed
+        return min(LOOK_AGAIN, pause or LOOK_AGAIN) if waits else pause
 
     def _report_settings(self, found: JobObject, own: Sequence[WorkloadInfo]) -> None:
         """Record one Event about settings that cannot be read, and one about limited ones."""
@@ -122,10 +139,25 @@ class JobController:
     ) -> tuple[JobObject, Actions]:
         try:
             job, found = self._contexts.job(objects, own)
-            return found, decide(job, own, self._contexts.context(found, job, own))
+            context = self._contexts.context(found, job, own)
+            self._await_operator(found, has_stopped=context.has_stopped)
+            return found, decide(job, own, context)
         except Exception as error:  # an external integration, or unexpected data
             self._set_aside(objects[0], error)
             raise UndecidedError(repr(error)) from error
+
+    def _await_operator(self, found: JobObject, *, has_stopped: bool) -> None:
+        """Record an Event about a job whose operator does not notice its stop."""
+        if has_stopped:
+            self._unnoticed.pop(found.unit, None)
+            return
+        now = self._clock.monotonic()
+        if now - self._unnoticed.setdefault(found.unit, now) >= UNNOTICED_SECONDS:
+            said = (
+                "It is suspended, and its operator has not reported that it stopped the pods: "
+                "it is not started, and keeps its quota, until the status says so"
+            )
+            self._report(found, Note(JobReason.STOP_UNNOTICED, said, warning=True))
 
     def _set_aside(self, found: JobObject, error: Exception) -> None:
         """Set a job aside whose decision failed, and report it."""
@@ -159,6 +191,9 @@ class JobController:
                 refused = error  # other actions are still carried out
             else:
                 self._report_all(found, together)
+                if _sets_suspend(together[0]):
+                    suspend = isinstance(together[0], do.StopJob)
+                    self._contests.wrote(found.unit, self._clock.monotonic(), suspend=suspend)
         if refused is not None:
             raise refused
 
@@ -167,13 +202,14 @@ class JobController:
             if each.note is not None:
                 self._report(found, each.note)
 
-    def _due(self, key: tuple[str, str], actions: Actions) -> tuple[Actions, float | None]:
+    def _due(self, found: JobObject, actions: Actions) -> tuple[Actions, float | None]:
         """Return the actions to carry out now, and in how many seconds others are due."""
+        key = found.unit
         if not any(map(_is_loss, actions)):
             self._progress.complete(key)
         due, pauses = list[Action](), list[float]()
         for each in actions:
-            pause = self._pause(key, each)
+            pause = self._pause(key, each) or self._contested(found, each)
             if pause:
                 pauses.append(pause)
             if not pause or isinstance(each, do.AwaitPods):
@@ -190,6 +226,26 @@ class JobController:
         if isinstance(action, do.SetReclaimable) and self._is_all(action):
             return self._progress.all_done(key, now)
         return 0.0
+
+    def _contested(self, found: JobObject, action: Action) -> float:
+        """Return for how many seconds a start or a stop is left to another writer."""
+        is_composed = self._options.integrations[found.kind].compose is not None
+        if not _sets_suspend(action) or is_composed or self._options.manage_without_queue_name:
+            return 0.0  # where all jobs are managed, no writer can get round the queue
+        owner, suspend = found.owner, isinstance(action, do.StopJob)
+        is_foreign = owner is not None and owner.group_kind not in (*self._known, _CRON_JOB)
+        now = self._clock.monotonic()
+        pause = self._contests.pause(found.unit, now, suspend=suspend, is_foreign=is_foreign)
+        if pause:
+            by = f"{owner.kind} {owner.name}" if owner and is_foreign else "another writer"
+            what = "runs without quota" if suspend else "does not run, and keeps its quota"
+            said = (
+                f"The field suspend was set back, by {by} as it seems: the queue leaves it alone, "
+                f"and the job {what}. Let one of the two write it: remove the label "
+                f"{QUEUE_LABEL}, or stop the other"
+            )
+            self._report(found, Note(JobReason.SUSPEND_CONTESTED, said, warning=True))
+        return pause
 
     def _is_all(self, action: do.SetReclaimable) -> bool:
         """Return whether all pods of a job with quota are done. Its end gives all of it back.
@@ -249,7 +305,10 @@ class JobController:
                 await self._groups.make(action)
             case do.DropGrant():
                 await self._groups.drop_grant(action)
-            case do.StartJob() | do.StopJob() | do.FinalizeJob():
+            case do.StartJob():
+                await self._objects.change_children(action.children, of)
+                await self._objects.take(action.steps, of)
+            case do.StopJob() | do.FinalizeJob():
                 await self._objects.take(action.steps, of)
             case do.ReportRefusal() | do.AwaitPods():
                 pass  # it is an Event and nothing else
@@ -343,6 +402,11 @@ def _is_loss(action: Action) -> bool:
     )
 
 
+def _sets_suspend(action: Action) -> bool:
+    """Return whether an action starts or stops a job; the rest of a stop does neither."""
+    return isinstance(action, do.StartJob | do.StopJob) and action.note is not None
+
+
 class JobObjects:
     """Writes objects of jobs, and applies the answers of the API server to the state."""
 
@@ -406,6 +470,26 @@ class JobObjects:
             self._unsure.setdefault(of.unit, set()).add(name)
             raise
         self._queues.apply(ev.JobApplied(stored))
+
+    async def change_children(self, changes: Sequence[ChildChange], of: JobObject) -> None:
+        """Bring suspended child Jobs of a job in line with its templates. Raises ApiError."""
+        for each in changes:
+            path = f"{path_of('batch', 'v1', 'jobs', namespace=of.meta.namespace)}/{each.name}"
+            try:
+                child = BatchJob(msgspec.json.decode(await self._writer.raw(path)))
+                for step in self._child_steps(child, each, of):
+                    where = f"{path}/{step.subresource}" if step.subresource else path
+                    await self._writer.merge(where, step.patch)
+            except NotFoundError:
+                continue  # it is made from the templates as they are then
+
+    def _child_steps(self, child: BatchJob, change: ChildChange, of: JobObject) -> Sequence[Step]:
+        owners = fields.objects(child.object, "metadata", "ownerReferences")
+        if child.finished() or not any(each.get("uid") == of.meta.uid for each in owners):
+            return ()
+        if not child.is_suspended():
+            raise UndecidedError(f"its Job {change.name} is not suspended yet")
+        return child.follow_steps(change.before, change.after)
 
     def _collection(self, of: JobObject) -> str:
         """Return the API path of the objects of a job."""

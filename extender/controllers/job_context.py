@@ -21,6 +21,7 @@ from extender.jobs import reclaim
 from extender.jobs.context import Context, ReleaseQuota
 from extender.jobs.fields import text
 from extender.jobs.job import GenericJob
+from extender.jobs.kinds.operated import OperatedJob
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
 from extender.kube.set_aside import ObjectsSetAside
@@ -119,12 +120,23 @@ class JobContexts:
                 view.workloads.get(f"{found.meta.namespace}/{name}"), view.unit(found.unit)
             ),
             has_pods=options.pod_groups.has_pods,
+            has_stopped=self._has_stopped(job, own),
             pod_groups={each.key: self._groups.state(each) for each in own},
             release_quota=self.release_quota(queue),
             overrides=overrides_of(
                 queue.meta.annotations if queue else {}, options.admission.job_overrides
             ),
         )
+
+    def _has_stopped(self, job: GenericJob, own: Sequence[WorkloadInfo]) -> bool:
+        """Return whether a suspended job has no pods, by its status and by the pods that there are.
+
+        A status that was written before the last start may say so too early.
+        """
+        if not job.is_suspended() or not isinstance(job, OperatedJob):
+            return True
+        groups = self._options.pod_groups
+        return job.has_stopped() and not any(groups.has_pods(w, ending=False) for w in own)
 
     def queue(self, found: JobObject) -> ClusterQueueInfo | None:
         """Return the ClusterQueue that a job has quota from."""

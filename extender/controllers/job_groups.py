@@ -54,8 +54,8 @@ class PodGroups:
         """Return the room by node that was found for a workload at its admission."""
         return None
 
-    def has_pods(self, workload: WorkloadInfo) -> bool:
-        """Return whether a workload has pods that have not ended."""
+    def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
+        """Return whether a workload has pods that have not ended, or are not even ending."""
         return False
 
 
@@ -102,8 +102,9 @@ class KnownPodGroups(PodGroups):
         return self._room.found_for(workload)
 
     @override
-    def has_pods(self, workload: WorkloadInfo) -> bool:
-        return any(True for _ in members(workload, queues=self._queues, cluster=self._cluster))
+    def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
+        pods = members(workload, queues=self._queues, cluster=self._cluster)
+        return any(ending or not pod.terminating for pod in pods)
 
 
 class JobGroups:

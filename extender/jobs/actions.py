@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.jobs.fields import Object
-from extender.jobs.steps import Step
+from extender.jobs.steps import ChildChange, Step
 from extender.state.topology import DomainAssignment
 
 
@@ -106,6 +106,8 @@ class StartJob:
 
     steps: tuple[Step, ...]
     note: Note
+    children: tuple[ChildChange, ...] = ()
+    """The child Jobs that are changed before."""
 
 
 @dataclass(frozen=True, slots=True)

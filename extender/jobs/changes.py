@@ -17,6 +17,7 @@ from extender.jobs.actions import (
 from extender.jobs.fields import Object
 from extender.jobs.job import GenericJob
 from extender.jobs.pod_sets import pod_sets_of
+from extender.jobs.steps import with_annotation
 from extender.state.queue.records import WorkloadInfo
 
 
@@ -30,6 +31,9 @@ def stop(job: GenericJob, reason: str, message: str, *, workload: WorkloadInfo |
         return ()
     restored = None if workload is None else pod_sets_of(workload)
     steps = tuple(job.stop_steps(restored))
+    mark = "" if job.is_suspended() else job.stop_mark(restored)
+    if steps and mark:
+        steps = (with_annotation(steps[0], wellknown.STOPPED_ANNOTATION, mark), *steps[1:])
     note = None if job.is_suspended() else Note(JobReason.STOPPED, job.stop_message(message))
     return (StopJob(reason, message, steps, note),) if steps else ()
 

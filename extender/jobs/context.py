@@ -57,6 +57,8 @@ class Context:
     """Whether a Workload of another job, or of none, has a name in the job's namespace."""
     has_pods: Callable[[WorkloadInfo], bool] = lambda _: False
     """Whether a workload has pods that have not ended."""
+    has_stopped: bool = True
+    """Whether the job's controller has noticed the last stop, as far as there was one."""
     pod_groups: Mapping[str, PodGroupState] = field(default_factory=dict)
     """By key of the job's workloads."""
     wait_for_pods_ready: bool = False

@@ -132,7 +132,7 @@ def _create(job: GenericJob, context: Context) -> Actions:
     refused = refusal(job)
     if refused is not None:
         return (refused,)
-    if job.is_active() or job.incomplete():
+    if job.is_active() or job.incomplete() or not context.has_stopped:
         return NONE
     try:
         name = free_name(job, context.is_taken)
@@ -272,16 +272,17 @@ def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
             group=group.name if group else "",
             late=job.late_pod_sets(),
         )
-        steps = tuple(job.start_steps(placements))
+        steps, children = job.start_steps(placements), job.child_changes(placements)
     except FlavorNotFoundError as error:
         message = f"There is no ResourceFlavor {error}, in which it has quota"
         return (ReportRefusal(JobReason.FLAVOR_NOT_FOUND, message),)
     except PlacementError as error:
         message = str(error)
         return (finish(workload, FinishReason.FAILED_TO_START, message), *drop_finalizer(workload))
-    if not steps:
+    if not steps or not context.has_stopped:
         return NONE
-    start = StartJob(steps, Note(JobReason.STARTED, f"Admitted by ClusterQueue {where}"))
+    note = Note(JobReason.STARTED, f"Admitted by ClusterQueue {where}")
+    start = StartJob(tuple(steps), note, tuple(children))
     if group is None:
         return (start,)
     return replace(group, room_of=workload.key), start

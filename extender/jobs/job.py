@@ -15,7 +15,7 @@ from extender.api import wellknown
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
 from extender.jobs.pod_sets import JobPodSet, Slot, pod_sets_agree
-from extender.jobs.steps import Step, guarded, merge_patch
+from extender.jobs.steps import ChildChange, Step, guarded, merge_patch
 from extender.jobs.templates import Placement
 from extender.state.queue.records import WorkloadInfo
 
@@ -223,9 +223,23 @@ class GenericJob(ABC):
         """Return what the Event says of a stop and its cause."""
         return why
 
+    def child_changes(self, placements: Sequence[Placement]) -> Sequence[ChildChange]:
+        """Return the child Jobs that a start brings in line with the templates before it."""
+        del placements
+        return ()
+
+    def stop_mark(self, pod_sets: Sequence[JobPodSet] | None) -> str:
+        """Return what a stop writes into an annotation of the job, or an empty text."""
+        del pod_sets
+        return ""
+
     def is_stopping(self) -> bool:
         """Return whether a stop has begun and not ended."""
         return False
+
+    def has_stopped(self) -> bool:
+        """Return whether the kind's controller is known to have noticed the last stop."""
+        return True
 
     def finalize_steps(self) -> Sequence[Step]:
         """Return the writes that tidy up after the job has ended (JobWithFinalize in Kueue)."""

@@ -39,7 +39,7 @@ def limits(meta: Meta, ruled: ReleaseQuota, overrides: Overrides) -> Iterator[st
 
 def holds_quota(job: GenericJob, context: Context) -> bool:
     """Return whether pods run that the quota of a stopped job is still needed for."""
-    return job.is_active() or bool(_terminating(job, context))
+    return job.is_active() or not context.has_stopped or bool(_terminating(job, context))
 
 
 def reclaim(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

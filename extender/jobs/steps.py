@@ -1,7 +1,7 @@
 """Writes that start, stop or tidy up a job, as merge patches (RFC 7386) and deletions."""
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from extender.jobs import fields
 from extender.jobs.fields import Object
@@ -22,6 +22,17 @@ class Step:
     delete: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ChildChange:
+    """A suspended child Job that is to follow the template of its owner."""
+
+    name: str
+    before: Object
+    """What its template has of an earlier start."""
+    after: Object
+    """The owner's template as it is started."""
+
+
 def guarded(patch: Object, source: Object, *, subresource: str = "") -> Step:
     """Return a write to this very object; one that replaces a list, to this very version of it."""
     mine = ["uid", *(["resourceVersion"] if replaces_list(patch) else [])]
@@ -29,6 +40,13 @@ def guarded(patch: Object, source: Object, *, subresource: str = "") -> Step:
     precondition = {name: text for name, text in known.items() if text}
     metadata = {**fields.mapping(patch, "metadata"), **precondition}
     return Step({**patch, "metadata": metadata}, subresource)
+
+
+def with_annotation(step: Step, name: str, text: str) -> Step:
+    """Return a step that also sets an annotation."""
+    metadata = fields.mapping(step.patch, "metadata")
+    annotations = {**fields.mapping(metadata, "annotations"), name: text}
+    return replace(step, patch={**step.patch, "metadata": {**metadata, "annotations": annotations}})
 
 
 def merge_patch(before: Object, after: Object) -> Object:

@@ -99,6 +99,41 @@ def restore(template: Object, original: Mapping[str, object]) -> None:
             fields.put(fields.ensure(template, part), name, before)
 
 
+def follow(template: Object, before: Object, after: Object) -> None:
+    """Add the directives of one template to another, and take away those of a former one."""
+    for part, name in _DIRECTIVES:
+        old, new = fields.strings(before, part, name), fields.strings(after, part, name)
+        has = fields.strings(template, part, name)
+        kept = {key: text for key, text in has.items() if old.get(key) != text}
+        fields.put(fields.ensure(template, part), name, {**kept, **new})
+    for part, name in (_TOLERATIONS, _GATES):
+        former, wanted = (fields.objects(each, part, name) for each in (before, after))
+        has_all = fields.objects(template, part, name)
+        left = [each for each in has_all if each not in former or each in wanted]
+        more = [each for each in wanted if each not in left]
+        fields.put(fields.ensure(template, part), name, [*left, *more])
+
+
+def added(template: Mapping[str, object], original: Mapping[str, object]) -> Object:
+    """Return the directives that a template has and another one has not, as a template."""
+    found: Object = {}
+    for part, name in _DIRECTIVES:
+        before = fields.strings(original, part, name).items()
+        more = {
+            key: text
+            for key, text in fields.strings(template, part, name).items()
+            if (key, text) not in before
+        }
+        if more:
+            fields.ensure(found, part)[name] = more
+    for part, name in (_TOLERATIONS, _GATES):
+        known = fields.objects(original, part, name)
+        items = [each for each in fields.objects(template, part, name) if each not in known]
+        if items:
+            fields.ensure(found, part)[name] = items
+    return found
+
+
 def plain(found: object) -> object:
     """Return a value with fractions as text: the only ones in a template are quantities.
 

@@ -109,6 +109,14 @@ class JobWriter:
         """Return a job as it is stored."""
         return self._decode(await self._client.request("GET", path), kind)
 
+    async def raw(self, path: str) -> bytes:
+        """Return an object as it is stored, as JSON."""
+        return await self._client.request("GET", path)
+
+    async def merge(self, path: str, change: Mapping[str, Any]) -> None:
+        """Merge a change into an object that is no job of its own."""
+        await _merge(self._client, path, change)
+
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""
         await self._client.request("DELETE", path, body=_encode(options))

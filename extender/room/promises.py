@@ -5,14 +5,18 @@ nodes.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from extender.jobs.gang import made_for
 from extender.resources.quantity import Resources
+from extender.room.members import declared
 from extender.room.unplaced import PodSetCount, asked
 from extender.state.cluster.records import LONGEST_SECONDS, Grant, PodGroupInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
+
+OTHER_GROUP: Final = "its pods have another PodGroup"
 
 
 def within(
@@ -46,13 +50,16 @@ def why_over(
         return "its time is over"
     if cluster.tally(pod_group.key).assigned:
         return "the group has pods on nodes"
-    backing = _backing(pod_group, queues)
+    backing = backing_of(pod_group, queues)
     if backing is None:
         return "no admitted Workload asks for it"
+    if any(pod.group not in (None, pod_group.key) for pod in declared(backing, cluster)):
+        return OTHER_GROUP
     return None if _is_asked_for(grant, backing) else "its Workload asks for less"
 
 
-def _backing(pod_group: PodGroupInfo, queues: QueueView) -> WorkloadInfo | None:
+def backing_of(pod_group: PodGroupInfo, queues: QueueView) -> WorkloadInfo | None:
+    """Return the admitted Workload that a PodGroup was made for."""
     own = pod_group.key
     found = queues.workloads.get(own)
     if found is None:  # a long name is shortened

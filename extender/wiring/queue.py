@@ -140,7 +140,9 @@ class QueueControllers:
                 ),
             ),
         )
-        keeper = self._keeper = GrantKeeper(cluster, self._view, self._sources.jobs, clock=clock)
+        keeper = self._keeper = GrantKeeper(
+            cluster, self._view, self._sources.jobs, clock=clock, record=recorder.record
+        )
         self._grants = controller(
             keeper.reconcile, observer=shared.observer("granted-room"), settle=SETTLE
         )

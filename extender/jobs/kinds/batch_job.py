@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from extender.api import wellknown
 from extender.api.batch_v1 import count_below, pods_at_first, pods_left
-from extender.jobs import fields
+from extender.jobs import fields, templates
 from extender.jobs.fields import Object
 from extender.jobs.job import Finished, GenericJob
 from extender.jobs.pod_sets import JobPodSet, Slot
@@ -119,6 +119,15 @@ class BatchJob(GenericJob):
         changed = BatchJob(deepcopy(self._object))
         changed.inject_node_selectors(placements)
         changed.unsuspend()
+        return self._changing_template(changed)
+
+    def follow_steps(self, before: Object, after: Object) -> list[Step]:
+        """Return the writes that make a suspended child Job follow a template of its owner."""
+        changed = BatchJob(deepcopy(self._object))
+        templates.follow(changed.slots()[0].template, before, after)
+        return self._changing_template(changed) if changed.object != self._object else []
+
+    def _changing_template(self, changed: GenericJob) -> list[Step]:
         patch = merge_patch(self._object, changed.object)
         forget = self._forget_start() if "template" in fields.mapping(patch, "spec") else []
         if forget:  # the version is another one after it

@@ -1,19 +1,21 @@
 """JobSet (jobset.x-k8s.io): several groups of equal Jobs, each a pod set."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import ClassVar, Final
 
 from typing_extensions import override
 
 from extender.jobs import fields
 from extender.jobs.fields import Object
-from extender.jobs.job import Finished, GenericJob
+from extender.jobs.job import Finished
+from extender.jobs.kinds.operated import OperatedJob
 from extender.jobs.pod_sets import Slot
 
+_AT_REST: Final = ("suspended", "succeeded", "failed")
 _ENDLESS: Final = "RestartJobSetAndIgnoreMaxRestarts"
 
 
-class JobSet(GenericJob):
+class JobSet(OperatedJob):
     """A JobSet; its own controller starts and stops its Jobs."""
 
     integration: ClassVar = "jobset.x-k8s.io/jobset"
@@ -51,6 +53,32 @@ class JobSet(GenericJob):
     @override
     def is_active(self) -> bool:
         return any(fields.count(each, "active") for each in self._statuses().values())
+
+    @override
+    def notices_stop(self) -> bool:
+        """Return whether all Jobs are suspended or done, or those that were active no longer are.
+
+        The condition `Suspended` also stays True during a start in order.
+        """
+        statuses = self._statuses()
+        in_order = fields.text(self.object, "spec", "startupPolicy", "startupPolicyOrder")
+        if in_order != "InOrder" and fields.condition(self.object, "Suspended") is not None:
+            return True
+        if self.was_active() and not any(fields.count(s, "suspended") for s in statuses.values()):
+            return True
+        return all(
+            sum(fields.count(statuses.get(fields.text(each, "name"), {}), n) for n in _AT_REST)
+            >= _replicas(each)
+            for each in self._replicated_jobs()
+            if not fields.objects(each, "dependsOn")  # its Jobs may not be made yet
+        )
+
+    @override
+    def child_jobs(self) -> Iterator[tuple[str, str]]:
+        own = fields.text(self.object, "metadata", "name")
+        for each in self._replicated_jobs():
+            name = fields.text(each, "name")
+            yield from ((name, f"{own}-{name}-{index}") for index in range(_replicas(each)))
 
     @override
     def reclaimable_pods(self) -> Mapping[str, int]:

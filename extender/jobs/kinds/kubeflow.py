@@ -6,11 +6,12 @@ from typing import ClassVar
 from typing_extensions import override
 
 from extender.jobs import fields
-from extender.jobs.job import Finished, GenericJob
+from extender.jobs.job import Finished
+from extender.jobs.kinds.operated import OperatedJob
 from extender.jobs.pod_sets import Slot
 
 
-class KubeflowJob(GenericJob):
+class KubeflowJob(OperatedJob):
     """A job with replica specs and a run policy."""
 
     group: ClassVar = "kubeflow.org"
@@ -63,6 +64,10 @@ class KubeflowJob(GenericJob):
     def is_active(self) -> bool:
         replicas = fields.mapping(self.object, "status", "replicaStatuses")
         return any(fields.count(replicas, kind, "active") for kind in replicas)
+
+    @override
+    def notices_stop(self) -> bool:
+        return fields.condition(self.object, "Suspended") is not None
 
     @override
     def reclaimable_pods(self) -> Mapping[str, int]:

@@ -1,6 +1,6 @@
 """MPIJob (kubeflow.org): a launcher and its workers."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from typing_extensions import override
@@ -18,11 +18,16 @@ class MPIJob(KubeflowJob):
     plural: ClassVar = "mpijobs"
     replica_specs: ClassVar = "mpiReplicaSpecs"
     replica_types: ClassVar[tuple[str, ...]] = ("Launcher", "Worker")
+    resumes_as_made: ClassVar = True
 
     @override
     def makes(self, kind: str, name: str) -> bool:
-        own = fields.text(self.object, "metadata", "name")
-        return (kind, name) == ("batch/job", f"{own}-launcher")
+        return kind == "batch/job" and ("launcher", name) in self.child_jobs()
+
+    @override
+    def child_jobs(self) -> Sequence[tuple[str, str]]:
+        """Return the launcher, whose Job the operator makes while the MPIJob is suspended."""
+        return (("launcher", f"{fields.text(self.object, 'metadata', 'name')}-launcher"),)
 
     @override
     def _status_is_of_this_start(self) -> bool:

@@ -12,7 +12,8 @@ from typing_extensions import override
 
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import Finished, GenericJob
+from extender.jobs.job import Finished
+from extender.jobs.kinds.operated import OperatedJob
 from extender.jobs.pod_sets import JobPodSet, Slot
 from extender.jobs.steps import Step
 from extender.jobs.templates import Placement
@@ -42,7 +43,7 @@ _ENDED: Final = frozenset(("Complete", "Failed", _INVALID))
 """KubeRay goes on from none of these."""
 
 
-class RayJob(GenericJob):
+class RayJob(OperatedJob):
     """A RayJob with a cluster of its own."""
 
     integration: ClassVar = "ray.io/rayjob"
@@ -156,6 +157,11 @@ class RayJob(GenericJob):
         deployment, status = self._deployment(), fields.mapping(self.object, "status")
         has_cluster = status.get("rayClusterName") or status.get("rayClusterStatus")
         return deployment in _RUNNING or (deployment not in _IDLE and bool(has_cluster))
+
+    @override
+    def notices_stop(self) -> bool:
+        """Return whether KubeRay has seen it; what is not active then has no cluster."""
+        return bool(self._deployment())
 
     @override
     def makes(self, kind: str, name: str) -> bool:

@@ -11,7 +11,14 @@ import pytest
 from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
-from extender.controllers.job import AT_ONCE, JobController, JobObjects
+from extender.api.wellknown import STOPPED_ANNOTATION
+from extender.controllers.job import (
+    AT_ONCE,
+    LOOK_AGAIN,
+    UNNOTICED_SECONDS,
+    JobController,
+    JobObjects,
+)
 from extender.controllers.job_context import JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
@@ -26,7 +33,7 @@ from extender.runtime.faults import FAULTS
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
-from tests.harness import objects
+from tests.harness import kinds, objects
 from tests.makers import NAMESPACE, ManualClock
 from tests.queue_makers import (
     admission,
@@ -99,13 +106,13 @@ class Scene:
     def __init__(self) -> None:
         self.queues, self.server, self.jobs = Queues(), Server(), Jobs()
         self.events: list[Event] = []
-        self.aside = ObjectsSetAside()
+        self.aside, self.clock = ObjectsSetAside(), ManualClock()
         self.controller = JobController(
             self.queues,
             Workloads(self.queues, self.server),
             self.jobs,
             record=self.events.append,
-            clock=ManualClock(),
+            clock=self.clock,
             options=JobOptions(builtin(), LabelSelector(), aside=self.aside),
         )
         self.queues.apply(ev.Applied(flavor()))
@@ -364,3 +371,23 @@ async def test_steps_of_one_object_are_taken_one_after_the_other() -> None:
     objects_ = JobObjects(Queues(), pods, builtin())
     await objects_.take([Step({}), Step({}, "status"), Step({})], JobObject("pod", meta("p"), b""))
     assert pods.most == 1
+
+
+async def test_an_operator_that_does_not_notice_a_stop_is_waited_for_with_an_event(
+    scene: Scene,
+) -> None:
+    kind, source = "kubeflow.org/pytorchjob", kinds.pytorchjob()
+    source["metadata"]["annotations"] = {STOPPED_ANNOTATION: "{}"}
+    found = replace(meta("train"), name="train", namespace=NAMESPACE)
+    raw = json.dumps(source).encode()
+    scene.queues.apply(ev.JobApplied(JobObject(kind, found, raw, queue_name="cq")))
+    key = (kind, f"{NAMESPACE}/train")
+
+    assert await scene.controller.reconcile(key) == LOOK_AGAIN
+    assert scene.events == []
+    scene.clock.now += UNNOTICED_SECONDS
+    assert await scene.controller.reconcile(key) == LOOK_AGAIN
+
+    assert [each.reason for each in scene.events] == ["StopUnnoticed"]
+    scene.queues.apply(ev.JobDeleted(scene.queues.view().unit(key)[0]))
+    assert await scene.controller.reconcile(key) is None
