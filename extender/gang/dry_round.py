@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from extender.api.reasons import Reason
 from extender.api.selectors import matches_term
+from extender.gang.pre_filter import first_with_room
+from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.state.cluster.records import RESOURCE_CLAIMS, ClaimInfo, NodeInfo, PodInfo, VolumeInfo
 from extender.state.cluster.view import ClusterView
 
@@ -31,10 +33,12 @@ def classes_of(keys: Collection[str], *, view: ClusterView) -> frozenset[str]:
     return frozenset().union(*(claim.classes for claim in claims if claim is not None))
 
 
-def short_of_volumes(
+def match_volumes(
     nodes: Mapping[str, Sequence[NodeInfo] | None], need: int, *, view: ClusterView
-) -> str | None:
-    """Return the StorageClass whose volumes are too few for so many of these pods, or None.
+) -> Mapping[str, VolumeInfo] | str:
+    """Return a volume for each claim of these pods, by key, if there are some for enough of them.
+
+    Otherwise return the StorageClass that is short.
 
     `nodes` are those that kube-scheduler found, by UID; None where they are not known. Volumes
     that a provisioner makes are not counted.
@@ -45,7 +49,28 @@ def short_of_volumes(
         wants = [_Want(claim, found) for claim in map(view.claim, keys) if claim is not None]
         lacks = next(filter(None, map(matching.lacks, wants)), None)
         enough, short = enough + (lacks is None), short or lacks
-    return short if enough < need else None
+    return matching.volumes if short is None or enough >= need else short
+
+
+def beside_volumes(
+    pod: PodInfo,
+    verdict: FilterVerdict,
+    sent: Sequence[str],
+    *,
+    volumes: Mapping[str, VolumeInfo],
+    view: ClusterView,
+) -> FilterVerdict:
+    """Return a verdict with a node that reaches the volumes which were matched to a pod.
+
+    On another one it would take a volume that a sibling has to have.
+    """
+    own = [volumes[key] for key in pod.claim_keys if key in volumes]
+    if not own or not isinstance(verdict, OneNode):
+        return verdict
+    there = (view.nodes[name] for name in sent if name in view.nodes)
+    good = [node.name for node in there if all(_reaches(volume, [node]) for volume in own)]
+    node = None if verdict.node in good else first_with_room(pod, good, view)
+    return OneNode(node, {**verdict.reserve, pod.uid: node}) if node is not None else verdict
 
 
 class _Want(NamedTuple):
@@ -62,6 +87,11 @@ class _Matching:
         self._view = view
         self._left: dict[str, list[VolumeInfo]] = {}
         self._given: dict[str, tuple[VolumeInfo, _Want]] = {}
+
+    @property
+    def volumes(self) -> Mapping[str, VolumeInfo]:
+        """By key of the claim that has it."""
+        return {want.claim.key: volume for volume, want in self._given.values()}
 
     def lacks(self, want: _Want) -> str | None:
         """Return the StorageClass of a claim for which no volume is left."""
@@ -90,14 +120,20 @@ class _Matching:
 
 
 def _suits(volume: VolumeInfo, want: _Want) -> bool:
-    claim, terms = want.claim, volume.nodes.node_selector_terms if volume.nodes else None
+    claim = want.claim
     if volume.claim not in ("", claim.key):
         return False
     if volume.size < claim.size or not claim.modes <= volume.modes:
         return False
-    if terms is None or want.nodes is None:
-        return True
-    return any(matches_term(t, node.labels, name=node.name) for t in terms for node in want.nodes)
+    return want.nodes is None or _reaches(volume, want.nodes)
+
+
+def _reaches(volume: VolumeInfo, nodes: Sequence[NodeInfo]) -> bool:
+    """Return whether one of these nodes can use a volume."""
+    terms = volume.nodes.node_selector_terms if volume.nodes is not None else None
+    return terms is None or any(
+        matches_term(term, node.labels, name=node.name) for term in terms for node in nodes
+    )
 
 
 def _is_allocated(key: str, view: ClusterView) -> bool:

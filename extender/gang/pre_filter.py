@@ -162,7 +162,7 @@ def _moved(pod: PodInfo, near: Sequence[str], *, view: ClusterView) -> OneNode |
     if asked is not None:
         points = score.score(pod, near, view=view)
         near = sorted(near, key=lambda name: -points.get(name, 0))
-    node = _first_with_room(pod, near, view)
+    node = first_with_room(pod, near, view)
     return None if node is None else OneNode(node, reserve={pod.uid: node})
 
 
@@ -317,7 +317,8 @@ def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:
     )
 
 
-def _first_with_room(pod: PodInfo, sent: Sequence[str], view: ClusterView) -> str | None:
+def first_with_room(pod: PodInfo, sent: Sequence[str], view: ClusterView) -> str | None:
+    """Return the first of these nodes that has room for a pod beside all that is kept on it."""
     nodes = view.nodes
     for name in sent:
         node = nodes.get(name)

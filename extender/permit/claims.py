@@ -21,7 +21,7 @@ from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.workqueue import WorkQueue
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.records import NodeInfo, PodInfo, VolumeInfo
 from extender.state.cluster.store import Cluster
 
 FOUND_SECONDS: Final = 5.0
@@ -42,6 +42,8 @@ class _Round:
     need: int = 0
     passed: frozenset[str] | None = None
     """The classes of its claims, once its members may pass."""
+    volumes: Mapping[str, VolumeInfo] = field(default_factory=dict)
+    """By key of a claim: the volume that is there for it, where volumes are made by hand."""
 
 
 class Claims:
@@ -75,7 +77,9 @@ class Claims:
         dry = self._rounds.get(group) or _Round()
         dry.need = view.quorum(pod_group) - view.tally(group).assigned
         is_cycle = group == pod.native and view.has_group_cycles
-        if dry.need <= 0 or dry.passed is not None or is_cycle:
+        if dry.passed is not None:
+            return dry_round.beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)
+        if dry.need <= 0 or is_cycle:
             return verdict
         lacking = dry_round.lacking_claims(group, view=view)
         if not lacking:
@@ -87,7 +91,7 @@ class Claims:
         refusal = self._refusal(group, dry, dry_round.classes_of(lacking, view=view))
         if refusal is None:
             self._wake(group)
-            return verdict
+            return dry_round.beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)
         return replace(refusal, reserve={} if refusal.deny else _kept(verdict))
 
     def _refusal(self, group: str, dry: _Round, classes: frozenset[str]) -> Refuse | None:
@@ -101,9 +105,9 @@ class Claims:
         good = {uid: nodes for uid, (_, nodes) in [*dry.found.items()] if self._holds(uid, dry)}
         complete = len(good) >= dry.need
         able = good if complete else self._without_nodes(group) if len(good) <= 1 else {}
-        short = dry_round.short_of_volumes(able, dry.need, view=self._view) if able else None
-        if short is not None:
-            text = f"{about(group)}too few free volumes of {short} for the pods that it needs"
+        volumes = dry_round.match_volumes(able, dry.need, view=self._view) if able else {}
+        if isinstance(volumes, str):
+            text = f"{about(group)}too few free volumes of {volumes} for the pods that it needs"
             return Refuse(Reason.NOT_ENOUGH_VOLUMES, text, deny=True, lost=True)
         if not complete:
             text = (
@@ -111,7 +115,7 @@ class Claims:
                 f"all {dry.need} pods that it needs"
             )
             return Refuse(Reason.NODES_FOR_ALL_FIRST, text)
-        dry.passed = classes
+        dry.passed, dry.volumes = classes, volumes
         return None
 
     def _without_nodes(self, group: str) -> Mapping[str, None]:

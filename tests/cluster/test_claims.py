@@ -113,6 +113,21 @@ def test_two_gangs_over_local_volumes_run_one_after_the_other(
         end(gangs, second)
 
 
+def test_a_member_leaves_its_sibling_the_only_volume_that_this_can_use(
+    api: Api, gangs: Gangs, nodes: NodeFactory, claimed: Claimed
+) -> None:
+    here, there = nodes(1, "8", prefix="a")[0], nodes(1, "4", prefix="b")[0]
+    claimed.storage_class()
+    for name, host in (("here", here), ("there", there)):
+        claimed.volume(name, HOST, host)
+    gangs.create_group("g", 2)
+    for name in ("g-0", "g-1"):
+        more = claimed.claim_volume(name)
+        selector = {HOST: there} if name == "g-1" else {}
+        api.create(gangs.pod(name, group="g", nodeSelector=selector, **more))
+    gangs.await_phases("g", SECONDS, Running=2)
+
+
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_two_gangs_over_devices_run_one_after_the_other(
     api: Api, gangs: Gangs, nodes: NodeFactory, claimed: Claimed, rounds: int

@@ -183,11 +183,12 @@ def short(cluster: Cluster, found: dict[str, list[str]], *objects: VolumeInfo) -
     """Return the class that is short of volumes, for pods with nodes by their names."""
     hosts = {name: node(name, labels={"host": name}) for name in ("n0", "n1")}
     know(cluster, StorageClassInfo(LOCAL, static=True), *objects)
-    return dry_round.short_of_volumes(
+    matched = dry_round.match_volumes(
         {uid: [hosts[name] for name in names] for uid, names in found.items()},
         len(found),
         view=cluster.view(),
     )
+    return matched if isinstance(matched, str) else None
 
 
 @pytest.fixture
@@ -231,7 +232,22 @@ def test_a_volume_that_is_bound_is_forgotten(two: Cluster) -> None:
 def test_volumes_that_are_made_on_demand_are_not_counted(two: Cluster) -> None:
     assert short(two, BOTH, volume("a", "n0")) == LOCAL
     know(two, StorageClassInfo(LOCAL, static=False))
-    assert dry_round.short_of_volumes(dict.fromkeys(BOTH), 2, view=two.view()) is None
+    assert dry_round.match_volumes(dict.fromkeys(BOTH), 2, view=two.view()) == {}
+
+
+def test_a_member_leaves_the_volume_that_only_its_sibling_can_use(two: Cluster) -> None:
+    """Its plan says n0, where the one volume is that the sibling reaches."""
+    hosts = [node(name, 9, labels={"host": name}) for name in ("n0", "n1")]
+    observe(two, hosts, pod_group("g", 2))
+    volumes = volume("a", "n0", 2 * GIB), volume("b", "n1", 2 * GIB)
+    know(two, StorageClassInfo(LOCAL, static=True), *volumes)
+    claims = Claims(two, clock=ManualClock(), wake_after=lambda *_: None)
+    observe(two, planned(g_0="n0", g_1="n0"))
+    first, second = (two.view().pods[name] for name in ("g-0", "g-1"))
+    claims.judge(first, key("g"), OneNode("n0"), sent=["n0", "n1"])
+    assert claims.judge(second, key("g"), OneNode("n0"), sent=["n0"]) == OneNode("n0")
+    found = claims.judge(first, key("g"), OneNode("n0"), sent=["n0", "n1"])
+    assert found == OneNode("n1", {"g-0": "n1"})
 
 
 def test_a_gang_short_of_volumes_keeps_no_room(two: Cluster) -> None:
