@@ -170,6 +170,8 @@ class WorkloadCondition(StrEnum):
     ROOM_RESERVED = "RoomReserved"
     """Our own: False since it waits for room on nodes, True since room is kept for it."""
     BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
+    START_BLOCKED = "StartBlocked"
+    """Our own: True since its job could not be started, as it is, if there were quota."""
     HOSTS_LOST = "HostsLost"
     """Our own: True since hosts of its topology are gone and no others have been found."""
     FINISHED = "Finished"

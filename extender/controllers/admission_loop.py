@@ -53,6 +53,10 @@ RELEASE_DELAY: Final = 0.5
 FAULT_PAUSE: Final = 5.0
 """Seconds before the next cycle after one that failed as a whole."""
 _LONGEST_MESSAGE: Final = 500
+_NOT_STORED: Final = "The API server did not store its admission: it is tried again after a pause"
+_NOT_PREEMPTED: Final = (
+    "The API server did not store an eviction that it needs: it is tried again after a pause"
+)
 
 
 class AdmissionLoop:
@@ -331,6 +335,7 @@ class AdmissionLoop:
         self.starts.not_stored(key, result.name.lower())
         if result is AdmissionResult.FAILED:
             self._back_off(key)
+            self.reasons.note(NotAdmitted(key, Unadmitted.ON_HOLD, _NOT_STORED))
         self._queues.apply(ev.Forgotten(key, admission))
 
     async def _written(self, decided_on: WorkloadInfo, admission: AdmissionInfo) -> AdmissionResult:
@@ -406,4 +411,7 @@ class AdmissionLoop:
         chosen = key in self.pending.preemptors.victims(by)
         if not chosen or not await self._writer.evict(before, victim, cluster_queue=queue or ""):
             self.pending.drop_victim(key)
+            if chosen and self._view.workloads.get(key) is before and by not in self._backing_off:
+                self._back_off(by)  # nothing has changed: it would be refused again at once
+                self.reasons.note(NotAdmitted(by, Unadmitted.ON_HOLD, _NOT_PREEMPTED))
             self._wakeup.set()

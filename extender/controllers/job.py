@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 import structlog
@@ -30,7 +30,7 @@ from extender.jobs.readiness import is_ready
 from extender.jobs.registry import Integration
 from extender.jobs.steps import ChildChange, Step
 from extender.kube.decode import UNREADABLE
-from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
+from extender.kube.errors import ApiError, NotFoundError, RefusedError, UnavailableError
 from extender.kube.identity import Identity
 from extender.kube.queues import JobWriter
 from extender.kube.queues import objects as path_of
@@ -39,7 +39,6 @@ from extender.queueing import readiness
 from extender.queueing import transitions as to
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, WorkloadInfo
 from extender.state.queue.store import Queues
@@ -85,7 +84,7 @@ class JobController:
         self._record = record
         self._clock = clock
         self._options = options
-        self._contexts = JobContexts(self._view, options, self._groups, pacer=Pacer(clock))
+        self._contexts = JobContexts(self._view, options, self._groups, clock=clock)
         self._progress = self._contexts.progress
         self._aside = options.aside
         self._aside_as: dict[tuple[str, str], str] = {}
@@ -119,8 +118,9 @@ class JobController:
             self._report_settings(found, own)
         due, pause = self._due(found, actions)
         await self._carry_out(found, due)
-        waits = key in self._unnoticed
-        return min(LOOK_AGAIN, pause or LOOK_AGAIN) if waits else pause
+        waits = LOOK_AGAIN if key in self._unnoticed else None
+        pauses = filter(None, (pause, waits, self._contexts.patience.left(key)))
+        return min(pauses, default=None)
 
     def _report_settings(self, found: JobObject, own: Sequence[WorkloadInfo]) -> None:
         """Record one Event about settings that cannot be read, and one about limited ones."""
@@ -175,13 +175,13 @@ class JobController:
             self._aside.drop(key[0], name)
 
     async def _carry_out(self, found: JobObject, actions: Actions) -> None:
-        refused: InvalidError | None = None
+        refused: RefusedError | None = None
         left = deque(_joined(actions))
         while left:
             together = left.popleft()
             try:
                 await self._act(together, found)
-            except InvalidError as error:  # an Event is what the user sees: there is no other error
+            except RefusedError as error:  # an Event is what the user sees: there is no other error
                 if len(together) > 1:  # alone, what the API server does not refuse is written
                     left.extendleft((each,) for each in reversed(together))
                     continue
@@ -373,9 +373,11 @@ def _after(workload: WorkloadInfo, action: do.StatusChange, now: float) -> Workl
                 WorkloadCondition.PODS_READY, action.reason, action.message, holds=action.ready
             )
             return to.with_conditions(workload, now, new)
+        case do.SetBlocked():
+            return to.blocked(workload, action.reason, action.message, now=now)
 
 
-_IN_ONE_WRITE: Final = (do.FinishWorkload, do.ReleaseQuota, do.SetReclaimable, do.SetPodsReady)
+_IN_ONE_WRITE: Final = get_args(do.StatusChange)
 
 
 def _joined(actions: Actions) -> Iterator[Actions]:

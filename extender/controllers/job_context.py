@@ -15,7 +15,7 @@ from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.ancestors import Ancestors
 from extender.controllers.job_groups import JobGroups, PodGroups
 from extender.controllers.members import Members
-from extender.controllers.progress import ProgressTable
+from extender.controllers.progress import Patience, ProgressTable
 from extender.controllers.succeeded import Succeeded
 from extender.jobs import reclaim
 from extender.jobs.context import Context, ReleaseQuota
@@ -27,6 +27,7 @@ from extender.jobs.workload import prebuilt_name
 from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import readiness
 from extender.queueing.options import AdmissionOptions
+from extender.runtime.clock import Clock
 from extender.runtime.pacer import Pacer
 from extender.state.queue.records import ClusterQueueInfo, JobObject, WorkloadInfo
 from extender.state.queue.view import QueueView
@@ -50,15 +51,16 @@ class JobContexts:
     """Reads jobs and their contexts; keys are those of `JobObject.unit`."""
 
     def __init__(
-        self, view: QueueView, options: JobOptions, groups: JobGroups, *, pacer: Pacer
+        self, view: QueueView, options: JobOptions, groups: JobGroups, *, clock: Clock
     ) -> None:
         self._view, self._options, self._groups = view, options, groups
         self._ancestors = Ancestors(
             view, options.integrations, manages_all=options.manage_without_queue_name
         )
-        self._members = Members(view, options.integrations, pacer)
+        self._members = Members(view, options.integrations, Pacer(clock))
         self._succeeded = Succeeded()
         self.progress = ProgressTable()
+        self.patience = Patience(clock)
         self.learn = self._members.learn
         """Decodes the objects of a large job, with pauses."""
 
@@ -66,6 +68,7 @@ class JobContexts:
         """Forget a job that is gone."""
         self._members.forget(key)
         self.progress.forget(key)
+        self.patience.forget(key)
         self._succeeded.forget(key)
 
     def workloads(self, objects: Sequence[JobObject]) -> list[WorkloadInfo]:
@@ -91,7 +94,9 @@ class JobContexts:
         current = next((each for each in own if not each.finished), None)
         if current is not None and job.is_composed:
             unit = objects[0].unit
-            job.remember(self._succeeded.look(unit, current, job.succeeded()))
+            done = self._succeeded.look(unit, current, job.succeeded())
+            counts = (each.count for each in current.pod_sets if current.admission is not None)
+            job.remember(done, sum(counts))
         uid = text(job.object, "metadata", "uid")
         return job, next(each for each in objects if each.meta.uid == uid)
 
@@ -101,7 +106,13 @@ class JobContexts:
         namespace = view.namespaces.get(found.meta.namespace)
         prebuilt = prebuilt_name(job.object)
         queue = self.queue(found)
+        stopped = self._has_stopped(job, own)
+        overdue = self.patience.is_over(found.unit, job, has_stopped=stopped)
         return Context(
+            overdue=overdue,
+            pods_gone=overdue
+            and (job.is_active() or not stopped)
+            and not any(map(options.pod_groups.has_pods, own)),
             flavors=view.flavors,
             workload_priority_classes=view.workload_priority_classes,
             priority_classes=view.priority_classes,
@@ -120,7 +131,7 @@ class JobContexts:
                 view.workloads.get(f"{found.meta.namespace}/{name}"), view.unit(found.unit)
             ),
             has_pods=options.pod_groups.has_pods,
-            has_stopped=self._has_stopped(job, own),
+            has_stopped=stopped,
             pod_groups={each.key: self._groups.state(each) for each in own},
             release_quota=self.release_quota(queue),
             overrides=overrides_of(

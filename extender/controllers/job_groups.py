@@ -104,7 +104,7 @@ class KnownPodGroups(PodGroups):
     @override
     def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
         pods = members(workload, queues=self._queues, cluster=self._cluster)
-        return any(ending or not pod.terminating for pod in pods)
+        return any((ending or not pod.terminating) and not pod.finished for pod in pods)
 
 
 class JobGroups:

@@ -15,7 +15,7 @@ import structlog
 from extender.api.reasons import Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.controllers.workload_writer import Workloads, event
-from extender.kube.errors import ApiError
+from extender.kube.errors import ApiError, RefusedError
 from extender.kube.recorder import Event
 from extender.queueing import transitions as to
 from extender.queueing.cycle import NotAdmitted
@@ -36,6 +36,8 @@ REPEAT_DELAY: Final = 10.0
 """Seconds before new numbers of the same reason are written."""
 RETRY_DELAY: Final = 1.0
 """Seconds before a reason that could not be written is tried again."""
+REFUSED_DELAY: Final = 60.0
+"""The same for one that the API server refuses: a right may be missing for a while."""
 FOLLOWERS_PERIOD: Final = 2.0
 """Seconds between two searches for workloads that have no reason yet."""
 PAUSE: Final = 0.01
@@ -44,6 +46,7 @@ LONGEST_PAUSE: Final = 1.0
 
 The longest while admissions wait to be written.
 """
+_BEHIND: Final = "Another workload is before it, and its ClusterQueue is StrictFIFO"
 
 
 class PendingReasons:
@@ -151,8 +154,10 @@ class PendingReasons:
         try:
             await self._workloads.write_status(before, after)
         except ApiError as error:
-            _log.debug("could not write why it waits", workload=key, error=str(error))
-            self._unwritten.add_after(key, RETRY_DELAY)
+            refused = isinstance(error, RefusedError)
+            log = _log.warning if refused else _log.debug
+            log("could not write why it waits", workload=key, error=str(error))
+            self._unwritten.add_after(key, REFUSED_DELAY if refused else RETRY_DELAY)
             return True
         finally:
             del self._under_way[key]
@@ -198,6 +203,12 @@ class PendingReasons:
                 FAULTS.report("admission-reasons", error)
 
     async def _note_followers(self) -> None:
+        for queue, head in [*self._pending.blocking_heads()]:
+            for *_, key in self._pending.queue(queue).orders():
+                if key != head and key not in self._waits:
+                    self.note(NotAdmitted(key, Unadmitted.PENDING_EVALUATION, _BEHIND))
+                if self._pacer.is_due:
+                    await self._pacer.rest()
         for key, tried in self._pending.followers():
             known = key in self._waits or tried not in self._waits
             if not known and self._pending.is_inadmissible(key):

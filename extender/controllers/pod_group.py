@@ -20,9 +20,9 @@ from extender.gang.report import Notice, Report
 from extender.gang.verdicts import Pending
 from extender.gang.waiting import Waiting, waiting
 from extender.kube.errors import ApiError
-from extender.kube.pod_groups import PodGroupWriter, api_version
+from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.pods import PodRef
-from extender.kube.recorder import Event, ObjectRef
+from extender.kube.recorder import Event
 from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
 from extender.state.cluster.events import ClusterChange
@@ -175,15 +175,8 @@ class PodGroupController:
         self._reported[pod_group.key] = pod_group.uid, reported
 
     def _event(self, pod_group: PodGroupInfo, notice: Notice) -> Event:
-        about = ObjectRef(
-            api_version(pod_group),
-            "PodGroup",
-            pod_group.namespace,
-            pod_group.name,
-            pod_group.uid,
-        )
         return Event(
-            about=about,
+            about=about(pod_group),
             reason=notice.reason,
             note=notice.note or notice.reason,
             action=notice.action,

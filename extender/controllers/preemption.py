@@ -17,7 +17,7 @@ from extender.gang.options import GangOptions
 from extender.gang.preemption import nominating
 from extender.gang.preemption.checks import Checked, check, has_started_since
 from extender.kube.errors import ApiError, BudgetError
-from extender.kube.pod_groups import api_version
+from extender.kube.pod_groups import about as about_group
 from extender.kube.pods import PodRef
 from extender.kube.preemptions import VictimWriter
 from extender.kube.recorder import Event, ObjectRef
@@ -267,7 +267,7 @@ class PreemptionController:
 
     def _say_preempting(self, pod_group: PodGroupInfo, chosen: PreemptedRoom) -> None:
         note = nominating.sentence(chosen)
-        about, occasion = _about(pod_group), _since(chosen)
+        about, occasion = about_group(pod_group), _since(chosen)
         self._say(about, PreemptionReason.PREEMPTING, note, occasion=occasion)
 
     def _say_preempted(self, pods: Iterable[PodInfo], done: _Done, by: _Preemptor) -> None:
@@ -299,7 +299,7 @@ class PreemptionController:
         for group, (uid, message) in [*done.to_say.items()]:
             pod_group = self._view.pod_group(group)
             if pod_group is not None and pod_group.uid == uid:
-                about, occasion = _about(pod_group), _since(done.nomination)
+                about, occasion = about_group(pod_group), _since(done.nomination)
                 self._say(about, PreemptionReason.PREEMPTED, message, occasion=occasion)
                 condition = ConditionInfo(
                     ConditionType.PREEMPTED,
@@ -373,7 +373,8 @@ class PreemptionController:
         self._done.pop(group, None)
         if pod_group is not None and said is not None and said.reason in _IN_VAIN:
             occasion = f"until {said.transition:.0f}"
-            self._say(_about(pod_group), said.reason, said.message, occasion=occasion, warning=True)
+            about = about_group(pod_group)
+            self._say(about, said.reason, said.message, occasion=occasion, warning=True)
         return None
 
 
@@ -388,11 +389,6 @@ def _since(nomination: PreemptedRoom) -> str:
 
 def _waits(pod: PodInfo) -> bool:
     return pod.node is None and not pod.terminating and not pod.gates
-
-
-def _about(pod_group: PodGroupInfo) -> ObjectRef:
-    about = api_version(pod_group), "PodGroup", pod_group.namespace, pod_group.name
-    return ObjectRef(*about, pod_group.uid)
 
 
 def _ref(pod: PodInfo) -> PodRef:

@@ -8,6 +8,7 @@ from typing import Final
 
 from extender.jobs.job import GenericJob
 from extender.jobs.readiness import JobProgress
+from extender.runtime.clock import Clock
 
 RECOVER_SECONDS: Final = 5.0
 """How long pods may be missing, while none completes, before that is reported."""
@@ -15,6 +16,10 @@ RECOVER_SECONDS: Final = 5.0
 END_SECONDS: Final = 2.0
 """How long all pods of a job may be done, while it has not ended, before their quota is given back:
 a job mostly ends at once, and its end gives back all quota in one write."""
+
+END_PATIENCE: Final = 60.0
+COME_PATIENCE: Final = 5.0
+"""For how many seconds pods may take to end, or to come, before that is reported."""
 
 Key = tuple[str, str]
 
@@ -82,3 +87,32 @@ class ProgressTable:
     def forget(self, key: Key) -> None:
         """Forget a job that has no quota or is gone."""
         self._jobs.pop(key, None)
+
+
+class Patience:
+    """For how long jobs have waited for pods: for those of a stop to end, or of a group to come."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: dict[Key, tuple[float, float]] = {}
+        """How long a wait may take, and when it is too long."""
+
+    def is_over(self, key: Key, job: GenericJob, *, has_stopped: bool) -> bool:
+        """Note whether a job waits, and return whether it has waited for long."""
+        ends, patience = job.is_active() or not has_stopped, 0.0
+        if job.is_suspended() and (ends or job.incomplete()):
+            patience = END_PATIENCE if ends else COME_PATIENCE
+        if not patience:
+            self.forget(key)
+        elif self._until.get(key, (0.0,))[0] != patience:
+            self._until[key] = patience, self._clock.monotonic() + patience
+        return bool(patience) and self.left(key) is None
+
+    def left(self, key: Key) -> float | None:
+        """Return in how many seconds a wait is long, None where none is under way."""
+        found = self._until.get(key)
+        return max(0.0, found[1] - self._clock.monotonic()) or None if found else None
+
+    def forget(self, key: Key) -> None:
+        """Forget a job that is gone."""
+        self._until.pop(key, None)

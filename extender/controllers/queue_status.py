@@ -1,7 +1,7 @@
 """Keeps the status and the finalizers of queues and flavors, and says what has no effect."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -79,6 +79,12 @@ class QueueStatusController:
         self._unused = SettingWarnings()
         """For the kinds that have no settings of ours."""
         self._written: dict[tuple[str, str], tuple[float, Activity]] = {}
+        view = self._view
+        self._known: Mapping[str, Mapping[str, Any]] = {
+            "clusterqueues": view.cluster_queues,
+            "localqueues": view.local_queues,
+            "resourceflavors": view.flavors,
+        }
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Bring one object up to date; return in how many seconds to look again.
@@ -99,6 +105,11 @@ class QueueStatusController:
                     return await self._flavor(key, self._view.flavors.get(name))
         except NotFoundError:
             return None
+
+    def about(self, key: tuple[str, str]) -> ObjectRef | None:
+        """Return what Events about an object point to, None where it is gone."""
+        found = self._known[key[0]].get(key[1])
+        return _about(key[0], found.meta) if found is not None else None
 
     async def _cluster_queue(
         self, key: tuple[str, str], queue: ClusterQueueInfo | None
@@ -121,8 +132,7 @@ class QueueStatusController:
 
     def _warn(self, key: tuple[str, str], meta: Meta, overruled: Iterable[str] = ()) -> None:
         """Record an Event about what of an object cannot be read, is overruled or has no effect."""
-        kind = _KINDS[key[0]]
-        about = ObjectRef(QUEUE_API_VERSION, kind, meta.namespace, meta.name, meta.uid)
+        kind, about = _KINDS[key[0]], _about(key[0], meta)
         warnings = self._warnings if kind == "ClusterQueue" else self._unused
         for found, text in warnings.news(key, meta, overruled):
             _log.warning("settings are ignored", kind=kind, name=meta.key, settings=text)
@@ -209,6 +219,10 @@ class QueueStatusController:
         now = self._clock.wall()
         found = to.set_condition(queue.conditions, new, meta=queue.meta, now=now)
         return [as_condition(each) for each in found]
+
+
+def _about(plural: str, meta: Meta) -> ObjectRef:
+    return ObjectRef(QUEUE_API_VERSION, _KINDS[plural], meta.namespace, meta.name, meta.uid)
 
 
 def _status(found: QueueStatus, *, borrowed: bool) -> Json:

@@ -1,12 +1,13 @@
 """The one writer of workloads: a stored change is in the state at once, before the watch has it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from extender.api.wellknown import QUEUE_API_VERSION
-from extender.kube.errors import ConflictError, NotFoundError, UnavailableError
+from extender.kube.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
 from extender.kube.queues import WorkloadWriter
-from extender.kube.recorder import Event, ObjectRef
+from extender.kube.recorder import Event, ObjectRef, refusal
 from extender.state.queue import events as ev
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import WorkloadInfo
@@ -22,7 +23,7 @@ class Workloads:
     So the next decision sees what was written, even where the watch lags. The change goes on to
     `AdmissionLoop.on_change`, and to `JobController.reconcile` for the job. Every write holds for
     one version only: ConflictError means that a newer one is stored. A missing workload is no
-    error.
+    error. An Event about the workload says what the API server refuses.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class Workloads:
         writer: WorkloadWriter,
         *,
         written: Written = lambda _before, _after: None,
+        record: Callable[[Event], None] = lambda _: None,
     ) -> None:
         self._queues = queues
         self._writer = writer
         self._written = written
+        self._record = record
         self._unanswered: dict[str, tuple[WorkloadInfo, WorkloadInfo]] = {}
         """By workload: the status before and after a write without an answer."""
         queues.subscribe(self._on_change)
@@ -44,7 +47,8 @@ class Workloads:
         if before == after:
             return
         try:
-            stored = await self._writer.write_status(before, after)
+            with self._reported(before):
+                stored = await self._writer.write_status(before, after)
         except NotFoundError:
             self._queues.apply(ev.Deleted(before))
             return
@@ -65,7 +69,8 @@ class Workloads:
     async def patch(self, workload: WorkloadInfo, change: Mapping[str, Any]) -> None:
         """Change its spec or metadata. Raises ApiError."""
         try:
-            self._apply(await self._writer.patch(workload.meta, change))
+            with self._reported(workload):
+                self._apply(await self._writer.patch(workload.meta, change))
         except NotFoundError:
             self._queues.apply(ev.Deleted(workload))
         except ConflictError:
@@ -82,9 +87,19 @@ class Workloads:
     async def delete(self, workload: WorkloadInfo) -> None:
         """Delete a workload. Raises ApiError."""
         try:
-            await self._writer.delete(workload.meta)
+            with self._reported(workload):
+                await self._writer.delete(workload.meta)
         except NotFoundError:
             self._queues.apply(ev.Deleted(workload))
+
+    @contextmanager
+    def _reported(self, workload: WorkloadInfo) -> Iterator[None]:
+        """Record an Event about what the API server refuses to write, and raise that again."""
+        try:
+            yield
+        except RefusedError as error:
+            self._record(refusal(about(workload), error))
+            raise
 
     async def read_again(self, workload: WorkloadInfo) -> None:
         """Read a workload, because the watch may lag. Raises ApiError."""

@@ -172,6 +172,15 @@ class SetPodsReady(_OnWorkload):
 
 
 @dataclass(frozen=True, slots=True)
+class SetBlocked(_OnWorkload):
+    """Write why a workload is not queued; without a reason it is queued again."""
+
+    reason: str = ""
+    message: str = ""
+    note: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReportRefusal:
     """Report in an Event why nothing is done for the job."""
 
@@ -200,10 +209,11 @@ Action = (
     | ReleaseQuota
     | SetReclaimable
     | SetPodsReady
+    | SetBlocked
     | ReportRefusal
 )
 Actions = tuple[Action, ...]
-StatusChange = FinishWorkload | ReleaseQuota | SetReclaimable | SetPodsReady
+StatusChange = FinishWorkload | ReleaseQuota | SetReclaimable | SetPodsReady | SetBlocked
 """What changes the status of a workload."""
 WorkloadChange = UpdateWorkload | UpdateMetadata | DeleteWorkload | DropFinalizer | StatusChange
 """What changes a workload that exists."""

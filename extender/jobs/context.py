@@ -61,6 +61,10 @@ class Context:
     """Whether the job's controller has noticed the last stop, as far as there was one."""
     pod_groups: Mapping[str, PodGroupState] = field(default_factory=dict)
     """By key of the job's workloads."""
+    overdue: bool = False
+    """Whether the pods of a stopped job have not ended, or pods of a group not come, for long."""
+    pods_gone: bool = False
+    """Whether there is no pod of a stopped job whose status has said for long that pods run."""
     wait_for_pods_ready: bool = False
     progress: JobProgress = field(default_factory=JobProgress)
     release_quota: ReleaseQuota = "OnTerminating"

@@ -1,16 +1,16 @@
 """The reconcile of one job (KEP-369), in its order, as a pure decision."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from extender.api import wellknown
-from extender.api.reasons import EvictionReason, FinishReason, JobReason
+from extender.api.reasons import EvictionReason, FinishReason, JobReason, Unadmitted
 from extender.api.wellknown import WorkloadCondition
-from extender.jobs import fields, topology
+from extender.jobs import fields
 from extender.jobs.actions import (
     NONE,
+    Action,
     Actions,
     AwaitPods,
     CreateWorkload,
@@ -20,6 +20,7 @@ from extender.jobs.actions import (
     Note,
     ReleaseQuota,
     ReportRefusal,
+    SetBlocked,
     StartJob,
     UpdateMetadata,
 )
@@ -30,9 +31,9 @@ from extender.jobs.fields import Object
 from extender.jobs.gang import pod_group, pod_group_key, regrouped
 from extender.jobs.job import Finished, GenericJob, split_gates
 from extender.jobs.placements import FlavorNotFoundError, placements_of
-from extender.jobs.pod_sets import JobPodSet
 from extender.jobs.readiness import readiness
-from extender.jobs.reclaim import holds_quota, lowered, reclaim, with_reclaimable
+from extender.jobs.reclaim import holds_quota, lowered, reclaim, runs, with_reclaimable
+from extender.jobs.refusals import refusal
 from extender.jobs.templates import PlacementError
 from extender.jobs.workload import (
     PriorityClassNotFoundError,
@@ -43,13 +44,19 @@ from extender.jobs.workload import (
 )
 from extender.state.queue.records import WorkloadInfo
 
-_DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*")
 _AT_ONCE: Final = frozenset((EvictionReason.PREEMPTED, EvictionReason.NODE_FAILURES))
 """Evictions after which a workload may be admitted again without waiting for anything."""
-_MAX_POD_SETS: Final = 18
-_MOST_PODS: Final = 2**31 - 1
 _PODS_REMAIN: Final = "It has ended, and keeps its quota until its pods are gone"
+_ORPHAN: Final = "orphan"
+"""The finalizer of an object that is deleted and leaves behind what it owns."""
+_STILL_RUN: Final = (
+    "It is suspended, and its status still says that pods run: its quota is free, and it is queued "
+    "again, when they are gone"
+)
+_GONE: Final = (
+    "It is suspended, and its status still says that pods run, but there are none: its quota is "
+    "free"
+)
 _NEVER_RAN: Final = frozenset((FinishReason.OUT_OF_SYNC, FinishReason.FAILED_TO_START))
 
 
@@ -77,24 +84,38 @@ def _manage(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context
         said = f"{len(tidy)} pods more than its group has are deleted"
         return (FinalizeJob(tuple(tidy), Note(JobReason.EXCESS_POD_DELETED, said)),)
     found = ensure_one(job, workloads, context)
-    if not found.settled:
-        return found.actions
-    if found.workload is None:
-        return (*found.actions, *_create(job, context))
-    return (*found.actions, *_follow(job, found.workload, context))
+    actions = found.actions
+    if found.settled and found.workload is None:
+        actions = (*actions, *_create(job, context))
+    elif found.workload is not None:
+        actions = (*actions, *_follow(job, found.workload, context))
+    return (*actions, *_overdue(job, context))
+
+
+def _overdue(job: GenericJob, context: Context) -> Actions:
+    """Report a stop that does not end."""
+    if not (context.overdue and job.is_suspended() and job.is_active()):
+        return NONE
+    said = _GONE if context.pods_gone else _STILL_RUN
+    return (ReportRefusal(JobReason.PODS_STILL_RUN, said),)
 
 
 def _dropped(job: GenericJob, workloads: Sequence[WorkloadInfo]) -> Actions:
-    """Release the workloads of a deleted job. A job may be deleted as soon as it has ended."""
+    """Release the workloads of a deleted job. A job may be deleted as soon as it has ended.
+
+    A workload that stays without its job (`kubectl delete --cascade=orphan`) ends.
+    """
     ended = job.finished()
-    return tuple(
-        action
-        for each in workloads
-        for action in (
-            *(() if ended is None or each.finished else (_ended(each, ended),)),
-            *drop_finalizer(each),
-        )
-    )
+    finalizers = fields.value(job.object, "metadata", "finalizers")
+    leaves = isinstance(finalizers, list) and _ORPHAN in finalizers
+    actions: list[Action] = []
+    for each in workloads:
+        if ended is not None and not each.finished:
+            actions.append(_ended(each, ended))
+        elif (leaves or not each.owners) and not each.finished:
+            actions.append(finish(each, FinishReason.OWNER_NOT_FOUND, "Its job is deleted"))
+        actions += drop_finalizer(each)
+    return tuple(actions)
 
 
 def _ended(workload: WorkloadInfo, ended: Finished) -> FinishWorkload:
@@ -126,13 +147,13 @@ def _is_unmanaged(job: GenericJob, workloads: Sequence[WorkloadInfo], context: C
 
 def _create(job: GenericJob, context: Context) -> Actions:
     if job.finished() is not None:
-        return (_problem(job),) if job.problem() else NONE
+        return _reported(refusal(job), context) if job.problem() else NONE
     if not job.is_suspended() or job.is_stopping():
         return stop(job, JobReason.NO_MATCHING_WORKLOAD, "It has no workload yet", workload=None)
     refused = refusal(job)
     if refused is not None:
-        return (refused,)
-    if job.is_active() or job.incomplete() or not context.has_stopped:
+        return _reported(refused, context)
+    if runs(job, context):
         return NONE
     try:
         name = free_name(job, context.is_taken)
@@ -144,36 +165,12 @@ def _create(job: GenericJob, context: Context) -> Actions:
     )
 
 
-def _problem(job: GenericJob) -> ReportRefusal:
-    reason = JobReason.INVALID_GROUP if job.is_composed else JobReason.INVALID
-    return ReportRefusal(reason, job.problem())
-
-
-def refusal(job: GenericJob) -> ReportRefusal | None:
-    """Return why a job can have no workload as it is; None where it can."""
-    queue, found = job.queue_name(), job.pod_sets()
-    pod_sets = len(found)
-    if job.problem():
-        return _problem(job)
-    if queue and not _DNS_NAME.fullmatch(queue):
-        message = f"{queue!r} in label {wellknown.QUEUE_LABEL} cannot be the name of a LocalQueue"
-        return ReportRefusal(JobReason.INVALID_QUEUE_NAME, message)
-    if not pod_sets:
-        return ReportRefusal(JobReason.NO_PODS, "It has no pod template")
-    if pod_sets > _MAX_POD_SETS:
-        message = f"It has {pod_sets} pod sets; a workload can have {_MAX_POD_SETS}"
-        return ReportRefusal(JobReason.TOO_MANY_POD_SETS, message)
-    return next(filter(None, map(_pod_set_refusal, found)), None)
-
-
-def _pod_set_refusal(each: JobPodSet) -> ReportRefusal | None:
-    if not 0 <= each.count <= _MOST_PODS:
-        message = f"Pod set {each.name} has {each.count} pods: use a number from 0 to {_MOST_PODS}"
-        return ReportRefusal(JobReason.INVALID, message)
-    fault = topology.fault(each.template, each.count)
-    if fault:
-        return ReportRefusal(JobReason.INVALID_TOPOLOGY, f"Pod set {each.name}: {fault}")
-    return None
+def _reported(refused: ReportRefusal | None, context: Context) -> Actions:
+    """Return what reports a refusal; that pods are missing is worth it only after a while."""
+    if refused is None or refused.reason == JobReason.STOP_UNNOTICED:  # which has an Event
+        return NONE
+    early = refused.reason == JobReason.PODS_MISSING and not context.overdue
+    return NONE if early else (refused,)
 
 
 # -- one workload
@@ -196,7 +193,25 @@ def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
     acting = _act(job, with_reclaimable(workload, said), context)
     waits = context.wait_for_pods_ready
     ready = readiness(job, workload, context.progress) if waits else None
-    return (*acting, *said, *(() if ready is None else (ready,)))
+    return (*acting, *said, *(() if ready is None else (ready,)), *_ignored(job, workload))
+
+
+def _ignored(job: GenericJob, workload: WorkloadInfo) -> Actions:
+    """Report edits of metadata that count only when the job is queued again."""
+    if workload.admission is None or workload.evicted:
+        return NONE
+    brought, source = prebuilt_name(job.object), workload.workload_priority_class
+    wanted = fields.label(job.object, wellknown.PRIORITY_CLASS_LABEL)
+    odd = {
+        wellknown.MAX_EXEC_TIME_LABEL: job.max_execution() != workload.max_execution,
+        wellknown.QUEUE_LABEL: job.queue_name() != workload.queue_name,
+        wellknown.PREBUILT_LABEL: brought not in ("", workload.meta.name),
+        wellknown.PRIORITY_CLASS_LABEL: wanted != source and not ((source and wanted) or brought),
+        wellknown.POD_GROUP_TOTAL_COUNT: job.is_composed and bool(job.problem()),
+    }
+    names = ", ".join(name for name, differs in odd.items() if differs)
+    message = f"{names}: what was changed counts when the job has no quota and is queued again"
+    return (ReportRefusal(JobReason.EDIT_IGNORED, message),) if names else NONE
 
 
 def _after_the_end(job: GenericJob, workload: WorkloadInfo) -> Actions:
@@ -232,7 +247,7 @@ def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
 
 def _start_or_wait(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     if job.problem() and not job.is_composed:  # it was edited while it waited
-        return (*delete((workload,)), _problem(job))
+        return (*delete((workload,)), *_reported(refusal(job), context))
     if workload.admitted and workload.admission is not None:
         return (*_prioritize(job, workload, context), *_start(job, workload, context))
     return _requeue(job, workload, context)
@@ -253,7 +268,26 @@ def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     at_once = reason in _AT_ONCE
     left = lowered(job, workload, context)
     release = ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message, left)
-    return (*_give_back(workload, context), release, *stopped)
+    blocked = _block(workload, _unqueueable(job, context))
+    return (*_give_back(workload, context), release, *blocked, *stopped)
+
+
+def _unqueueable(job: GenericJob, context: Context) -> ReportRefusal | None:
+    if context.has_stopped:
+        return refusal(job)
+    return ReportRefusal(JobReason.STOP_UNNOTICED, "Its operator has not reported its last stop")
+
+
+def _block(workload: WorkloadInfo, refused: ReportRefusal | None) -> Actions:
+    """Keep a workload out of its queue as long as its job would get none as it is now."""
+    said = workload.condition(WorkloadCondition.START_BLOCKED)
+    if refused is None:
+        return NONE if said is None else (SetBlocked(workload.key, workload.meta.uid),)
+    missing = refused.reason in (JobReason.PODS_MISSING, JobReason.STOP_UNNOTICED)
+    reason = Unadmitted.WAITING_FOR_PODS if missing else Unadmitted.MISCONFIGURED
+    if said is not None and (said.reason, said.message) == (reason, refused.message):
+        return NONE
+    return (SetBlocked(workload.key, workload.meta.uid, reason, refused.message),)
 
 
 def _give_back(workload: WorkloadInfo, context: Context) -> Actions:
@@ -293,6 +327,10 @@ def _requeue(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actio
     cleared = _ungate(job, workload) if workload.admission is None else NONE
     if cleared:
         return cleared
+    refused = _unqueueable(job, context)
+    blocked = _block(workload, refused) if workload.admission is None else NONE
+    if refused is not None or blocked:
+        return (*blocked, *_reported(refused, context))
     if workload.admission is None and job.queue_name() != workload.queue_name:
         changed = (update(workload, {"queueName": job.queue_name() or None}),)
         return (*changed, *_prioritize(job, workload, context))

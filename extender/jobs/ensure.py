@@ -1,7 +1,7 @@
 """Exactly one workload for a job: which one it is, and what becomes of others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from extender.api import wellknown
 from extender.api.reasons import FinishReason, JobReason
@@ -12,6 +12,7 @@ from extender.jobs.context import Context
 from extender.jobs.fields import Object
 from extender.jobs.job import GenericJob
 from extender.jobs.reclaim import fitting, holds_quota
+from extender.jobs.refusals import refusal
 from extender.jobs.workload import (
     PriorityClassNotFoundError,
     prebuilt_name,
@@ -37,19 +38,26 @@ def _unsettled(*actions: Action) -> Ensured:
 
 def ensure_one(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Ensured:
     """Return the one workload that a job has, or that it has none."""
-    if prebuilt_name(job.object):
-        return _prebuilt(job, context)
-    own = sorted(workloads, key=_rank)
+    own, brought = sorted(workloads, key=_rank), prebuilt_name(job.object)
+    others = [each for each in own if context.prebuilt is None or each.key != context.prebuilt.key]
+    if brought and not any(each.admission for each in others if not each.finished):
+        found = _prebuilt(job, context)
+        return replace(found, actions=(*delete(others), *found.actions))
     if own and job.is_stopping():
         # Half of what was injected is still there: nothing that one could compare.
         return Ensured(own[0])
     match = next((each for each in own if job.equivalent_to_workload(each)), None)
-    if match is None and own and job.finished() is not None:
+    if match is None and own and (job.finished() is not None or _lacks_pods(job, own[0])):
         match = own[0]
     if match is None and own:
         return _none_matches(job, own, context)
     kept = () if match is None else _owned(job, match)
     return Ensured(match, (*kept, *delete(each for each in own if each is not match)))
+
+
+def _lacks_pods(job: GenericJob, workload: WorkloadInfo) -> bool:
+    """Return whether a job is to be compared with its workload only when all its pods are there."""
+    return job.is_suspended() and workload.admission is None and bool(job.incomplete())
 
 
 def _owned(job: GenericJob, workload: WorkloadInfo) -> tuple[Action, ...]:
@@ -79,7 +87,8 @@ def _none_matches(job: GenericJob, own: list[WorkloadInfo], context: Context) ->
         return _unsettled(*stop(job, JobReason.NO_MATCHING_WORKLOAD, message, workload=first))
     if holds_quota(job, context):  # the quota is in use until its pods are gone
         return _unsettled()
-    if first.admission is not None or first.finished or first.meta.terminating:
+    over = first.admission is not None or first.finished or first.meta.terminating
+    if over or refusal(job) is not None:
         return _unsettled(*delete(own))
     try:
         priority = priority_of(job, context)
@@ -97,7 +106,8 @@ def _prebuilt(job: GenericJob, context: Context) -> Ensured:
     found, wanted = context.prebuilt, prebuilt_name(job.object)
     if found is None:
         message = f"Its workload {wanted} is not there yet"
-        return _unsettled(*stop(job, JobReason.WORKLOAD_NOT_FOUND, message, workload=None))
+        stopped = stop(job, JobReason.WORKLOAD_NOT_FOUND, message, workload=None)
+        return _unsettled(*stopped, ReportRefusal(JobReason.WORKLOAD_NOT_FOUND, message))
     uid = fields.text(job.object, "metadata", "uid")
     if found.owner is not None and found.owner.uid != uid:
         message = f"The workload {wanted} belongs to {found.owner.kind} {found.owner.name}"
@@ -121,4 +131,7 @@ def _is_out_of_sync(job: GenericJob, workload: WorkloadInfo) -> bool:
     ended = workload.finished or job.finished() is not None
     if ended or job.is_stopping():
         return False
+    limit = job.is_suspended() and not workload.evicted  # else it was edited while it ran
+    if limit and job.max_execution() != workload.max_execution:
+        return True
     return not job.equivalent_to_workload(workload)

@@ -121,12 +121,15 @@ class GenericJob(ABC):
         return [deepcopy(slot.asked()) for slot in self.slots()]
 
     def equivalent_to_workload(self, workload: WorkloadInfo) -> bool:
-        """Return whether the workload asks for what the job asks for, before or after injection."""
+        """Return whether the workload asks for what the job asks for, before or after injection.
+
+        With quota it is as the job was when it got that: metadata can change and stops nothing.
+        """
         exact = self.is_suspended() and workload.admission is None
+        if exact and self.max_execution() != workload.max_execution:
+            return False
         asked = [slot.asked() for slot in self.slots()]
-        return self.max_execution() == workload.max_execution and pod_sets_agree(
-            asked, workload, exact=exact
-        )
+        return pod_sets_agree(asked, workload, exact=exact)
 
     def priority_class(self) -> str:
         """Return the first PriorityClass that a pod template names, or an empty text.
@@ -272,9 +275,12 @@ class GenericJob(ABC):
         """Return UID and pod set of the objects that have succeeded and still exist."""
         return ()
 
-    def remember(self, done: Mapping[str, int]) -> None:
-        """Set how many pods of each pod set have succeeded, including those that are deleted."""
-        del done
+    def remember(self, done: Mapping[str, int], pods: int = 0) -> None:
+        """Set how many pods of each pod set have succeeded, including those that are deleted.
+
+        `pods` is how many the job has quota for: edits of its objects do not change that.
+        """
+        del done, pods
 
     def problem(self) -> str:
         """Return why no workload can ever be made for the objects, or an empty text."""

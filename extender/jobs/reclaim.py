@@ -39,7 +39,12 @@ def limits(meta: Meta, ruled: ReleaseQuota, overrides: Overrides) -> Iterator[st
 
 def holds_quota(job: GenericJob, context: Context) -> bool:
     """Return whether pods run that the quota of a stopped job is still needed for."""
-    return job.is_active() or not context.has_stopped or bool(_terminating(job, context))
+    return runs(job, context) or bool(_terminating(job, context))
+
+
+def runs(job: GenericJob, context: Context) -> bool:
+    """Return whether pods run, as the job's status says unless that was seen to be outdated."""
+    return (job.is_active() or not context.has_stopped) and not context.pods_gone
 
 
 def reclaim(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

@@ -30,12 +30,16 @@ class GoneError(ApiError):
     """410: the resource version is too old to watch from."""
 
 
-class InvalidError(ApiError):
+class RefusedError(ApiError):
+    """400, 403, 413, 422: the same request will be refused again."""
+
+
+class InvalidError(RefusedError):
     """400, 422: the request can never succeed as it is."""
 
 
-class ForbiddenError(ApiError):
-    """403: our role lacks a right."""
+class ForbiddenError(RefusedError):
+    """403: our role lacks a right, or a policy or a ResourceQuota forbids it."""
 
 
 class UnavailableError(ApiError):
@@ -80,6 +84,7 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     408: UnavailableError,
     409: ConflictError,
     410: GoneError,
+    413: RefusedError,
     422: InvalidError,
     429: ThrottledError,
 }

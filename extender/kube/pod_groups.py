@@ -12,6 +12,7 @@ from extender.api.wellknown import GANG_READY, GROUP_NATIVE, NATIVE_VERSIONS
 from extender.kube.client import APPLY_PATCH, KubeClient
 from extender.kube.errors import ConflictError, NotFoundError
 from extender.kube.pods import PodRef, evict, set_condition
+from extender.kube.recorder import ObjectRef
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 
 FIELD_MANAGER: Final = "gang-extender-reconciler"
@@ -89,10 +90,12 @@ async def apply_part(
     return None
 
 
-def api_version(pod_group: PodGroupInfo) -> str:
-    """Return the `apiVersion` of a PodGroup, as its Events name it."""
+def about(pod_group: PodGroupInfo) -> ObjectRef:
+    """Return what Events of a PodGroup point to."""
     native = pod_group.api_group == GROUP_NATIVE
-    return f"{pod_group.api_group}/{NATIVE_VERSIONS[-1] if native else VERSION}"
+    api_version = f"{pod_group.api_group}/{NATIVE_VERSIONS[-1] if native else VERSION}"
+    where = pod_group.namespace, pod_group.name
+    return ObjectRef(api_version, "PodGroup", *where, pod_group.uid)
 
 
 def as_json(status: PodGroupStatusInfo) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from extender.api.reasons import JobReason
 from extender.kube.client import KubeClient
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.set_aside import Aside
@@ -30,7 +31,9 @@ from extender.runtime.faults import FAULTS
 from extender.runtime.waiting_lines import WaitingLines
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
+LONGEST_INSTANCE: Final = 128
 LONGEST_NOTE: Final = 1024
+"""The API server counts both in bytes."""
 REST_SECONDS: Final = 0.1
 """How long Events wait at least that are too much: a process that wakes for each costs more."""
 LONGEST_REST: Final = 2.0
@@ -241,11 +244,11 @@ class Recorder:
             "metadata": {"name": _name(event), "namespace": _namespace(event)},
             "eventTime": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": CONTROLLER,
-            "reportingInstance": self._instance[:128],
+            "reportingInstance": _cut(self._instance, LONGEST_INSTANCE),
             "action": event.action,
             "reason": event.reason,
             "type": "Warning" if event.warning else "Normal",
-            "note": event.note[:LONGEST_NOTE],
+            "note": _cut(event.note, LONGEST_NOTE),
             "regarding": {
                 "apiVersion": about.api_version,
                 "kind": about.kind,
@@ -262,6 +265,17 @@ def unreadable(aside: Aside) -> Event:
     about = ObjectRef(which.api_version, which.kind, which.namespace, which.name, which.uid)
     note = f"It is left out until it is changed: {aside.why}"
     return Event(about, "Unreadable", note, "Read", warning=True, occasion=aside.why)
+
+
+def refusal(about: ObjectRef, error: ApiError) -> Event:
+    """Return the Event about an object that the API server refuses to write: one for each text."""
+    note = f"The API server refuses a write: {error}"
+    return Event(about, JobReason.INVALID, note, "Write", warning=True, occasion=note)
+
+
+def _cut(text: str, size: int) -> str:
+    """Return the start of a text that takes no more than so many bytes."""
+    return text.encode()[:size].decode(errors="ignore")
 
 
 def _namespace(event: Event) -> str:

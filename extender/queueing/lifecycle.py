@@ -24,7 +24,7 @@ from extender.queueing import readiness
 from extender.queueing import transitions as to
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.readiness import Deadline
-from extender.queueing.standing import Absent, standing
+from extender.queueing.standing import Absent, is_orphan, standing
 from extender.state.queue.records import (
     ClusterQueueInfo,
     LocalQueueInfo,
@@ -78,6 +78,7 @@ def decide(
     rules: LifecycleRules | None = None,
 ) -> WorkloadStep:
     """Return the next step; `orphaned` where its job is known to be gone."""
+    orphaned = orphaned or is_orphan(workload, view)
     if workload.meta.terminating:
         held = bool(workload.meta.finalizers)
         return WorkloadStep(drop_finalizer=held and (orphaned or not workload.owners))
@@ -145,11 +146,8 @@ def _without_target(workload: WorkloadInfo) -> WorkloadInfo:
 
     An inactive workload has no back-off: its count begins again once it is reactivated.
     """
-    conditions = tuple(
-        c for c in workload.conditions if c.type != WorkloadCondition.DEACTIVATION_TARGET
-    )
     requeue = workload.requeue if workload.active else None
-    return replace(workload, conditions=conditions, requeue=requeue)
+    return replace(to.without(workload, WorkloadCondition.DEACTIVATION_TARGET), requeue=requeue)
 
 
 def _stopped(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
@@ -174,7 +172,9 @@ def _requeue(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadSte
     if requeued is None or requeued.status == "True" or workload.admission is not None:
         return None
     if requeued.reason.startswith(EvictionReason.DEACTIVATED):
-        return _queued(workload, RequeueReason.REACTIVATED, "The workload was reactivated", now=now)
+        # What counted towards the deactivation begins anew.
+        anew = replace(workload, past_execution=0, requeue=None)
+        return _queued(anew, RequeueReason.REACTIVATED, "The workload was reactivated", now=now)
     restarted = _RESTARTED.get(requeued.reason)
     if restarted is None:
         return _after_backoff(workload, now)

@@ -7,7 +7,7 @@ from extender.api.reasons import Unadmitted
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing.options import AdmissionOptions
-from extender.state.queue.records import ClusterQueueInfo, WorkloadInfo
+from extender.state.queue.records import ClusterQueueInfo, WorkloadInfo, group_unit
 from extender.state.queue.view import QueueView
 
 
@@ -35,12 +35,24 @@ _CLAIMS_REFUSED: Final = (
 )
 
 
+def is_orphan(workload: WorkloadInfo, view: QueueView) -> bool:
+    """Return whether a workload outlives its job; other pods of a group can still take it over."""
+    group = view.size(group_unit(workload.key)) if workload.is_of_pods else 0
+    return workload.lost_owners and not group
+
+
 def standing(workload: WorkloadInfo, view: QueueView, *, now: float) -> Queued | Absent:
     """Return where a workload waits, or why it does not."""
-    if workload.meta.terminating or workload.finished:
+    if workload.meta.terminating or workload.finished or is_orphan(workload, view):
         return _NOWHERE
     if view.admission(workload.key) is not None:
         return _NOWHERE
+    found = _held_back(workload) or _queue(workload, view)
+    return found if isinstance(found, Absent) else _queued(workload, found.name, now)
+
+
+def _held_back(workload: WorkloadInfo) -> Absent | None:
+    """Return what keeps a workload out of every queue."""
     if workload.unreadable:
         return Absent(Unadmitted.MISCONFIGURED, workload.unreadable)
     if not workload.active:
@@ -48,8 +60,12 @@ def standing(workload: WorkloadInfo, view: QueueView, *, now: float) -> Queued |
     if workload.admission_gate:
         text = f"Admission is gated by: {workload.admission_gate}"
         return Absent(Unadmitted.ADMISSION_GATED, text)
-    found = _queue(workload, view)
-    return found if isinstance(found, Absent) else _queued(workload, found.name, now)
+    blocked = workload.condition(WorkloadCondition.START_BLOCKED)
+    if blocked is None:
+        return None
+    missing = blocked.reason == Unadmitted.WAITING_FOR_PODS
+    reason = Unadmitted.WAITING_FOR_PODS if missing else Unadmitted.MISCONFIGURED
+    return Absent(reason, blocked.message)
 
 
 def _queue(workload: WorkloadInfo, view: QueueView) -> ClusterQueueInfo | Absent:

@@ -43,7 +43,8 @@ def cluster_queue_status(queue: ClusterQueueInfo, view: QueueView) -> QueueStatu
     quotas = quotas_of(queue.resource_groups)
     nominal = {what: quota.nominal for what, quota in quotas.items()}
     waiting = chain.from_iterable(map(view.waiting_in, view.local_queues_of(queue.name)))
-    return _status(waiting, view.reserving(queue.name), nominal, view=view)
+    borrows = queue.cohort is not None  # others' quota; without a cohort it has too much at most
+    return _status(waiting, view.reserving(queue.name), nominal, view=view, borrows=borrows)
 
 
 def local_queue_status(
@@ -60,6 +61,7 @@ def _status(
     nominal: Mapping[FlavorResource, int],
     *,
     view: QueueView,
+    borrows: bool = False,
 ) -> QueueStatus:
     held = [(view.workloads[key], view.admission(key)) for key in reserving]
     holders = [(workload, usage(each, workload)) for workload, each in held if each is not None]
@@ -68,13 +70,16 @@ def _status(
         pending=sum(view.workloads[k].active and view.admission(k) is None for k in waiting),
         reserving=len(holders),
         admitted=len(admitted),
-        reservation=_used(holders, nominal),
-        usage=_used(admitted, nominal),
+        reservation=_used(holders, nominal, borrows=borrows),
+        usage=_used(admitted, nominal, borrows=borrows),
     )
 
 
 def _used(
-    holders: Iterable[tuple[WorkloadInfo, Usage]], nominal: Mapping[FlavorResource, int]
+    holders: Iterable[tuple[WorkloadInfo, Usage]],
+    nominal: Mapping[FlavorResource, int],
+    *,
+    borrows: bool,
 ) -> tuple[Used, ...]:
     """Return one row for each flavor and resource with quota, in the order of the spec."""
     total: Usage = dict.fromkeys(nominal, 0)
@@ -82,5 +87,6 @@ def _used(
         for what, amount in taken.items():
             total[what] = total.get(what, 0) + amount
     return tuple(
-        Used(*what, amount, max(0, amount - nominal.get(what, 0))) for what, amount in total.items()
+        Used(*what, amount, max(0, amount - nominal.get(what, 0)) if borrows else 0)
+        for what, amount in total.items()
     )

@@ -27,6 +27,8 @@ from extender.state.queue.records import (
 )
 
 _PENDING: Final = "Pending"
+_LONGEST_CAUSE: Final = 316
+"""Characters that the API server stores of a reason or cause of evictions."""
 _AT_ONCE: Final = frozenset((EvictionReason.PREEMPTED,))
 """Evictions after which a workload is requeued as soon as its quota is released."""
 _MAY_WAIT_FOR_ROOM: Final = frozenset(
@@ -84,7 +86,8 @@ def reserved(
         new.append(_NOT_READY)
     text = f"Quota reserved in ClusterQueue {admission.cluster_queue}"
     new.append(condition(quota, quota, text))
-    workload = with_gates(without_room(workload), quota, text, now=now)
+    workload = with_gates(workload, quota, text, now=now)
+    workload = without(without_room(workload), WorkloadCondition.START_BLOCKED)
     return with_conditions(replace(workload, admission=admission), now, *new, _ADMITTED)
 
 
@@ -126,12 +129,26 @@ def kept_text(kept: tuple[int, int]) -> str:
     return f"room for {pods} {'pod' if pods == 1 else 'pods'} is kept on {on}"
 
 
+def without(workload: WorkloadInfo, kind: WorkloadCondition) -> WorkloadInfo:
+    """Return a workload without the condition of a type."""
+    if workload.condition(kind) is None:
+        return workload
+    return replace(workload, conditions=tuple(c for c in workload.conditions if c.type != kind))
+
+
 def without_room(workload: WorkloadInfo) -> WorkloadInfo:
     """Return a workload that does not wait for room."""
-    if workload.condition(WorkloadCondition.ROOM_RESERVED) is None:
-        return workload
-    kept = (c for c in workload.conditions if c.type != WorkloadCondition.ROOM_RESERVED)
-    return replace(workload, conditions=tuple(kept))
+    return without(workload, WorkloadCondition.ROOM_RESERVED)
+
+
+def blocked(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
+    """Return a workload whose job could not be started, or could again where there is no reason."""
+    if reason:
+        new = condition(WorkloadCondition.START_BLOCKED, reason, message)
+        return with_conditions(waiting(workload, reason, message, now=now), now, new)
+    after = without(workload, WorkloadCondition.START_BLOCKED)
+    text = "Its job can be started when there is quota"
+    return waiting(after, Unadmitted.PENDING_EVALUATION, text, now=now)
 
 
 def hosts_lost(workload: WorkloadInfo, message: str, *, now: float) -> WorkloadInfo:
@@ -142,10 +159,7 @@ def hosts_lost(workload: WorkloadInfo, message: str, *, now: float) -> WorkloadI
 
 def without_lost(workload: WorkloadInfo) -> WorkloadInfo:
     """Return a workload that lacks no hosts."""
-    if workload.condition(WorkloadCondition.HOSTS_LOST) is None:
-        return workload
-    kept = (c for c in workload.conditions if c.type != WorkloadCondition.HOSTS_LOST)
-    return replace(workload, conditions=tuple(kept))
+    return without(workload, WorkloadCondition.HOSTS_LOST)
 
 
 def evicted(
@@ -235,6 +249,7 @@ def _counted(
     deactivated, due_to, why = reason.partition("DueTo")
     if due_to and deactivated == EvictionReason.DEACTIVATED:
         reason, cause = deactivated, why
+    reason, cause = reason[:_LONGEST_CAUSE], cause[:_LONGEST_CAUSE]
     found = next((each for each in before if (each.reason, each.cause) == (reason, cause)), None)
     counted = EvictionCount(reason, cause, (found.count if found else 0) + 1)
     return (*(each for each in before if each is not found), counted)

@@ -14,9 +14,9 @@ from extender.api.wellknown import GROUP_X, POD_GROUP_GROUPS, QUEUE_LABEL
 from extender.config.files import SettingsError
 from extender.jobs import fields, registry, workload
 from extender.jobs.context import Context
-from extender.jobs.decide import refusal
 from extender.jobs.gang import brought_by
 from extender.jobs.job import GenericJob
+from extender.jobs.refusals import refusal
 from extender.jobs.workload import PriorityClassNotFoundError
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder

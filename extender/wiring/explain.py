@@ -9,12 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
+import msgspec
+
 from extender.api.reasons import Unadmitted
 from extender.api.visibility_v1beta2 import Explanation
 from extender.api.wellknown import POD_GROUP_GROUPS, QUEUE_LABEL, WorkloadCondition
 from extender.explain.explanation import explain
 from extender.explain.facts import Facts
 from extender.jobs import registry
+from extender.jobs.actions import ReportRefusal
+from extender.jobs.kinds.pod_group import group_name_of
+from extender.jobs.refusals import refusal
+from extender.jobs.registry import Integration
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
@@ -208,6 +214,21 @@ def unqueued(what: str, namespace: str, integration: str, *, has_queue: bool) ->
     )
 
 
+async def _refused(
+    client: KubeClient, kind: Integration, raw: bytes, *, namespace: str
+) -> ReportRefusal | None:
+    """Return why a job gets no Workload; the pods of a group are one job."""
+    if kind.read is None:
+        return refusal(kind.wrap(msgspec.json.decode(raw)))
+    found = [kind.read(raw)]
+    group = group_name_of(found[0].object)
+    if group:
+        pods = await everything(client, objects("", "v1", "pods", namespace=namespace), kind.read)
+        found = [each for each in pods if group_name_of(each.object) == group]
+    job = kind.wrap_all(found)
+    return None if job.skip() else refusal(job)
+
+
 async def _absent(client: KubeClient, asked: ExplainTarget, decoder: Decoder) -> str:
     """Raise NothingToExplainError with the reason why a job has no Workload."""
     reader = QueueDecoder(decoder)
@@ -221,6 +242,11 @@ async def _absent(client: KubeClient, asked: ExplainTarget, decoder: Decoder) ->
             continue
         what = f"{each.kind} {asked.namespace}/{asked.name}"
         has_queue = bool(reader.job(raw, kind=each.name).queue_name)
+        refused = (
+            await _refused(client, each, raw, namespace=asked.namespace) if has_queue else None
+        )
+        if refused is not None:
+            raise NothingToExplainError(f"{what} has no Workload: {refused.message}")
         raise NothingToExplainError(unqueued(what, asked.namespace, each.name, has_queue=has_queue))
     kind = asked.kind or "job"
     raise NothingToExplainError(

@@ -19,7 +19,7 @@ from extender.controllers.lost_hosts import LostHosts
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.topology_gates import TopologyGates
 from extender.controllers.workload import JobAccess, WorkloadController
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.workload_writer import Workloads, about
 from extender.explain.facts import Facts
 from extender.jobs import registry
 from extender.kube.client import KubeClient
@@ -28,7 +28,7 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError
 from extender.kube.pods import TopologyGateWriter
 from extender.kube.queues import QueueWriter, WorkloadWriter
-from extender.kube.recorder import Event, Recorder
+from extender.kube.recorder import Event, ObjectRef, Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import lifecycle
 from extender.queueing.preemption import Victim
@@ -75,7 +75,10 @@ class Shared:
     clock: Clock
     metrics: QueueMetrics
     job_metrics: JobMetrics
-    observer: Callable[[str], Observer]
+    observer: Callable[..., Observer]
+    """Makes the observer of a controller; what Events about one of its keys point to may follow
+    the name."""
+    about_group: Callable[[str], ObjectRef | None]
     cluster: Cluster
     pacer: Pacer
     aside: ObjectsSetAside
@@ -104,7 +107,12 @@ class QueueControllers:
         self.reflectors = self._sources.reflectors
         self._metrics = shared.metrics
         self._job_counts = JobCounts(self._view, shared.job_metrics, clock)
-        workloads = Workloads(self.queues, WorkloadWriter(client, decoder), written=self._count)
+        workloads = Workloads(
+            self.queues,
+            WorkloadWriter(client, decoder),
+            written=self._count,
+            record=recorder.record,
+        )
         kinds = frozenset(f"{each.group}/{each.kind}" for each in selected)
         options = replace(chosen.options(), kinds=kinds)
         cluster = self._cluster = shared.cluster.view()
@@ -144,11 +152,13 @@ class QueueControllers:
             cluster, self._view, self._sources.jobs, clock=clock, record=recorder.record
         )
         self._grants = controller(
-            keeper.reconcile, observer=shared.observer("granted-room"), settle=SETTLE
+            keeper.reconcile,
+            observer=shared.observer("granted-room", shared.about_group),
+            settle=SETTLE,
         )
         self._gates = controller(
             TopologyGates(self._view, cluster, TopologyGateWriter(client), clock=clock).reconcile,
-            observer=shared.observer("topology-gate"),
+            observer=shared.observer("topology-gate", self._about_workload),
             settle=SETTLE,
         )
         shared.cluster.subscribe(self._on_cluster)
@@ -168,16 +178,16 @@ class QueueControllers:
             observer=shared.observer("job"),
             settle=lambda key: SETTLE + PER_OBJECT * self._view.size(key),
         )
+        status = QueueStatusController(
+            self.queues, QueueWriter(client), record=recorder.record, clock=clock
+        )
         self._status = controller(
-            QueueStatusController(
-                self.queues, QueueWriter(client), record=recorder.record, clock=clock
-            ).reconcile,
-            observer=shared.observer("queue-status"),
+            status.reconcile,
+            observer=shared.observer("queue-status", status.about),
             settle=STATUS_SETTLE,
         )
         self._clock, self._manages_all, self.options = clock, manages_all, options
         self._tree: QuotaTree | None = None
-        self._leads = False
         self._later, self._pacer = Later(), shared.pacer
         self.queues.subscribe(self._on_change)
 
@@ -194,6 +204,12 @@ class QueueControllers:
         )
         self.admission.before_cycle, found.wake = found.replace, self.admission.wake
         return found
+
+    _leads = False
+
+    def _about_workload(self, key: str) -> ObjectRef | None:
+        found = self._view.workloads.get(key)
+        return about(found) if found is not None else None
 
     def seen(self) -> QueueState | None:
         """Return the state for gauges, on the leader."""

@@ -26,17 +26,17 @@ from extender.controllers.preemption import Outlet, PreemptionController
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
-from extender.kube.errors import ApiError, ConflictError
+from extender.kube.errors import ApiError, ConflictError, RefusedError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
-from extender.kube.pod_groups import PodGroupWriter
+from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.preemptions import VictimWriter
-from extender.kube.recorder import Recorder, unreadable
+from extender.kube.recorder import Event, ObjectRef, Recorder, refusal, unreadable
 from extender.kube.reflector import Reflector
 from extender.kube.reviews import Reviews
 from extender.kube.set_aside import Aside, ObjectsSetAside
 from extender.permit.aging import Aging
 from extender.runtime.clock import SystemClock
-from extender.runtime.controller import Controller
+from extender.runtime.controller import Controller, Observer
 from extender.server.access import Guard
 from extender.server.connections import Connections
 from extender.server.health import Probes, health_app
@@ -100,7 +100,7 @@ class Reconciler:
             groups.reconcile,
             new_backoff=lambda: backoff(0.2, 30.0),
             retried=ApiError,
-            observer=_Observer(self.metrics, NAME),
+            observer=self._observer(NAME, self._about_group),
         )
         self._gate = conversion_gate(settings, client) if settings.queue.enabled else None
         self._queue: QueueControllers | None = None
@@ -111,7 +111,8 @@ class Reconciler:
                 clock,
                 QueueMetrics(self.metrics.registry),
                 JobMetrics(self.metrics.registry),
-                partial(_Observer, self.metrics),
+                self._observer,
+                self._about_group,
                 cluster,
                 self._loop.pacer,
                 self._aside,
@@ -190,8 +191,17 @@ class Reconciler:
             evicting.reconcile,
             new_backoff=lambda: backoff(0.2, 10.0),
             retried=ApiError,
-            observer=_Observer(self.metrics, "preemption"),
+            observer=self._observer("preemption", self._about_group),
         )
+
+    def _observer(
+        self, controller: str, about: Callable[[Any], ObjectRef | None] = lambda _: None
+    ) -> Observer:
+        return KeyObserver(self.metrics, controller, about, record=self._recorder.record)
+
+    def _about_group(self, key: str) -> ObjectRef | None:
+        found = self._view.pod_group(key)
+        return about(found) if found is not None else None
 
     def _count_phases(self, groups: PodGroupController) -> None:
         for phase in Phase:
@@ -331,11 +341,18 @@ def _election(
     )
 
 
-class _Observer:
-    """Counts and logs the reconciliations of one controller."""
+class KeyObserver:
+    """Counts and logs the reconciliations of one controller; reports what is refused in Events."""
 
-    def __init__(self, metrics: ReconcilerMetrics, controller: str) -> None:
-        self._controller = controller
+    def __init__(
+        self,
+        metrics: ReconcilerMetrics,
+        controller: str,
+        about: Callable[[Any], ObjectRef | None],
+        *,
+        record: Callable[[Event], None],
+    ) -> None:
+        self._controller, self._record, self._about = controller, record, about
         self._seconds = metrics.reconcile_seconds.labels(controller)
         self._done = metrics.reconciles.labels(controller, "done")
         self._failed = metrics.reconciles.labels(controller, "failed")
@@ -356,6 +373,8 @@ class _Observer:
             error=str(error),
             retry_in=round(retry_in, 2),
         )
+        if isinstance(error, RefusedError) and (found := self._about(key)) is not None:
+            self._record(refusal(found, error))
 
 
 async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:

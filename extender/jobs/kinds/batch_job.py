@@ -111,7 +111,8 @@ class BatchJob(GenericJob):
 
     @override
     def is_stopping(self) -> bool:
-        return bool(fields.annotation(self._object, wellknown.STOPPING_ANNOTATION))
+        marked = bool(fields.annotation(self._object, wellknown.STOPPING_ANNOTATION))
+        return marked and self.is_suspended()
 
     @override
     def start_steps(self, placements: Sequence[Placement]) -> list[Step]:

@@ -63,8 +63,8 @@ class PodGroupJob(GenericJob):
         self._total = self._said_total()
 
     @override
-    def remember(self, done: Mapping[str, int]) -> None:
-        self._done = done
+    def remember(self, done: Mapping[str, int], pods: int = 0) -> None:
+        self._done, self._total = done, pods or self._total
 
     @override
     def skip(self) -> bool:
@@ -99,7 +99,7 @@ class PodGroupJob(GenericJob):
     @override
     def problem(self) -> str:
         """Return why the pods can never become a group, whichever pods follow."""
-        if group_name_of(self.object) and self._total < 1:
+        if group_name_of(self.object) and self._said_total() < 1:
             return (
                 f"annotation {wellknown.POD_GROUP_TOTAL_COUNT} is no number above zero on all pods"
             )
@@ -115,7 +115,7 @@ class PodGroupJob(GenericJob):
     @override
     def tidy_steps(self) -> list[Step]:
         """Return the deletions of surplus pods: held pods first, then the youngest."""
-        spare = len(self._counted) - self._total
+        spare = len(self._counted) - max(self._total, self._said_total())
         if spare <= 0 or self.problem():
             return []
         waiting = [each for each in self._counted if not each.has_ended]

@@ -266,6 +266,9 @@ class StorageClassInfo:
 ClaimObject = ClaimInfo | VolumeInfo | StorageClassInfo
 
 
+LONGEST_REASON: Final = 1024
+LONGEST_MESSAGE: Final = 32768
+"""Characters that the API server stores of the reason and the message of a condition."""
 LONGEST_SECONDS: Final = 1200.0
 """The longest time for which room is granted."""
 
@@ -317,7 +320,10 @@ class PreemptedRoom:
 
 @dataclass(frozen=True, slots=True)
 class ConditionInfo:
-    """One condition of a status; the time in seconds since the epoch."""
+    """One condition of a status; the time in seconds since the epoch.
+
+    Texts are cut to what the API server stores: it would refuse the whole status otherwise.
+    """
 
     type: str
     status: str
@@ -325,6 +331,12 @@ class ConditionInfo:
     message: str = ""
     transition: float = 0.0
     generation: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.message) > LONGEST_MESSAGE:
+            object.__setattr__(self, "message", f"{self.message[: LONGEST_MESSAGE - 4]} ...")
+        if len(self.reason) > LONGEST_REASON:
+            object.__setattr__(self, "reason", self.reason[:LONGEST_REASON].rstrip(",:"))
 
 
 @dataclass(frozen=True, slots=True)

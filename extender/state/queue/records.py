@@ -12,6 +12,8 @@ from extender.api.core_v1 import LabelSelector, Taint, Toleration
 from extender.api.reasons import EvictionReason
 from extender.api.wellknown import (
     ADMISSION_GATED_BY,
+    IN_USE_FINALIZER,
+    JOB_UID_LABEL,
     PREBUILT_LABEL,
     WORKLOAD_PRIORITY_CLASS,
     WorkloadCondition,
@@ -395,8 +397,19 @@ class WorkloadInfo:
 
     @property
     def is_of_pods(self) -> bool:
-        """Whether its job is a group of pods, or one pod."""
-        return bool(self.owners) and all(each.group_kind == "/Pod" for each in self.owners)
+        """Whether its job is a group of pods, or one pod; no label names the UID of such a job."""
+        if not self.owners:
+            return self.lost_owners and JOB_UID_LABEL not in self.meta.labels
+        return all(each.group_kind == "/Pod" for each in self.owners)
+
+    @property
+    def lost_owners(self) -> bool:
+        """Whether a job had it that owns it no more, as after `kubectl delete --cascade=orphan`.
+
+        A Workload that waits for the job that will bring it along never had one.
+        """
+        had_job = JOB_UID_LABEL in self.meta.labels or IN_USE_FINALIZER in self.meta.finalizers
+        return had_job and not self.owners
 
     @property
     def key(self) -> str:

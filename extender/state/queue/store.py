@@ -454,8 +454,10 @@ class Queues:
             return _NOTHING
         del self._tables.jobs[job.key]
         self._unindex_job(before)
-        workloads = frozenset(self._view.workloads_of(job.meta.uid, job.meta.namespace))
-        return QueueChange(jobs=frozenset((before.unit,)), workloads=workloads)
+        workloads = {*self._view.workloads_of(job.meta.uid, job.meta.namespace)}
+        named = f"{job.meta.namespace}/{job.group}"  # it may have no owner any more
+        workloads.update({named} & self._tables.workloads.keys())
+        return QueueChange(jobs=frozenset((before.unit,)), workloads=frozenset(workloads))
 
     def _unindex_job(self, job: JobObject) -> None:
         self._tables.job_uids.pop(job.meta.uid, None)

@@ -12,7 +12,7 @@ from extender.api.core_v1 import LabelSelector
 from extender.controllers.admission_loop import RELEASE_DELAY, AdmissionLoop
 from extender.controllers.room_retry import PERIOD
 from extender.controllers.workload_writer import Workloads
-from extender.kube.errors import ApiError, ForbiddenError, UnavailableError
+from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.cycle import Outcome
 from extender.queueing.nomination import Nomination, Nominator
@@ -78,7 +78,7 @@ class Scene:
             self.queues.apply(ev.Applied(record))
         self.admission = AdmissionLoop(
             self.queues,
-            Workloads(self.queues, self.server),
+            Workloads(self.queues, self.server, record=self.events.append),
             record=self.events.append,
             clock=clock or ManualClock(),
             rules=AdmissionRules(options or AdmissionOptions()),
@@ -329,6 +329,81 @@ async def test_a_workload_that_cannot_be_written_is_left_alone_and_the_next_one_
         scene.queues.apply(ev.Applied(flavor("other")))
         assert scene.admission.pending.cluster_queue_of(key("first")) is None
         await scene.until(lambda: scene.admission.pending.cluster_queue_of(key("first")) == "cq")
+
+
+async def test_a_workload_behind_a_strict_head_says_so(scene: Scene) -> None:
+    scene.put(cluster_queue("cq", 1, strategy="StrictFIFO"), workload("large", 7))
+    scene.put(workload("next", 2), workload("last", 1))
+    async with scene.running():
+        await scene.until(lambda: scene.server.stored[key("last")].condition("QuotaReserved"))
+        await scene.until(lambda: scene.server.stored[key("next")].condition("QuotaReserved"))
+    said = {
+        name: scene.server.stored[key(name)].condition("QuotaReserved")
+        for name in ("large", "next", "last")
+    }
+    assert {name: each.reason if each else "" for name, each in said.items()} == {
+        "large": "ExceedsMaxQuota",
+        "next": "PendingEvaluation",
+        "last": "PendingEvaluation",
+    }
+
+
+async def test_a_refused_admission_is_reported(scene: Scene) -> None:
+    scene.server.script = [ForbiddenError("no", status=403)]
+    scene.add("first")
+    async with scene.running():
+        await scene.until(lambda: scene.events)
+        waits = scene.admission.reasons.of(key("first"))
+        await scene.until(lambda: scene.admitted() == {"first"})
+    assert waits is not None
+    assert waits[0] == "OnHold"
+    assert next((each.reason, each.warning) for each in scene.events) == ("Invalid", True)
+
+
+async def test_an_eviction_that_is_refused_is_not_tried_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, tries = Scene(), 0
+    scene.put(
+        cluster_queue("cq", 1, preemption={"within_cluster_queue": "LowerPriority"}),
+        replace(holder("victim", 1, "cq"), priority=0),
+        workload("first", 1, priority=100),
+    )
+    write = scene.server.write_status
+
+    async def refuse(before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
+        nonlocal tries
+        if after.evicted:
+            tries += 1
+            raise InvalidError("no", status=422)
+        return await write(before, after)
+
+    monkeypatch.setattr(scene.server, "write_status", refuse)
+    async with scene.running():
+        await asyncio.sleep(60)
+    assert 1 < tries < 10
+    assert {each.about.name for each in scene.events if each.reason == "Invalid"} == {"victim"}
+    waits = scene.admission.reasons.of(key("first"))
+    assert waits is not None
+    assert waits[0] == "OnHold"
+
+
+async def test_a_reason_that_is_refused_is_reported_and_not_tried_all_the_time(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+
+    async def refuse(*_: WorkloadInfo) -> WorkloadInfo:
+        nonlocal tries
+        tries += 1
+        raise InvalidError("too long", status=422)
+
+    monkeypatch.setattr(scene.server, "write_status", refuse)
+    scene.put(workload("large", 7))
+    async with scene.running():
+        await asyncio.sleep(150)
+    assert 2 <= tries <= 4
+    assert {(each.about.name, each.reason) for each in scene.events} == {("large", "Invalid")}
 
 
 async def test_a_change_by_another_writer_only_costs_another_try(scene: Scene) -> None:

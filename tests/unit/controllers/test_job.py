@@ -20,6 +20,7 @@ from extender.controllers.job import (
     JobObjects,
 )
 from extender.controllers.job_context import JobOptions
+from extender.controllers.job_groups import PodGroups
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs.kinds.batch_job import BatchJob
@@ -100,20 +101,36 @@ class Jobs(JobWriter):
         raise NotImplementedError
 
 
+class Groups(PodGroups):
+    """No PodGroups; whether there are pods is for the test to say."""
+
+    pods = True
+
+    @override
+    def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
+        return self.pods
+
+
 class Scene:
     """A suspended Job of one pod whose workload has quota."""
 
     def __init__(self) -> None:
         self.queues, self.server, self.jobs = Queues(), Server(), Jobs()
         self.events: list[Event] = []
-        self.aside, self.clock = ObjectsSetAside(), ManualClock()
+        self.aside = ObjectsSetAside()
+        self.clock, self.groups = ManualClock(), Groups()
         self.controller = JobController(
             self.queues,
             Workloads(self.queues, self.server),
             self.jobs,
             record=self.events.append,
             clock=self.clock,
-            options=JobOptions(builtin(), LabelSelector(), aside=self.aside),
+            options=JobOptions(
+                builtin(),
+                LabelSelector(),
+                aside=self.aside,
+                pod_groups=self.groups,
+            ),
         )
         self.queues.apply(ev.Applied(flavor()))
         self.put(objects.job("job", namespace=NAMESPACE, queue="cq", suspend=True))
@@ -391,3 +408,33 @@ async def test_an_operator_that_does_not_notice_a_stop_is_waited_for_with_an_eve
     assert [each.reason for each in scene.events] == ["StopUnnoticed"]
     scene.queues.apply(ev.JobDeleted(scene.queues.view().unit(key)[0]))
     assert await scene.controller.reconcile(key) is None
+
+
+async def test_a_stop_whose_pods_do_not_end_is_reported_and_ends(scene: Scene) -> None:
+    scene.admit()
+    [found] = scene.server.stored.values()
+    scene.server.touch(found.key, conditions=(*found.conditions, condition("Evicted")))
+    scene.queues.apply(ev.Applied(scene.server.stored[found.key]))
+    source = scene.jobs.stored["job"]
+    scene.put({**source, "status": {"active": 1}})
+
+    def quota() -> object:
+        return scene.server.stored[found.key].admission
+
+    assert await scene.controller.reconcile(KEY) == 60
+    scene.clock.now += 59
+    assert await scene.controller.reconcile(KEY) == 1
+    assert scene.events == []
+
+    scene.clock.now += 1
+    await scene.look()
+    assert [each.reason for each in scene.events] == ["PodsStillRun"]
+    assert quota() is not None
+
+    scene.groups.pods = False
+    await scene.look()
+    assert quota() is None
+    scene.put({**source, "status": {"active": 0}})
+    before = len(scene.events)
+    await scene.look()
+    assert len(scene.events) == before

@@ -78,7 +78,7 @@ def test_a_job_without_its_queue_name_leaves_the_queue_unless_it_has_quota() -> 
     assert words(decide(job(queue=None), [waits], CONTEXT)) == ["DropFinalizer", "DeleteWorkload"]
     running, admitted = started()
     del running.object["metadata"]["labels"]
-    assert decide(running, [admitted], CONTEXT) == ()
+    assert ignored(decide(running, [admitted], CONTEXT))
     running.object["status"] = dict(DONE)
     assert words(decide(running, [admitted], CONTEXT)) == ["FinishWorkload", "DropFinalizer"]
 
@@ -87,6 +87,17 @@ def test_a_job_that_is_deleted_lets_its_workload_go() -> None:
     gone = job(suspend=False)
     body_of(gone)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert words(decide(gone, [workload(gone, admitted=True)], CONTEXT)) == ["DropFinalizer"]
+
+
+def test_a_job_that_leaves_its_workload_behind_ends_it() -> None:
+    gone = job(suspend=False)
+    left = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["orphan"]}
+    body_of(gone)["metadata"].update(left)
+    finish, drop = decide(gone, [workload(gone, admitted=True)], CONTEXT)
+    assert isinstance(finish, act.FinishWorkload)
+    assert finish.reason == "OwnerNotFound"
+    assert isinstance(drop, act.DropFinalizer)
+    assert words(decide(gone, [workload(gone, "Finished")], CONTEXT)) == ["DropFinalizer"]
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("Complete", "Succeeded"), ("Failed", "Failed")])
@@ -413,7 +424,7 @@ def test_a_held_job_moves_to_another_queue() -> None:
     (update,) = decide(job(queue="other"), [before], CONTEXT)
     assert isinstance(update, act.UpdateWorkload)
     assert update.spec == {"queueName": "other"}
-    assert decide(job(queue="other"), [workload(job(), reserved=True)], CONTEXT) == ()
+    assert ignored(decide(job(queue="other"), [workload(job(), reserved=True)], CONTEXT))
 
 
 def test_another_priority_class_changes_the_workload_even_with_quota() -> None:
@@ -430,7 +441,71 @@ def test_another_priority_class_changes_the_workload_even_with_quota() -> None:
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
     assert update.spec == {"priority": 9, "priorityClassRef": reference}
     pods = replace(low, priority_class=("scheduling.k8s.io", "PriorityClass", "low"))
-    assert decide(held, [pods], context) == ()
+    assert ignored(decide(held, [pods], context))
+
+
+def ignored(actions: tuple[Action, ...]) -> bool:
+    """Return whether all that is done is to report an edit of metadata."""
+    [report] = actions
+    return isinstance(report, act.ReportRefusal) and report.reason == "EditIgnored"
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations"),
+    [
+        ({"kueue.x-k8s.io/max-exec-time-seconds": "1200"}, {}),
+        ({"kueue.x-k8s.io/max-exec-time-seconds": "none"}, {}),
+        ({"kueue.x-k8s.io/queue-name": "other"}, {}),
+        ({"kueue.x-k8s.io/queue-name": "No_Queue"}, {}),
+        ({"kueue.x-k8s.io/priority-class": "high"}, {}),
+        ({"kueue.x-k8s.io/prebuilt-workload-name": "other"}, {}),
+        ({}, {"kueue.x-k8s.io/prebuilt-workload-name": "other"}),
+        ({}, {"kueue.x-k8s.io/job-min-parallelism": "1"}),
+        ({}, {"kueue.x-k8s.io/stopping": "true"}),
+    ],
+)
+def test_an_edit_of_metadata_stops_no_job_that_runs(
+    labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    running, admitted = started(labels={"kueue.x-k8s.io/max-exec-time-seconds": "600"})
+    metadata = body_of(running)["metadata"]
+    metadata["labels"] |= labels
+    metadata.setdefault("annotations", {}).update(annotations)
+    classes = {"high": WorkloadPriorityClassInfo("high", 9)}
+    context = replace(CONTEXT, workload_priority_classes=classes)
+
+    actions = decide(running, [admitted], context)
+
+    assert actions == () or ignored(actions)
+    told = labels or "prebuilt" in str(annotations)
+    assert bool(actions) is bool(told)
+
+
+@pytest.mark.parametrize(("suspended", "out"), [(True, True), (False, False)])
+def test_a_limit_that_differs_from_a_prebuilt_workload_counts_before_the_start(
+    *, suspended: bool, out: bool
+) -> None:
+    held = job(labels=PREBUILT)
+    mine = replace(workload(held, admitted=True), max_execution=60)
+    found = held
+    if not suspended:
+        found, _ = started()
+        body_of(found)["metadata"]["labels"] |= PREBUILT
+    actions = decide(found, [mine], replace(CONTEXT, prebuilt=mine))
+    assert ("FinishWorkload" in words(actions)) is out
+    assert "StopJob" not in words(actions)
+
+
+def test_a_job_that_names_another_workload_takes_it_when_it_has_no_quota() -> None:
+    held = job(labels=PREBUILT)
+    before = workload(held)
+    assert words(decide(held, [before], CONTEXT)) == [
+        "DropFinalizer",
+        "DeleteWorkload",
+        "ReportRefusal",
+    ]
+    evicted = workload(held, "Evicted", admitted=True)
+    assert words(decide(held, [evicted], CONTEXT)) == ["ReleaseQuota"]
 
 
 def test_priority_comes_from_the_label_before_the_pods() -> None:
@@ -446,6 +521,49 @@ def test_priority_comes_from_the_label_before_the_pods() -> None:
         assert body_of(create)["spec"]["priority"] == want
 
 
+@pytest.mark.parametrize("pods", [19, -1])
+def test_a_job_that_would_get_no_workload_loses_one_that_waits(pods: int) -> None:
+    waits = workload(job())
+    odd = job(parallelism=pods, queue="q" if pods < 0 else "No_Queue")
+    actions = decide(odd, [waits], CONTEXT)
+    assert "UpdateWorkload" not in words(actions)
+
+
+def test_a_queue_name_that_cannot_be_one_takes_a_workload_out_of_its_queue() -> None:
+    block, refuse = decide(job(queue="No_Queue"), [workload(job())], CONTEXT)
+    assert isinstance(block, act.SetBlocked)
+    assert block.reason == "Misconfigured"
+    assert isinstance(refuse, act.ReportRefusal)
+    assert refuse.reason == "InvalidQueueName"
+
+
+# -- a stop that does not end
+
+
+ACTIVE = {"active": 2}
+
+
+def test_a_stopped_job_whose_pods_do_not_end_is_reported() -> None:
+    held = job(status=ACTIVE)
+    evicted = workload(job(), "Evicted", admitted=True)
+    late = replace(CONTEXT, overdue=True)
+    assert decide(held, [evicted], CONTEXT) == ()
+    for actions in (decide(held, [evicted], late), decide(held, [], late)):
+        [reported] = actions
+        assert isinstance(reported, act.ReportRefusal)
+        assert reported.reason == "PodsStillRun"
+
+
+def test_a_stopped_job_that_has_no_pods_is_not_waited_for_without_end() -> None:
+    held = job(status=ACTIVE)
+    evicted = workload(job(), "Evicted", admitted=True)
+    gone = replace(CONTEXT, overdue=True, pods_gone=True)
+    assert words(decide(held, [evicted], gone)) == ["ReleaseQuota", "ReportRefusal"]
+    assert words(decide(held, [], gone)) == ["CreateWorkload", "ReportRefusal"]
+    other = workload(job(parallelism=7))
+    assert words(decide(held, [other], gone)) == ["UpdateWorkload", "ReportRefusal"]
+
+
 # -- a workload that was there before
 
 
@@ -454,8 +572,11 @@ PREBUILT = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
 
 def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
     held = job(labels=PREBUILT)
-    assert decide(held, [], CONTEXT) == ()
-    assert words(decide(job(labels=PREBUILT, suspend=False), [], CONTEXT)) == ["StopJob"]
+    (missed,) = decide(held, [], CONTEXT)
+    assert isinstance(missed, act.ReportRefusal)
+    assert missed.reason == "WorkloadNotFound"
+    runs = job(labels=PREBUILT, suspend=False)
+    assert words(decide(runs, [], CONTEXT)) == ["StopJob", "ReportRefusal"]
     free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owners=())
     (adopt,) = decide(held, [], replace(CONTEXT, prebuilt=free))
     assert isinstance(adopt, act.UpdateMetadata)

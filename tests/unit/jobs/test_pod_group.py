@@ -17,6 +17,7 @@ from extender.jobs.steps import Step
 from extender.jobs.templates import Placement
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
+from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import FlavorInfo, Meta, OwnerRef
 from tests.harness import objects
 from tests.unit.jobs.scene import CONTEXT, body_of, sent, workload
@@ -244,7 +245,56 @@ def test_an_evicted_group_is_deleted_and_its_quota_kept_until_it_is_gone() -> No
     assert delete == Step({"preconditions": {"uid": "uid-a"}}, member="a", delete=True)
     leaving = group(running("a", leaving=True), done)
     assert decide(leaving, [evicted], CONTEXT) == ()
-    assert words(decide(group(done), [evicted], CONTEXT)) == ["ReleaseQuota"]
+    release, blocked = decide(group(done), [evicted], CONTEXT)
+    assert isinstance(release, act.ReleaseQuota)
+    assert isinstance(blocked, act.SetBlocked)
+    assert (blocked.reason, blocked.message) == ("WaitingForPods", "1 of 2 pods are there")
+
+
+LATE = replace(CONTEXT, overdue=True)
+
+
+def test_a_group_that_lacks_pods_for_long_says_so() -> None:
+    (refuse,) = decide(group(pod("a", total=3)), [], LATE)
+    assert isinstance(refuse, act.ReportRefusal)
+    assert (refuse.reason, refuse.message) == ("PodsMissing", "1 of 3 pods are there")
+
+
+def blocked(of: Any, reason: str, message: str) -> Any:
+    return replace(of, conditions=(ConditionInfo("StartBlocked", "True", reason, message),))
+
+
+def test_a_group_that_could_not_start_is_not_queued() -> None:
+    waits = workload(group(pod("a"), pod("b")))
+    rest = group(pod("a"), pod("b", phase="Failed"))
+    (block,) = decide(rest, [waits], CONTEXT)
+    assert isinstance(block, act.SetBlocked)
+    assert (block.reason, block.message) == ("WaitingForPods", "1 of 2 pods are there")
+
+    stored = blocked(waits, block.reason, block.message)
+    assert decide(rest, [stored], CONTEXT) == ()
+    assert words(decide(rest, [stored], LATE)) == ["ReportRefusal"]
+
+    whole = group(pod("a"), pod("b", phase="Failed"), pod("c"))
+    assert decide(whole, [stored], CONTEXT) == (act.SetBlocked(stored.key, stored.meta.uid),)
+    assert decide(whole, [waits], CONTEXT) == ()
+
+
+def test_a_group_that_lacks_pods_keeps_its_workload_until_they_come() -> None:
+    waits = workload(group(pod("a"), pod("b")))
+    other = group(pod("c", "7"))
+    assert words(decide(other, [waits], CONTEXT)) == ["SetBlocked"]
+    whole = group(pod("c", "7"), pod("d", "7"))
+    assert words(decide(whole, [waits], CONTEXT)) == ["UpdateWorkload"]
+
+
+def test_a_group_whose_pods_do_not_agree_any_more_is_not_queued() -> None:
+    waits = workload(group(pod("a"), pod("b")))
+    block, refuse = decide(group(pod("a"), pod("b", total=3)), [waits], CONTEXT)
+    assert isinstance(block, act.SetBlocked)
+    assert block.reason == "Misconfigured"
+    assert isinstance(refuse, act.ReportRefusal)
+    assert refuse.reason == "InvalidPodGroup"
 
 
 def test_pods_that_run_without_quota_are_deleted() -> None:
@@ -462,3 +512,19 @@ def test_of_pods_that_are_not_ours_only_metadata_is_kept(
     assert seen.skip() is not kept
     assert seen.skip() is group(source).skip()
     assert body_of(seen)["metadata"]["uid"] == "uid-p"
+
+
+@pytest.mark.parametrize("total", [1, 3, "many"])
+def test_a_group_that_runs_keeps_its_size(total: int | str) -> None:
+    stored = admitted(pod("a"), pod("b"))
+    edited = group(running("a", total=total), running("b"))
+    assert not edited.pods_ready()
+    edited.remember({}, 2)
+    assert edited.pods_ready()
+    (report,) = decide(edited, [stored], CONTEXT)
+    assert isinstance(report, act.ReportRefusal)
+    assert report.reason == "EditIgnored"
+
+    smaller = group(running("a", total=1), running("b", total=1))
+    smaller.remember({}, 2)
+    assert decide(smaller, [stored], CONTEXT) == ()

@@ -11,7 +11,7 @@ from extender.api.wellknown import GROUP_NATIVE, GROUP_X, POD_GROUP_LABEL
 from extender.kube.client import KubeClient
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
-from extender.kube.pod_groups import PodGroupWriter, api_version
+from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.watch import InitApply, InitDone, Watcher
 from extender.runtime.backoff import Backoff
 from extender.state.cluster.records import PodGroupInfo, PodGroupStatusInfo
@@ -82,8 +82,9 @@ async def test_nothing_is_written_of_a_native_one() -> None:
             pass  # whatever is asked of it fails
 
     await PodGroupWriter(Client()).apply_status(want(3), PodGroupStatusInfo())
-    assert api_version(want(3)) == "scheduling.k8s.io/v1alpha2"
-    assert api_version(PodGroupInfo("ns", "g", GROUP_X, 3)) == "scheduling.x-k8s.io/v1alpha1"
+    assert about(want(3)).api_version == "scheduling.k8s.io/v1alpha2"
+    sig = PodGroupInfo("ns", "g", GROUP_X, 3)
+    assert about(sig).api_version == "scheduling.x-k8s.io/v1alpha1"
 
 
 NEW, OLD = "/new/things", "/old/things"

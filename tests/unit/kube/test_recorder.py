@@ -73,6 +73,16 @@ async def bench() -> Bench:
     return Bench()
 
 
+@pytest.mark.parametrize("text", ["x" * 2000, "\u2588" * 2000, "x" + "\u2588" * 2000])
+async def test_a_note_is_cut_to_the_bytes_that_the_api_server_takes(
+    bench: Bench, text: str
+) -> None:
+    [body] = await bench.written(replace(EVENT, note=text))
+    note = body["note"]
+    assert text.startswith(note)
+    assert LONGEST_NOTE - 4 < len(note.encode()) <= LONGEST_NOTE
+
+
 async def test_an_event_names_its_source_action_and_reason(bench: Bench) -> None:
     [body] = await bench.written(EVENT)
 

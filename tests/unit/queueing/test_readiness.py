@@ -623,3 +623,17 @@ def test_pods_without_a_reported_readiness_are_not_waited_for(
     queues.put(workload("left", admission=admission(workload("left")), owners=owners))
     queues.put(workload("w"))
     assert outcomes(queues) == [("w", "WaitingForPodsReady" if held else "Admit")]
+
+
+def test_what_counts_towards_a_deactivation_begins_anew_with_a_reactivation() -> None:
+    spent = admitted(max_execution=6, past_execution=9, requeue=RequeueInfo(3))
+    target = after(step(spent, 1001))
+    off = to.released(after(step(replace(target, active=False), 1002)), 1003)
+    assert off.past_execution > 6
+
+    again = after(step(replace(off, active=True), 1010))
+
+    assert (again.past_execution, again.requeue) == (0, None)
+    requeued = again.condition("Requeued")
+    assert requeued is not None
+    assert (requeued.status, requeued.reason) == ("True", "Reactivated")
