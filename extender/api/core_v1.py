@@ -361,6 +361,7 @@ class JobStatus(Wire, frozen=True):
     active: int | None = None
     succeeded: int | None = None
     failed_indexes: str | None = None
+    completion_time: datetime | None = None
     conditions: list[BareCondition] | None = None
 
 

@@ -54,6 +54,8 @@ class Reason(StrEnum):
     """kube-scheduler puts its native group off as a whole, and tries it again by itself."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
+    BINDING_REFUSED = "BindingRefused"
+    """The API server refuses to bind its pods: by a policy, a webhook, or for want of a right."""
     ROOM_TAKEN = "RoomTaken"
     """Another scheduler has filled a node on which a member waits to be bound."""
     ROOM_LOST = "RoomLost"

@@ -26,6 +26,10 @@ GANG_READY: Final = "scheduling.x-k8s.io/gang-ready"
 WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
 """Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
 
+BESIDE_LABEL: Final = "scheduling.x-k8s.io/tried-beside"
+"""Patched on a member that kube-scheduler refused itself, to have it tried beside siblings that
+have a node now: of its plugins, the one for affinity between pods hears of labels alone."""
+
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 JOB_SET_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
 """Which of the equal Jobs of a JobSet a pod is of."""

@@ -20,9 +20,13 @@ def shortage(
     """Return, by name, how much is missing; nothing where minResources are met or not set.
 
     Free room and what the group's own pods have already are added up. Nodes that none of its pods
-    may use are left out. An overcommitted node counts as full, not as a debt.
+    may use are left out. An overcommitted node counts as full, not as a debt. Members that are done
+    have their part behind them.
     """
     wanted = {name: n for name, n in pod_group.min_resources.items() if name != PODS}
+    quorum = view.quorum(pod_group)
+    if quorum < pod_group.min_member:
+        wanted = _of_the_rest(wanted, pod_group, quorum, view=view)
     if not wanted:
         return {}
     group = pod_group.key
@@ -34,6 +38,17 @@ def shortage(
             if member.node is not None or view.reservation(member.uid) is not None:
                 add(there, {name: member.shape.requests.get(name, 0) for name in wanted})
     return {name: n - there.get(name, 0) for name, n in wanted.items() if n > there.get(name, 0)}
+
+
+def _of_the_rest(
+    wanted: Mapping[str, int], pod_group: PodGroupInfo, quorum: int, *, view: ClusterView
+) -> Resources:
+    """Return what of minResources is for members that are not done, which ask for no more."""
+    asked: Resources = {}
+    for member in view.members(pod_group.key):
+        add(asked, member.shape.requests)
+    share = {name: n * quorum // pod_group.min_member for name, n in wanted.items()}
+    return {name: min(n, asked.get(name, 0)) for name, n in share.items()}
 
 
 def sentence(short: Mapping[str, int]) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.fit.feasibility import is_feasible
-from extender.gang import plan
+from extender.gang import ordered, plan
 from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
 from extender.gang.pre_filter import check_group
@@ -49,7 +49,9 @@ def before_plan(group: str, *, view: ClusterView) -> Pending | None:
     pod_group = view.pod_group(group)
     if refusal is not None or pod_group is None:
         reason = refusal.reason if refusal else Reason.POD_GROUP_NOT_FOUND
-        return Pending(reason, _bare(refusal.message if refusal else "", group))
+        text = _bare(refusal.message if refusal else "", group)
+        lacks = reason is Reason.NOT_ENOUGH_PODS
+        return Pending(reason, text + (ordered.hint(view.members(group)) if lacks else ""))
     leaving = len(view.tally(group).leaving)
     if leaving and leaving == len(view.tally(group).members):
         return Pending(Reason.NOT_ENOUGH_PODS, f"all {leaving} pods are being deleted")

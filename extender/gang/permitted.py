@@ -32,7 +32,8 @@ def decide(
         said = ("False", Reason.WAITING_FOR_BIND, text)
     elif denied is not None and check_group(group, view=view) is None:
         text = f"failed recently, {denied.message.removeprefix(about(group))}"
-        said = ("False", Reason.RECENTLY_DENIED, text)
+        refused = denied.reason is Reason.BINDING_REFUSED
+        said = ("False", denied.reason if refused else Reason.RECENTLY_DENIED, text)
     elif asked and stored is not None and stored.status == "False":
         said = ("Unknown", Reason.NOT_TRIED, "no pod waits with a node now")
     else:

@@ -5,6 +5,7 @@ pod's `PodScheduled=False` condition in the watch.
 """
 
 from extender.api.reasons import Reason
+from extender.gang import siblings
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse, about
 from extender.state.cluster.records import PodInfo
@@ -29,16 +30,17 @@ def decide(pod: PodInfo, group: str, *, view: ClusterView, options: GangOptions)
     return Refuse(Reason.MEMBER_UNSCHEDULABLE, text, deny=True)
 
 
-def stuck(group: str, *, view: ClusterView) -> PodInfo | None:
+def stuck(group: str, *, view: ClusterView, beside: bool = True) -> PodInfo | None:
     """Return a planned member that kube-scheduler had found no node for, and has not tried since.
 
     Such a pod's condition does not change when it fails again for the same reason, and it is not
     even tried again before something changes that has to do with that reason. So a plan must not
-    count on it for long.
+    count on it for long. `beside` says that members were tried beside all siblings that wait:
+    before that, those that have to be near some are left out.
     """
     for uid in view.tally(group).planned:
         pod = view.pods[uid]
-        if pod.unschedulable and not is_ours(pod.unschedulable, group):
+        if siblings.is_refused(pod) and (beside or not siblings.are_sought(pod, view=view)):
             return pod
     return None
 

@@ -227,14 +227,20 @@ class Decoder:
         native = native_of(space, template.spec.scheduling_group)
         group = group_of(space, template.metadata.labels) or native
         ended = any(c.type in _ENDED and c.status == "True" for c in job.status.conditions or ())
-        if ended:
+        if ended and not job.status.completion_time:
             return JobInfo(job.metadata.uid, group)
         begun, done, more = _pods_of(job.spec, job.status)
+        created = seconds_of(job.metadata.creation_timestamp)
+        if ended:
+            completed = seconds_of(job.status.completion_time)
+            return JobInfo(
+                job.metadata.uid, group, begun, begun, created=created, completed=completed
+            )
         queued = QUEUE_LABEL in (job.metadata.labels or {})
         key = f"{job.metadata.namespace}/{job.metadata.name}"
         held = key if queued else None
         maker = _controller(job.metadata)
-        return JobInfo(job.metadata.uid, group, begun, done, more, held, maker)
+        return JobInfo(job.metadata.uid, group, begun, done, more, held, maker, created)
 
     @readable("PodGroup")
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from extender.api.core_v1 import Pod
-from extender.api.wellknown import GANG_GATE, TOPOLOGY_GATE, WOKEN_ANNOTATION
+from extender.api.wellknown import BESIDE_LABEL, GANG_GATE, TOPOLOGY_GATE, WOKEN_ANNOTATION
 from extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import (
     ConflictError,
@@ -131,6 +131,20 @@ class PodWriter:
         """
         metadata: dict[str, Any] = {"uid": pod.uid, "annotations": {WOKEN_ANNOTATION: at}}
         await self._patch(pod.path, _encode({"metadata": metadata}), MERGE_PATCH)
+
+    async def try_beside(self, pod: PodRef, *, at: int, node: str | None) -> None:
+        """Have kube-scheduler try a pod again that it refused itself, if it still exists.
+
+        Its plugin for affinity between pods hears of a label; `at` is another number each time.
+        Where a `node` is nominated, and not any more, its plugin for spread takes that for a pod
+        that has left, and has all pods tried again that the constraints of this one are about and
+        whose priority is no higher. Raises ApiError.
+        """
+        metadata: dict[str, Any] = {"uid": pod.uid, "labels": {BESIDE_LABEL: str(at)}}
+        await self._patch(pod.path, _encode({"metadata": metadata}), MERGE_PATCH)
+        for name in (node, None) if node is not None else ():
+            body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": name}}
+            await self._patch(f"{pod.path}/status", _encode(body), MERGE_PATCH)
 
     async def ungate(self, pod: PodRef) -> None:
         """Remove our gate, the only gate of the pod. Raises ApiError."""

@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from extender.api import core_v1 as core
 from extender.api.selectors import matches_selector
+from extender.api.wellknown import BESIDE_LABEL
 from extender.kube.resizes import as_counted, is_sidecar, may_be_resized
 from extender.resources.ignored import IgnoredResources, is_extended, stands_for_device_class
 from extender.resources.pod_requests import ContainerRequests, pod_requests
@@ -145,7 +146,10 @@ def _container_text(container: core.UnreadContainer) -> tuple[object, ...]:
 
 def _whose(meta: core.ObjectMeta, affinity: bytes) -> tuple[object, ...]:
     """Return the labels of a pod where they count: where its anti-affinity may be to itself."""
-    return (meta.namespace, _frozen(meta.labels)) if b"odAntiAffinity" in affinity else ()
+    if b"odAntiAffinity" not in affinity:
+        return ()
+    labels = {name: value for name, value in (meta.labels or {}).items() if name != BESIDE_LABEL}
+    return meta.namespace, _frozen(labels)
 
 
 def _has_claims(spec: core.PodSpecHead) -> bool:
@@ -204,7 +208,7 @@ def _kept(spread: bytes) -> Iterator[PodTerm]:
     """Yield which pods are counted for the spread constraints that must be kept."""
     for each in (_decode_spread(spread) if spread else None) or ():
         if each.when_unsatisfiable == "DoNotSchedule":
-            yield PodTerm(each.label_selector)
+            yield PodTerm(each.label_selector, spread=True)
 
 
 def _host_ports(spec: core.PodSpec) -> Iterator[HostPort]:

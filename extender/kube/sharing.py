@@ -7,13 +7,14 @@ templates. So are Workloads.
 from collections.abc import Mapping
 from typing import Final
 
-from extender.api.wellknown import INDEX_LABEL
+from extender.api.wellknown import BESIDE_LABEL, INDEX_LABEL
 
 MOST: Final = 8192
 """Mappings that are remembered: an object whose mapping was forgotten keeps it."""
 MOST_CHARACTERS: Final = 1024
 """Of the values of one of them; what is longer is its object's own, for users write these."""
 _NONE: Final[Mapping[str, str]] = {}
+_LEFT_OUT: Final = frozenset((INDEX_LABEL, BESIDE_LABEL))
 
 
 class SharedMappings:
@@ -40,14 +41,15 @@ class SharedMappings:
 class SharedLabels:
     """The labels that pods have.
 
-    What numbers the pods of a Job is left out, because the state has it beside the labels.
+    What numbers the pods of a Job is left out, because the state has it beside the labels; and the
+    label that only makes kube-scheduler try a pod.
     """
 
     def __init__(self) -> None:
         self._mappings = SharedMappings()
 
     def of(self, labels: dict[str, str] | None) -> Mapping[str, str]:
-        """Return labels but for the completion index; equal ones are one mapping."""
-        if labels and INDEX_LABEL in labels:
-            labels = {name: value for name, value in labels.items() if name != INDEX_LABEL}
+        """Return labels but for these two; equal ones are one mapping."""
+        if labels and not _LEFT_OUT.isdisjoint(labels):
+            labels = {name: value for name, value in labels.items() if name not in _LEFT_OUT}
         return self._mappings.of(labels)

@@ -123,7 +123,9 @@ class Plans:
     def had_no_room(self, pod_group: PodGroupInfo) -> bool:
         """Return whether planning a group is not worth another look yet."""
         group = pod_group.key
-        return self.planner.is_busy(group) or self.verdicts.has_no_room(group)
+        verdicts = self.verdicts
+        known = verdicts.has_no_room(group) or verdicts.denied(group) is not None
+        return known or self.planner.is_busy(group)
 
     def is_oversized(self, pod_group: PodGroupInfo) -> bool:
         """Return whether no node is large enough for a group; looks where it is not known.

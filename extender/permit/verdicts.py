@@ -19,6 +19,7 @@ from extender.gang.standing import Standing, Versions, versions_of
 from extender.gang.verdicts import Refuse
 from extender.permit.in_hand import InHand
 from extender.permit.proven import Proven
+from extender.runtime.backoff import Backoff
 from extender.runtime.clock import Clock
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, Shape
@@ -27,9 +28,13 @@ from extender.telemetry.gang_starts import GangStarts
 
 MAX_GROUPS: Final = 100_000
 """Of more groups those are forgotten that were not looked at for the longest time."""
-_OTHERS_FIRST: Final = frozenset((Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE))
+_OTHERS_FIRST: Final = frozenset(
+    (Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE, Reason.BINDING_REFUSED)
+)
 """Failures after which a group goes behind others: it had room, and could not start on it. One that
 found no room keeps its place."""
+_LONGEST_REFUSED: Final = 60.0
+"""Seconds for which a group is refused without a look at most, whose Bindings are refused."""
 _NEVER: Final = float("inf")
 _DROPPED_AT_ONCE: Final = 4
 """How many late verdicts are looked at when another one with an end comes."""
@@ -41,6 +46,8 @@ class VerdictKind(StrEnum):
     DENIED = "it failed"
     """It is refused without a look for `GangOptions.denied` seconds, which a later failure does not
     extend. A group that lacks pods does not fail, so a late sibling is not punished."""
+    BINDING_REFUSED = "the API server refused its Bindings"
+    """As if denied, each time for twice as long, until it has started whole."""
     NO_ROOM = "no plan was found"
     """Another plan would come to the same; also that it never fits."""
     RESTS = "a long plan came to nothing"
@@ -68,6 +75,7 @@ class End(StrEnum):
 
 ENDED_BY: Final[Mapping[VerdictKind, frozenset[End]]] = {
     VerdictKind.DENIED: frozenset((End.TIME, End.ROOM, End.OFFER, End.CHANGE, End.START)),
+    VerdictKind.BINDING_REFUSED: frozenset((End.TIME, End.TERMS)),
     VerdictKind.NO_ROOM: frozenset((End.ROOM, End.CHANGE, End.START)),
     VerdictKind.RESTS: frozenset((End.TIME, End.CHANGE, End.START)),
     VerdictKind.FITS_EMPTY: frozenset((End.NODES, End.CHANGE, End.START)),
@@ -118,6 +126,8 @@ class Verdicts:
         self._view = cluster.view()
         self._known: LRUCache[str, _Known] = LRUCache(MAX_GROUPS)
         self._changes = 0
+        self._pauses: LRUCache[str, Backoff] = LRUCache(MAX_GROUPS)
+        """For how long groups are refused next whose Bindings were."""
         self._timed: list[tuple[float, str, VerdictKind]] = []
         """A heap of the verdicts that time ends: when each does."""
 
@@ -137,7 +147,10 @@ class Verdicts:
 
         A group whose PodGroup is gone is forgotten.
         """
-        if self._view.pod_group(group) is None:
+        pod_group = self._view.pod_group(group)
+        if pod_group is None or len(self._view.tally(group).bound) >= self._view.quorum(pod_group):
+            self._pauses.pop(group, None)
+        if pod_group is None:
             self._known.pop(group, None)
         else:
             self._end(group, End.CHANGE)
@@ -182,13 +195,21 @@ class Verdicts:
             self._put(group, VerdictKind.NO_ROOM, since, refusal=refusal)
         if never:
             return  # Other nodes would help it, and time would not: there is no use in a window.
-        if self.options.denied > 0 and self.failed_within_window(group) is None:
-            seconds = self.options.denied
-            self._put(
-                group, VerdictKind.DENIED, since, refusal=refusal, seconds=seconds, shape=shape
-            )
+        kind, seconds = VerdictKind.DENIED, self.options.denied
+        denied = self.failed_within_window(group)
+        if refusal.reason is Reason.BINDING_REFUSED and denied is None:
+            first = max(1.0, seconds)
+            pause = Backoff(first, max(first, _LONGEST_REFUSED), jitter=lambda: 1.0)
+            kind = VerdictKind.BINDING_REFUSED
+            seconds = self._pauses.setdefault(group, pause).next()
+        if seconds > 0 and denied is None:
+            self._put(group, kind, since, refusal=refusal, seconds=seconds, shape=shape)
         if refusal.reason in _OTHERS_FIRST and not self.options.strict_order:
             self._cluster.apply(ev.GroupFailed(group, self.clock.wall()))
+
+    def binding_refused(self, group: str, refusal: Refuse) -> None:
+        """Remember why a group is not whole, while room is kept for what it lacks."""
+        self._put(group, VerdictKind.LAST_FAILURE, self.since(group), refusal=refusal)
 
     def found_no_room(self, group: str, refusal: Refuse, *, since: Since | None = None) -> None:
         """Remember that a group had no room before its own turn; `since` as in `failed`."""
@@ -211,16 +232,16 @@ class Verdicts:
 
     def denied(self, group: str) -> Refuse | None:
         """Return the failure because of which a group is not looked at now."""
-        return _refusal(self._find(group, VerdictKind.DENIED))
+        return _refusal(self._find_denied(group))
 
     def denied_left(self, group: str) -> float:
         """Return for how many seconds more a group is refused without a look, at the longest."""
-        found = self._find(group, VerdictKind.DENIED)
+        found = self._find_denied(group)
         return found.until - self.clock.monotonic() if found is not None else 0.0
 
     def failed_within_window(self, group: str) -> Refuse | None:
         """Return the failure within the window, whatever room has come since."""
-        return _refusal(self._find(group, VerdictKind.DENIED, but=End.ROOM))
+        return _refusal(self._find_denied(group, but=End.ROOM))
 
     def last_failure(self, group: str) -> Refuse | None:
         """Return why a group failed last, if it is still the same group and has not started."""
@@ -314,6 +335,10 @@ class Verdicts:
             return found
         del known.verdicts[kind]
         return None
+
+    def _find_denied(self, group: str, *, but: End | None = None) -> _Verdict | None:
+        refused = self._find(group, VerdictKind.BINDING_REFUSED)
+        return refused or self._find(group, VerdictKind.DENIED, but=but)
 
     def _stands(self, verdict: _Verdict, group: str, ends: frozenset[End]) -> bool:
         now, view = self._view.pod_group(group), self._view

@@ -21,12 +21,12 @@ kube-scheduler brings the pods again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
 from extender.api.reasons import Reason
-from extender.gang import permit, post_filter
+from extender.gang import permit, post_filter, siblings
 from extender.gang.verdicts import Allow, Refuse, Wait, about
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
@@ -40,6 +40,11 @@ _TICK: Final = 0.001
 
 _LOOK_SECONDS: Final = 1.0
 """Seconds between two looks at a gang whose members do not come, at least."""
+_PAUSE_SECONDS: Final = 0.5
+"""For how long no member has come when those are tried again that kube-scheduler refused: while it
+brings others, each of them would be one more try for all that are left."""
+BACK_OFF_SECONDS: Final = 10.0
+"""The longest that kube-scheduler makes a pod wait until its next try (podMaxBackoffSeconds)."""
 
 Gone = Callable[[], Awaitable[None]]
 """Returns when the caller has hung up."""
@@ -78,6 +83,10 @@ class _Deadline:
     """When the last member came: while kube-scheduler brings others it has not come to all."""
     begun: bool = False
     """Whether a member has waited; before that, the deadline is the plan's."""
+    tried: set[str] = field(default_factory=set)
+    """UIDs of members that were made to be tried again since the last one came."""
+    again: asyncio.TimerHandle | None = None
+    """What has others tried again when none has come for a moment."""
 
 
 @dataclass(slots=True)
@@ -105,8 +114,14 @@ class WaitingPods:
         *,
         metrics: Metrics,
         max_held: int = 20_000,
+        try_beside: Callable[[str, Mapping[str, bool]], None] = lambda *_: None,
     ) -> None:
-        """`max_held` is how many requests may be held at once, of all gangs."""
+        """`max_held` is how many requests may be held at once, of all gangs.
+
+        `try_beside` is called with a group and members that kube-scheduler is to try again, by UID,
+        and whether they are to be spread.
+        """
+        self.try_beside = try_beside
         self._max_held = max_held
         self._stopping: Refuse | None = None
         self._loop = asyncio.get_running_loop()
@@ -207,7 +222,11 @@ class WaitingPods:
             self._verdicts.in_hand.end(uid)
             pod = self._view.pods.get(uid)
             # A condition that repeats our own refusal is no news.
-            if pod and not post_filter.is_ours(pod.unschedulable or "", pod.group or ""):
+            if pod is None or post_filter.is_ours(pod.unschedulable or "", pod.group or ""):
+                continue
+            if siblings.are_sought(pod, view=self._view):
+                self._try_others_soon(pod.group or "")
+            else:
                 self.found_no_node(uid)
         if self._released:
             self._forget_released()
@@ -277,6 +296,25 @@ class WaitingPods:
             self.follow([(pod, node)])
         else:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
+
+    def binding_refused(self, pod: PodInfo, said: str) -> None:
+        """Decide what becomes of a gang when the API server refuses the Binding of a member.
+
+        It has failed where all of its Bindings are refused, or where room was kept for the member
+        for long enough. As long as room is kept, the others may be bound, and it follows.
+        """
+        group = pod.group or ""
+        pod_group, tally = self._view.pod_group(group), self._view.tally(group)
+        if pod_group is None or tally.assigned >= self._view.quorum(pod_group):
+            return  # the gang can do without it
+        text = f"{about(group)}the API server refuses to bind a pod: {said}"
+        refusal = Refuse(Reason.BINDING_REFUSED, text, deny=True)
+        is_kept = self._view.planned_node(pod.uid) is not None
+        if is_kept and (tally.bound or tally.binding - self._keep_until.keys()):
+            self._verdicts.binding_refused(group, refusal)
+        else:
+            self.lose(group)
+            self._refuse(group, refusal)
 
     def follow(self, members: Iterable[tuple[PodInfo, str]]) -> None:
         """Keep the room of members on nodes; those that were released follow alone."""
@@ -391,7 +429,15 @@ class WaitingPods:
                 if tally.waiting and self._together is not None:
                     self._together.ask(group)
             case Refuse() as refusal:
-                self._refuse(group, refusal)
+                self._refuse(group, self._bindings_refused(group) or refusal)
+
+    def _bindings_refused(self, group: str) -> Refuse | None:
+        """Return why a group is late where it waits for members whose Bindings are refused."""
+        last = self._verdicts.last_failure(group)
+        planned = self._view.tally(group).planned
+        waits = planned and planned <= self._keep_until.keys()
+        refused = last is not None and last.reason is Reason.BINDING_REFUSED
+        return last if waits and refused else None
 
     def _release(self, group: str) -> None:
         holds = self._holds.pop(group, {})
@@ -456,6 +502,23 @@ class WaitingPods:
             self._set_deadline(group)
         deadline = self._deadlines[group]
         deadline.begun, deadline.last = True, self._loop.time()
+        deadline.tried.clear()
+        self._try_others_soon(group)
+
+    def _try_others_soon(self, group: str) -> None:
+        """Have members tried again that kube-scheduler refused before siblings had a node."""
+        deadline = self._deadlines.get(group)
+        if deadline is not None:
+            if deadline.again is not None:
+                deadline.again.cancel()
+            deadline.again = self._loop.call_later(_PAUSE_SECONDS, self._try_others, group)
+
+    def _try_others(self, group: str) -> None:
+        tried = self._deadlines[group].tried
+        held = [hold.pod for hold in self._holds.get(group, {}).values()]
+        pods = siblings.refused_beside(held, group, view=self._view, tried=tried)
+        tried.update(pod.uid for pod in pods)
+        self.try_beside(group, siblings.to_patch(pods, held))
 
     def _timeout(self, group: str) -> float:
         pod_group = self._view.pod_group(group)
@@ -475,7 +538,8 @@ class WaitingPods:
         # The gap may become a larger one; a refusal ends this.
         pause = max(_LOOK_SECONDS, self._options.retry_grace)
         deadline.look = self._loop.call_later(pause, self._look_again, group)
-        stuck = post_filter.stuck(group, view=self._view)
+        beside = self._loop.time() >= due + BACK_OFF_SECONDS
+        stuck = post_filter.stuck(group, view=self._view, beside=beside)
         if stuck is not None:
             self.found_no_node(stuck.uid)
 
@@ -486,6 +550,8 @@ class WaitingPods:
         if deadline is not None:
             deadline.timer.cancel()
             deadline.look.cancel()
+            if deadline.again is not None:
+                deadline.again.cancel()
 
     def _drop(self, group: str, uid: str) -> None:
         holds = self._holds[group]

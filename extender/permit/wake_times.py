@@ -62,7 +62,8 @@ class WakeTimes:
             case Reason.CACHE_STALE:
                 self._wake_after(group, STALE_SECONDS)
             case Reason.RECENTLY_DENIED:
-                self._wake_after(group, self._verdicts.options.denied)
+                denied = max(self._verdicts.options.denied, self._verdicts.denied_left(group))
+                self._wake_after(group, denied)
             case Reason.NEVER_FITS if not refusal.again or group in self._mixed:
                 self._pass_on(group)
             case _:

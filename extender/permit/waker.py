@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from extender.gang import wake
 from extender.gang.options import GangOptions
@@ -48,20 +48,19 @@ class PodPatcher(Protocol):
     async def wake(self, pod: PodRef, *, at: str) -> None:
         """Touch a pod's metadata."""
 
+    async def try_beside(self, pod: PodRef, *, at: int, node: str | None) -> None:
+        """Touch a label of a pod, and nominate a node for a moment where one is given."""
+
     async def ungate(self, pod: PodRef) -> None:
         """Remove our gate."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Patch:
-    """Why a pod was refused that is woken; None for one that is ungated."""
+    """What is patched, by its word in metrics, and why a pod was refused that is woken."""
 
-    reason: str | None
-
-    @property
-    def how(self) -> str:
-        """The word in metrics."""
-        return "gate" if self.reason is None else "annotation"
+    how: Literal["annotation", "label", "spread", "gate"]
+    reason: str | None = None
 
 
 class Waker:
@@ -133,6 +132,16 @@ class Waker:
         if uid not in self._patches.resting():
             self._queue.add(uid)
 
+    def try_beside(self, group: str, pods: Mapping[str, bool]) -> None:
+        """Have members tried again that kube-scheduler refused itself, by UID.
+
+        The value says whether they are to be spread.
+        """
+        resting, known = self._patches.resting(), self._view.pods
+        able = [(known[uid], spread) for uid, spread in pods.items() if uid not in resting]
+        patches = [(pod, _Patch("spread" if spread else "label")) for pod, spread in able]
+        self._patches.add(group, patches, again=True)
+
     async def run(self) -> None:
         """Work until cancelled."""
         try:
@@ -183,7 +192,7 @@ class Waker:
             if len(retry) < len(decision.retry):
                 self._queue.add_after(group, SPARED_SECONDS)
         self._wake(group, retry)
-        self._patches.add(group, ((pod, _Patch(None)) for pod in decision.ungate))
+        self._patches.add(group, ((pod, _Patch("gate")) for pod in decision.ungate))
 
     def _look_at_pod(self, uid: str) -> None:
         """Try a pod again that could not be patched, or that was to be looked at alone."""
@@ -211,7 +220,9 @@ class Waker:
         reasons = {pod.uid: refused[pod.uid].reason for pod in pods if pod.uid in refused}
         if reasons:
             self._cluster.apply(ev.PodsTried(list(reasons)))
-            patches = [(pod, _Patch(reasons[pod.uid])) for pod in pods if pod.uid in reasons]
+            patches = [
+                (pod, _Patch("annotation", reasons[pod.uid])) for pod in pods if pod.uid in reasons
+            ]
             # A pod that is being patched was tried since, or it would not be refused again.
             self._patches.add(batch, patches, again=True)
 
@@ -223,8 +234,11 @@ class Waker:
                 self._refuse_again(pod.uid, patch.reason)
             return
         ref = PodRef(pod.namespace, pod.name, pod.uid)
-        if patch.reason is None:
+        if patch.how == "gate":
             await self._patcher.ungate(ref)
+        elif patch.how != "annotation":
+            node = self._view.planned_node(pod.uid) if patch.how == "spread" else None
+            await self._patcher.try_beside(ref, at=int(self._clock.wall() * 1000), node=node)
         else:
             at = datetime.fromtimestamp(self._clock.wall(), UTC).isoformat()
             await self._patcher.wake(ref, at=at)

@@ -4,6 +4,7 @@ There is one way, whether kube-scheduler asked for the pod or its group is bound
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
@@ -11,6 +12,7 @@ import structlog
 
 from extender.kube.errors import (
     ApiError,
+    ConflictError,
     NotFoundError,
     UnavailableError,
     UnknownOutcomeError,
@@ -30,6 +32,7 @@ PATIENCE_SECONDS: Final = 60.0
 UNSURE_SECONDS: Final = 15.0
 """How long the room of a pod without a group is kept after a write of which it is not known what
 became. etcd answers or gives up after seven seconds, and the watch may be late."""
+_LONGEST_WORDS: Final = 300
 HUNG_UP: Final = "kube-scheduler hung up before the Binding was written"
 HUNG_UP_ON_ANOTHER: Final = "kube-scheduler hung up while another member of the gang was bound"
 
@@ -136,6 +139,8 @@ class BindingWriter:
         elif pod.group is not None:
             # The others are bound or about to be, and kube-scheduler brings it again.
             self._waiting.keep(pod, node)
+            if _is_refusal(error):
+                self._waiting.binding_refused(pod, _words(error, pod, node))
         elif isinstance(error, UnknownOutcomeError):
             self._keep_for_now(pod, node)
         else:
@@ -188,3 +193,17 @@ class BindingWriter:
         except ApiError as error:
             return error
         return None
+
+
+def _is_refusal(error: ApiError) -> bool:
+    """Return whether the API server gives the same answer until a rule is changed."""
+    passing = isinstance(error, ConflictError | UnavailableError)
+    return 400 <= error.status < 500 and not passing
+
+
+def _words(error: ApiError, pod: PodInfo, node: str) -> str:
+    """Return what the API server said, in words that are the same for all pods and nodes."""
+    said = str(error).partition(": ")[2] or str(error)
+    for name, word in ((pod.name, "POD"), (node, "NODE")):
+        said = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", word, said)
+    return said.replace("%", " per cent")[:_LONGEST_WORDS]

@@ -107,7 +107,12 @@ class Extender:
         )
         limits, held = _capacity(settings.listen)
         self.connections = self._connections(limits)
-        self.waiting = WaitingPods(cluster, verdicts, metrics=metrics, max_held=held)
+        self.waiting = WaitingPods(
+            *(cluster, verdicts),
+            metrics=metrics,
+            max_held=held,
+            try_beside=lambda group, pods: self.waker.try_beside(group, pods),
+        )
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
         self.gatekeeper = Gatekeeper(cluster, plans, options=options, clock=clock)
         self.begun = BegunGroups(cluster, plans, clock=clock)

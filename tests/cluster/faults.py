@@ -32,13 +32,16 @@ def bind(api: Api, namespace: str, pod: str, node: str, *, dry_run: bool = False
 
 @contextmanager
 def refused(api: Api, namespace: str, pod: str, reason: str) -> Iterator[None]:
-    """Have Bindings of a pod refused by a policy: Invalid is a 422, Forbidden a 403."""
+    """Have Bindings of pods refused by a policy: Invalid is a 422, Forbidden a 403.
+
+    The names of these pods begin with `pod`.
+    """
     name = f"{namespace}-{pod}"
     policy = {
         "matchConstraints": {"resourceRules": [_BINDINGS], "namespaceSelector": _only(namespace)},
         "validations": [
             {
-                "expression": f"!(request.name in ['{pod}', '{_PROBE}'])",
+                "expression": f"!request.name.startsWith('{pod}') && request.name != '{_PROBE}'",
                 "reason": reason,
                 "message": "not now",
             }

@@ -157,9 +157,9 @@ EXTENDER_MAY_NOT = {
     "a deadline": ([LIMIT], "spec: "),
     "tolerations": ([put("/spec/tolerations/-", ANY)], "spec: "),
     "a node selector": ([put("/spec/nodeSelector", {"a": "b"})], "spec: "),
-    "a label": ([put("/metadata/labels/app", "b", "replace")], "metadata: "),
-    "a label that goes": ([{"op": "remove", "path": "/metadata/labels/app"}], "metadata: "),
-    "all labels": ([{"op": "remove", "path": "/metadata/labels"}], "metadata: "),
+    "a label": ([put("/metadata/labels/app", "b", "replace")], "metadata.labels: "),
+    "a label that goes": ([{"op": "remove", "path": "/metadata/labels/app"}], "metadata.labels: "),
+    "all labels": ([{"op": "remove", "path": "/metadata/labels"}], "metadata.labels: "),
     "an annotation": ([put("/metadata/annotations/other", "b")], "metadata.annotations: "),
     "an annotation that goes": (
         [{"op": "remove", "path": "/metadata/annotations/kept"}],
@@ -212,6 +212,9 @@ def test_the_extender_wakes_a_pod_and_takes_its_gate_away(
     woken = {"metadata": {"annotations": {"scheduling.x-k8s.io/woken-at": "now"}}}
     extender.patch("pods", "bare", namespace, body=woken)
     extender.patch("pods", "p", namespace, body=woken)
+    for name in ("bare", "p"):
+        beside = {"metadata": {"labels": {"scheduling.x-k8s.io/tried-beside": "1"}}}
+        extender.patch("pods", name, namespace, body=beside)
     assert refused(
         extender, "pods", "p", namespace, {"op": "remove", "path": "/spec/schedulingGates/1"}
     ) == ("")

@@ -1,49 +1,77 @@
 """The tables of Jobs: what their groups have of them, their makers, and which a queue holds."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from extender.state.cluster.records import JobInfo
 
 
 @dataclass(slots=True)
 class JobTable:
-    """Jobs that have not ended. Written by `Cluster` only."""
+    """Jobs, those that are gone as long as their group goes on. Written by `Cluster` only."""
 
     by_uid: dict[str, JobInfo] = field(default_factory=dict)
     queued: dict[str, str] = field(default_factory=dict)
     """`namespace/name` of those that have a queue, by UID."""
     made: dict[str, set[str]] = field(default_factory=dict)
     """By UID of their maker: UIDs."""
+    of_group: dict[str, set[str]] = field(default_factory=dict)
+    """By group: the UIDs of those that have pods."""
+    gone: set[str] = field(default_factory=set)
+    """UIDs of those that completed and were deleted since, and whose work still counts."""
     work: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By group: how many pods its Jobs begin with, and have behind them."""
+    """By group: how many pods its Jobs begin with, and have behind them, in this run of it.
+
+    A run goes on as long as one of its Jobs does: one that completed counts while another goes on
+    that was there then.
+    """
 
     def put(self, job: JobInfo) -> None:
         """Store a Job in place of its former version."""
-        self.drop(job.uid)
+        self._forget(job.uid)
         self.by_uid[job.uid] = job
         if job.held_by_queue:
             self.queued[job.uid] = job.held_by_queue
         if job.maker is not None:
             self.made.setdefault(job.maker, set()).add(job.uid)
-        self._count(job, 1)
+        if job.group is not None and job.begun:
+            self.of_group.setdefault(job.group, set()).add(job.uid)
+            self._count(job.group)
 
     def drop(self, uid: str) -> None:
-        """Forget a Job, which may be unknown."""
+        """Forget a Job, which may be unknown; later, where its work still counts."""
+        job = self.by_uid.get(uid)
+        if job is not None and job.completed is not None and job.group is not None:
+            self.gone.add(uid)
+            self._count(job.group)
+        else:
+            self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        self.gone.discard(uid)
         job = self.by_uid.pop(uid, None)
         if job is None:
             return
         self.queued.pop(uid, None)
         if job.maker is not None:
-            there = self.made[job.maker]
-            there.discard(uid)
-            if not there:
-                del self.made[job.maker]
-        self._count(job, -1)
+            _take(self.made, job.maker, uid)
+        if job.group is not None and job.begun:
+            _take(self.of_group, job.group, uid)
+            self._count(job.group)
 
-    def _count(self, job: JobInfo, sign: int) -> None:
-        if job.group is None or not job.begun:
-            return
-        begun, done = self.work.pop(job.group, (0, 0))
-        begun, done = begun + sign * job.begun, done + sign * job.done
-        if begun:
-            self.work[job.group] = (begun, done)
+    def _count(self, group: str) -> None:
+        jobs = [self.by_uid[uid] for uid in self.of_group.get(group, ())]
+        since = min((job.created for job in jobs if job.completed is None), default=inf)
+        counted = [job for job in jobs if job.completed is None or job.completed >= since]
+        self.work.pop(group, None)
+        if since < inf:
+            self.work[group] = sum(job.begun for job in counted), sum(job.done for job in counted)
+        over = {job.uid for job in jobs if job.uid in self.gone and job not in counted}
+        for uid in over:
+            self._forget(uid)
+
+
+def _take(table: dict[str, set[str]], key: str, uid: str) -> None:
+    table[key].discard(uid)
+    if not table[key]:
+        del table[key]

@@ -39,6 +39,8 @@ class PodTerm:
     """None of them: that of the pod that has the term."""
     by_labels: bool = False
     """Whether labels of namespaces select some too: no namespace is watched."""
+    spread: bool = False
+    """Whether it is a spread constraint."""
 
     def covers(self, namespace: str, *, own: str) -> bool:
         """Return whether it may be about pods of a namespace; `own` is that of its own pod."""
@@ -415,7 +417,7 @@ class PodGroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """One Job as last seen; nothing of one that has ended, for another may use its group then."""
+    """One Job as last seen; of one that has failed nothing, for another may use its group then."""
 
     uid: str
     group: str | None = None
@@ -430,6 +432,9 @@ class JobInfo:
     """`namespace/name` of itself where it has a queue: its pods start only when it is admitted."""
     maker: str | None = None
     """The UID of what made it: its pods may be those of a job of another kind."""
+    created: float = 0.0
+    completed: float | None = None
+    """When it completed: its pods are done as long as a Job that was there then goes on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,30 +241,30 @@ class ClusterView:
     def quorum(self, pod_group: PodGroupInfo) -> int:
         """Return how many members the group needs now.
 
-        That is minMember, or fewer where its unfinished Jobs have so many pods behind them that
+        That is minMember, or fewer where the Jobs of this run have so many pods behind them that
         fewer remain to run: when such a Job starts again, the pods that remain are the gang. Of
         others the PodGroup says how many are done.
         """
         need = pod_group.min_member
         begun, done = self._jobs.work.get(pod_group.key, (0, 0))
         beyond = max(0, begun - need)  # pods that the group can do without, and another Job's
-        through = max(0, done - beyond) + (pod_group.done or self._left_behind(pod_group))
+        through = max(0, done - beyond) + (pod_group.done or self._succeeded(pod_group))
         return max(min(need, 1), need - through)
 
-    def _left_behind(self, pod_group: PodGroupInfo) -> int:
-        """Return how many members have succeeded that began without others of the same start.
+    def _succeeded(self, pod_group: PodGroupInfo) -> int:
+        """Return how many members have succeeded in this run of a group that has no Jobs.
 
-        A Binding may fail after its gang was released, and this process may end before it is
-        tried again: members that were there at the start, and have no node, are to follow. Pods
-        that came later are another run of the group, which starts as a whole.
+        The run goes on while a member is left that was there at its start, with a node or without:
+        a Binding may fail after its gang was released, and this process may end before it is tried
+        again. Pods that all came later are another run of the group, which starts as a whole.
         """
         group, started = pod_group.key, pod_group.started
         if not pod_group.succeeded or started is None or group in self._jobs.work:
             return 0
         if len(self.tally(group).members) >= pod_group.min_member:
             return 0
-        behind = any(pod.node is None and pod.created <= started for pod in self.members(group))
-        return pod_group.succeeded if behind else 0
+        goes_on = any(pod.created <= started for pod in self.members(group))
+        return pod_group.succeeded if goes_on else 0
 
     def has_unfinished_jobs(self, key: str) -> bool:
         """Return whether a Job whose pods are members has not ended."""

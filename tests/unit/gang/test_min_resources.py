@@ -9,6 +9,7 @@ from extender.api.core_v1 import Toleration
 from extender.gang.min_resources import sentence, shortage
 from extender.resources.quantity import parse_resources
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import JobInfo
 from extender.steps import at_once
 from tests.makers import cluster_of, node, nodes, planned, pod, pod_group, pods, shape, taint
 
@@ -86,3 +87,24 @@ def test_which_of_its_min_resources_a_group_is_short_of(
 
 def test_a_shortage_in_words() -> None:
     assert sentence({"memory": 2**30, "cpu": 500}) == "cpu 500m, memory 1Gi"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "want"),
+    [
+        ("12", [], {"cpu": 1000}),
+        ("6", [], {}),
+        ("99", [], {"cpu": 1000}),
+        ("12", pods(1, 0), {}),
+    ],
+)
+def test_what_members_are_done_with_is_no_longer_wanted(
+    wanted: str, others: Sequence[Any], want: Mapping[str, int]
+) -> None:
+    """Two of the three pods are left, of three CPUs each, and five are free."""
+    asked = parse_resources({"cpu": wanted})
+    group = pod_group(min_member=3, min_resources=asked)
+    done = ev.BatchJobApplied(JobInfo("job", group.key, 3, 1))
+    members = [*others, B] if others else [A, B]
+    view = cluster_of(nodes(5), group, members, done).view()
+    assert at_once(shortage(group, view=view)) == want

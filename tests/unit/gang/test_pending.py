@@ -16,6 +16,7 @@ from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods
 
 THREE = pods(3, 4)
 OLDER = [pod_group("older", 1, created=-1.0), pods(1, 4, group="older")]
+STATEFUL, WORKERS = "statefulset.kubernetes.io/pod-name", "leaderworkerset.sigs.k8s.io/name"
 NO_VOLUME = "0/2 nodes are available: no volume."
 
 WANT: dict[str, tuple[Sequence[Any], Pending]] = {
@@ -23,6 +24,27 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
     "pods are missing": (
         [pod_group(), THREE[:2], nodes(9)],
         Pending(Reason.NOT_ENOUGH_PODS, "2 of the 3 pods that it needs exist"),
+    ),
+    "more pods of a StatefulSet may not come": (
+        [pod_group(), pod("s-0", group="gang", labels={STATEFUL: "s-0"}), nodes(9)],
+        Pending(
+            Reason.NOT_ENOUGH_PODS,
+            "1 of the 3 pods that it needs exist; a StatefulSet makes a pod when the one before is "
+            "ready, unless its podManagementPolicy is Parallel",
+        ),
+    ),
+    "more workers of a leader may not come": (
+        [pod_group(), pod("l", group="gang", labels={STATEFUL: "l", WORKERS: "l"}), nodes(9)],
+        Pending(
+            Reason.NOT_ENOUGH_PODS,
+            "1 of the 3 pods that it needs exist; a LeaderWorkerSet makes workers when their "
+            "leader is ready, unless its startupPolicy is LeaderCreated; all its groups are one "
+            "gang",
+        ),
+    ),
+    "a StatefulSet has all of its pods": (
+        [pod_group(min_member=1), pod("s-0", group="gang", labels={STATEFUL: "s-0"}), nodes(9)],
+        Pending(Reason.WAITING_FOR_BIND, "1 pods can start, 1 are needed and fit"),
     ),
     "gated": (
         [pod_group(), THREE[:2], pod("g", group="gang", gates=("x",)), nodes(9)],

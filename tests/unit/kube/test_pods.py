@@ -137,6 +137,21 @@ async def test_waking_patches_an_annotation_of_that_very_pod() -> None:
     assert client.requests == [("PATCH", PATH, body, MERGE_PATCH)]
 
 
+@pytest.mark.parametrize("node", [None, "n0"])
+async def test_trying_beside_siblings_patches_a_label_and_nominates_a_node_for_a_moment(
+    node: str | None,
+) -> None:
+    client = Recorded({}, {}, {})
+    await writer(client).try_beside(REF, at=7, node=node)
+
+    label = {"metadata": {"uid": "u", "labels": {"scheduling.x-k8s.io/tried-beside": "7"}}}
+    nominated: list[Any] = [
+        {"metadata": {"uid": "u"}, "status": {"nominatedNodeName": name}} for name in (node, None)
+    ]
+    status = [("PATCH", f"{PATH}/status", body, MERGE_PATCH) for body in nominated if node]
+    assert client.requests == [("PATCH", PATH, label, MERGE_PATCH), *status]
+
+
 async def test_ungating_takes_our_gate_from_that_very_pod() -> None:
     client = Recorded({})
     await writer(client).ungate(REF)

@@ -30,6 +30,9 @@ NEVER = Refuse(Reason.NEVER_FITS, "never", deny=True, lack=LARGE)
 LATE = Refuse(Reason.SCHEDULE_TIMEOUT, "late", deny=True)
 
 
+REFUSED = Refuse(Reason.BINDING_REFUSED, "a policy says no", deny=True)
+
+
 class Scene:
     """A gang of two pods beside full nodes, and what is remembered of it."""
 
@@ -62,6 +65,11 @@ MADE: dict[str, tuple[VerdictKind, Callable[[Verdicts], object], Callable[[Verdi
         VerdictKind.DENIED,
         lambda known: known.failed(G, OFFERED, shape=shape(2)),
         lambda known: known.failed_within_window(G),
+    ),
+    "its Bindings are refused": (
+        VerdictKind.BINDING_REFUSED,
+        lambda known: known.failed(G, REFUSED),
+        lambda known: known.denied(G),
     ),
     "no room": (
         VerdictKind.NO_ROOM,
@@ -112,6 +120,8 @@ OTHERS = {"another node is offered", "it fails"}
 STANDS: dict[str, set[str]] = {
     "denied": {"room elsewhere", "a node is relabelled", "it fails"},
     "denied, for bind": {*ROOM, "it fails"},
+    "its Bindings are refused": HAPPENS.keys()
+    - {"time passes", "minMember is changed", "it is made anew"},
     "no room": {"time passes", "room elsewhere", "a node is relabelled", *OTHERS},
     "never fits": {"time passes", *(ROOM - {"a larger node comes"}), *OTHERS},
     "rests": {*ROOM, *OTHERS},
@@ -276,3 +286,22 @@ async def test_what_time_has_ended_is_dropped_though_it_is_not_asked_for() -> No
     assert len(held) <= 6
     assert len(scene.verdicts._timed) <= 12
     assert scene.verdicts.is_permitted(groups[-1].key)
+
+
+@pytest.mark.parametrize(("denied", "first"), [(3.0, 3), (0.0, 1), (90.0, 90)])
+async def test_a_group_whose_bindings_are_refused_waits_longer_each_time_until_it_is_whole(
+    denied: float, first: int
+) -> None:
+    scene = Scene(denied=denied)
+    seconds = []
+    for _ in range(7):
+        scene.verdicts.failed(G, REFUSED)
+        scene.verdicts.failed(G, REFUSED)
+        seconds.append(scene.verdicts.denied_left(G))
+        scene.clock.now += seconds[-1]
+        assert scene.verdicts.denied(G) is None
+
+    assert seconds == [max(first, min(60, first * 2**n)) for n in range(7)]
+    scene.see([replace(each, node="n0") for each in scene.cluster.view().members(G)])
+    scene.verdicts.failed(G, REFUSED)
+    assert scene.verdicts.denied_left(G) == first

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from extender.api.core_v1 import LabelSelector
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_X
 from extender.gang.options import GangOptions
-from extender.kube.errors import ForbiddenError
+from extender.kube.errors import ConflictError
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodTerm
 from extender.state.cluster.store import Cluster
 from extender.telemetry import logs
 from tests.makers import key, never, nodes, observe, planned, pod, pod_group, pods, until
@@ -99,7 +101,7 @@ async def test_a_binding_that_failed_is_answered_whatever_becomes_of_what_is_not
 ) -> None:
     single = pod("single", group="single")
     scene = Scene(cluster, nodes(8), single, pod_group("single", 1), together=False)
-    scene.binder.script["single"] = [ForbiddenError("denied", status=403)]
+    scene.binder.script["single"] = [ConflictError("denied", status=409)]
     monkeypatch.setattr(scene.waiting.starts, "_under_way", None)
 
     assert "denied" in await scene.bind(single, "n0")
@@ -462,6 +464,53 @@ async def test_a_gap_that_becomes_larger_later_sends_the_others_away(cluster: Cl
 
     assert {task.result() for task in held[:-1]} == {Reason.MEMBER_UNSCHEDULABLE}
     assert scene.loop.time() == pytest.approx(12, abs=0.01)
+    scene.idle()
+
+
+NEAR = PodTerm(LabelSelector(match_labels={"role": "leader"}))
+LEADER = replace(A, labels={"role": "leader"})
+WORKERS = [
+    replace(each, shape=replace(each.shape, seeks=(NEAR,)), unschedulable=STUCK) for each in (B, C)
+]
+PLANNED = planned(gang_0="n0", gang_1="n0", gang_2="n1")
+
+
+async def test_members_that_seek_a_held_one_are_tried_again_once_for_each_that_comes(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS, LEADER, WORKERS, PLANNED)
+    tried: list[tuple[float, list[str]]] = []
+    scene.waiting.try_beside = lambda _, uids: tried.append(
+        (round(scene.loop.time(), 1), sorted(uids))
+    )
+    async with asyncio.TaskGroup() as tasks:
+        held = [tasks.create_task(scene.hold(LEADER, "n0"))]
+        await asyncio.sleep(1)
+        observe(cluster, replace(WORKERS[1], unschedulable=f"{STUCK} Once more."))
+        await asyncio.sleep(1)
+        held.append(tasks.create_task(scene.hold(WORKERS[0], "n0")))
+        await asyncio.sleep(2)
+        held.append(tasks.create_task(scene.hold(WORKERS[1], "n0")))
+
+    both = sorted(each.uid for each in WORKERS)
+    assert [each for each in tried if each[1]] == [(0.5, both), (2.5, [C.uid])]
+    assert [task.result() for task in held] == [None] * 3
+    scene.idle()
+
+
+async def test_a_member_that_seeks_a_held_one_is_stuck_when_it_was_tried_after_that(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS, LEADER, WORKERS, PLANNED)
+    async with asyncio.TaskGroup() as tasks:
+        held = tasks.create_task(scene.hold(LEADER, "n0"))
+        await asyncio.sleep(1)
+        observe(cluster, replace(WORKERS[1], unschedulable=f"{STUCK} Once more."))
+        await asyncio.sleep(11)
+        assert not held.done()
+
+    assert held.result() == Reason.MEMBER_UNSCHEDULABLE
+    assert scene.loop.time() == pytest.approx(15, abs=0.01)
     scene.idle()
 
 

@@ -56,6 +56,10 @@ class RecordingPatcher:
         self.stamps.add(at)
         await self._patch("wake", pod)
 
+    async def try_beside(self, pod: PodRef, *, at: int, node: str | None) -> None:
+        self.stamps.add(str(at))
+        await self._patch(f"beside on {node}", pod)
+
     async def ungate(self, pod: PodRef) -> None:
         await self._patch("ungate", pod)
 
@@ -115,6 +119,17 @@ async def test_gates_are_taken_away_at_quorum(bench: Bench) -> None:
 
     assert sorted(bench.patcher.done) == [("ungate", each.name) for each in GATED]
     assert bench.woken("gate") == 3
+
+
+async def test_members_are_tried_beside_siblings_by_their_label_and_a_planned_node(
+    bench: Bench,
+) -> None:
+    observe(bench.cluster, pod_group(), A, B, planned(gang_0="n0", gang_1="n0"))
+    bench.waker.try_beside(key("gang"), {A.uid: False, B.uid: True})
+    await asyncio.sleep(1)
+
+    assert bench.patcher.done == [("beside on None", A.name), ("beside on n0", B.name)]
+    assert (bench.woken("label"), bench.woken("spread")) == (1, 1)
 
 
 async def test_gates_are_taken_away_when_the_pod_group_comes_last(bench: Bench) -> None:

@@ -157,6 +157,49 @@ async def test_a_refused_binding_keeps_the_room_of_a_member_for_its_next_try(
     scene.idle()
 
 
+SAID = 'POST /pods/gang-0/binding: 422 pods "gang-0" is invalid: 9% of gang-01 and n0'
+WORDS = '422 pods "POD" is invalid: 9 per cent of gang-01 and NODE'
+
+
+@pytest.mark.parametrize("error", [InvalidError, ForbiddenError, ApiError])
+async def test_a_gang_has_failed_when_all_its_bindings_are_refused(
+    cluster: Cluster, error: type[ApiError]
+) -> None:
+    scene = Scene(cluster, FACTS)
+    for each in (A, B):
+        scene.binder.script[each.name] = [error(SAID, status=422)]
+    async with asyncio.TaskGroup() as tasks:
+        for each in (A, B):
+            tasks.create_task(scene.bind(each, "n0"))
+
+    found = scene.verdicts.denied(GANG)
+    assert found is not None
+    assert found.message == f"gang ns/gang: the API server refuses to bind a pod: {WORDS}"
+    assert found.reason is Reason.BINDING_REFUSED
+    assert not scene.view.planned
+    scene.idle()
+
+
+@pytest.mark.parametrize(
+    ("error", "noted"),
+    [(InvalidError(SAID, status=422), True), (ConflictError("taken", status=409), False)],
+)
+async def test_a_refused_binding_of_one_member_is_noted_and_has_failed_when_its_room_goes(
+    cluster: Cluster, error: ApiError, noted: bool
+) -> None:
+    scene = Scene(cluster, FACTS, replace(B, node="n0"))
+    scene.binder.script["gang-0"] = [error] * 9
+    await scene.bind(A, "n1")
+    last = scene.verdicts.last_failure(GANG)
+    assert (last is not None and last.reason is Reason.BINDING_REFUSED) == noted
+    assert scene.view.planned_node(A.uid) == "n1"
+    assert scene.verdicts.denied(GANG) is None
+    await asyncio.sleep(61)
+    denied = scene.verdicts.denied(GANG)
+    assert (denied is not None and denied.reason is Reason.BINDING_REFUSED) == noted
+    assert scene.view.planned_node(A.uid) is None
+
+
 async def test_a_released_member_is_bound_though_the_others_are_done(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
     scene.binder.script["gang-0"] = [ConflictError("taken", status=409)]

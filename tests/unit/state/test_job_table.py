@@ -58,3 +58,33 @@ def test_validate_finds_what_is_missing(table: str) -> None:
     getattr(broken._tables.jobs, table).clear()
     with pytest.raises(AssertionError, match=r"jobs: .* is not the recount"):
         broken.validate()
+
+
+A = JobInfo("a", GROUP, begun=2, done=2, created=1.0, completed=5.0)
+B = JobInfo("b", GROUP, begun=2, created=1.0)
+
+
+def test_one_that_completed_counts_while_one_goes_on_that_was_there_then() -> None:
+    jobs = JobTable()
+    for each in (A, B):
+        jobs.put(each)
+    assert jobs.work == {GROUP: (4, 2)}
+    jobs.drop("a")
+    assert jobs.work == {GROUP: (4, 2)}, "its time to live has passed"
+    later = JobInfo("c", GROUP, begun=2, created=4.0)
+    jobs.put(later)
+    assert jobs.work == {GROUP: (6, 2)}
+    jobs.drop("c")
+    jobs.put(JobInfo("b", GROUP, begun=2, done=2, created=1.0, completed=9.0))
+    assert jobs.work == {}
+    assert jobs.by_uid.keys() == {"b"}, "nothing of the run is left but what the API has"
+
+
+def test_one_that_completed_before_all_others_came_is_of_another_run() -> None:
+    jobs = JobTable()
+    jobs.put(A)
+    assert jobs.work == {}
+    jobs.put(JobInfo("c", GROUP, begun=2, created=6.0))
+    assert jobs.work == {GROUP: (2, 0)}
+    jobs.drop("a")
+    assert jobs.by_uid.keys() == {"c"}

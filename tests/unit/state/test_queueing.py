@@ -152,7 +152,7 @@ BEHIND: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "nothing has succeeded": ({"succeeded": 0}, {"created": 9.0}, 9),
     "the group has never begun": ({"started": None}, {"created": 9.0}, 9),
     "another run of the group": ({}, {"created": 11.0}, 9),
-    "all have nodes": ({}, {"created": 9.0, "on": "n0"}, 9),
+    "those that are left have nodes": ({}, {"created": 9.0, "on": "n0"}, 2),
     "enough are there for a gang": ({"min_member": 2}, {"created": 9.0}, 2),
     "a Job says what is done": ({"done": 1}, {"created": 9.0}, 8),
 }
