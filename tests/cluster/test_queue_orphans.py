@@ -55,6 +55,7 @@ def orphan(api: Api, queues: Queues, job: str) -> str:
         "it has no owner",
         lambda: not read(api, queues, name)["metadata"].get("ownerReferences"),
     )
+    api.wait_for("the job is gone", lambda: api.find(JOBS, job, queues.namespace) is None)
     return name
 
 
