@@ -38,6 +38,9 @@ TAKEN: Mapping[str, Object] = {
     "little": {"minMember": 2, "minResources": {"cpu": "1n", "memory": "1e-9"}},
     "unknown": {"minMember": 2, "minResources": {"example.com/none": "1", "": "1", "a b": "1"}},
     "more": {"minMember": 2, "other": {"deep": [{"a": 1}]}},
+    "no-time": {"minMember": 1, "scheduleTimeoutSeconds": 0},
+    "missing": {},
+    "less-time": {"minMember": 1, "scheduleTimeoutSeconds": -1},
 }
 REFUSED: Mapping[str, Any] = {
     "none": {"minMember": 0},
@@ -46,10 +49,7 @@ REFUSED: Mapping[str, Any] = {
     "far-beyond": {"minMember": 2**63},
     "fraction": {"minMember": 1.5},
     "word": {"minMember": "1"},
-    "missing": {},
     "list": [],
-    "no-time": {"minMember": 1, "scheduleTimeoutSeconds": 0},
-    "less-time": {"minMember": 1, "scheduleTimeoutSeconds": -1},
     "more-time": {"minMember": 1, "scheduleTimeoutSeconds": 2**31},
     "unreadable": {"minMember": 2, "minResources": {"cpu": "lots"}},
     "deep": {"minMember": 2, "minResources": {"cpu": {"cpu": "1"}}},
