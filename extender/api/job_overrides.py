@@ -10,11 +10,10 @@ are neither named nor covered by one of these two words may only be made stricte
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 from extender.api import wellknown as names
-from extender.api.values import seconds, whole
+from extender.api.values import remembered, seconds, whole
 
 _ENTRY: Final = re.compile(r"([a-z-]+)\s*(?:(<=|>=)\s*(\S+))?", re.ASCII)
 _SHOWN: Final = 40
@@ -78,7 +77,7 @@ def overrides_of(annotations: Mapping[str, str], otherwise: Overrides) -> Overri
     return otherwise if said is None else parsed(said)[0]
 
 
-@lru_cache(_REMEMBERED)
+@remembered(_REMEMBERED)
 def parsed(said: str) -> tuple[Overrides, tuple[str, ...]]:
     """Return what a list of overrides allows, and a sentence for each entry that is ignored."""
     others: Literal["stricter", "none", "any"] = "stricter"

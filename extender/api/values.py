@@ -4,7 +4,9 @@ No value that is read is too large to compute with.
 """
 
 import re
-from typing import Final
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Final, ParamSpec, TypeVar
 
 LONGEST: Final = 10 * 365 * 86400.0
 """Ten years, in seconds: a longer duration is a mistake, and ends after the last date there is."""
@@ -27,8 +29,30 @@ _KEY: Final = re.compile(
 _PREFIX: Final = 253
 _NAME: Final = 63
 _SWITCH: Final = {"true": True, "false": False}
+_LONG: Final = 4096
+"""Characters of a text beyond which nothing is remembered about it."""
 _SHOWN: Final = 40
 """Characters of a value that a message shows."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def remembered(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Remember so many answers about texts, as `lru_cache` does, but none about a long text."""
+
+    def wrap(read: Callable[P, R]) -> Callable[P, R]:
+        known = lru_cache(most)(read)
+
+        @wraps(read)
+        def answer(*args: P.args, **kwargs: P.kwargs) -> R:
+            texts = (each for each in args if isinstance(each, (str, bytes)))
+            long = any(len(each) > _LONG for each in texts)
+            return read(*args, **kwargs) if long else known(*args, **kwargs)  # type: ignore[arg-type]
+
+        return answer
+
+    return wrap
 
 
 def whole(said: str) -> int | None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from extender.state.cluster.records import HostPort, Shape
+from extender.state.cluster.records import EVERY_PORT, HostPort, Shape
 
 AntiAffinityKey = tuple[str, Shape]
 """Pods with an equal key never share a node: group or namespace, and the shape of a template."""
@@ -34,7 +34,7 @@ class _OnNode:
     def excludes(self, pod: PodShape) -> bool:
         if pod.anti_affinity is not None and self.keys[pod.anti_affinity] > 0:
             return True
-        taken = [port for port, count in self.ports.items() if count > 0]
+        taken = [port for port, count in self.ports.items() if count > 0] if self.ports else ()
         return clashes(taken, pod.shape.host_ports)
 
 
@@ -82,12 +82,15 @@ class Conflicts:
         return found
 
 
-def clashes(taken: Iterable[HostPort], wanted: Collection[HostPort]) -> bool:
+def clashes(taken: Collection[HostPort], wanted: Collection[HostPort]) -> bool:
     """Return whether one of these host ports cannot be on a node where one of those is taken."""
-    return any(_clash(one, other) for one in taken for other in wanted)
-
-
-def _clash(one: HostPort, other: HostPort) -> bool:
-    """Return whether two pods cannot have these on one node; no address is every address."""
-    addresses = {one[2], other[2]}
-    return one[:2] == other[:2] and (len(addresses) == 1 or "" in addresses)
+    if not taken or not wanted:
+        return False
+    if EVERY_PORT in taken or EVERY_PORT in wanted:
+        return True
+    addresses = dict[tuple[str, int], set[str]]()
+    for protocol, number, address in taken:
+        addresses.setdefault((protocol, number), set()).add(address)
+    # No address is every address.
+    there = ((addresses.get((protocol, number)), address) for protocol, number, address in wanted)
+    return any(each and (not own or "" in each or own in each) for each, own in there)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from extender.fit.feasibility import is_feasible
 from extender.state.cluster.records import NodeInfo, Shape
 from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
 
-_AT_ONCE: Final = 1000
+_AT_ONCE: Final = 256
 """Nodes that are read in one go."""
 _KNOWN: Final = 1024
 _FEW: Final = 64
@@ -18,10 +19,16 @@ _FEW: Final = 64
 class FeasibleNodes:
     """The nodes for all shapes that ask for the same ones."""
 
-    __slots__ = ("_asks", "_read")
+    __slots__ = ("__weakref__", "_asks", "_read")
 
-    def __init__(self, asks: Shape) -> None:
-        self._asks = asks
+    def __init__(self, shape: Shape) -> None:
+        # Not the shape itself: what is known of it goes when it does.
+        self._asks = Shape(
+            node_selector=shape.node_selector,
+            affinity=shape.affinity,
+            tolerations=shape.tolerations,
+            features=shape.features,
+        )
         self._read: dict[str, bool] = {}
 
     def allows(self, node: NodeInfo) -> bool:
@@ -54,7 +61,8 @@ class Feasibility:
     def __init__(self, cluster: ClusterView) -> None:
         self.cluster = cluster
         self._version = cluster.nodes_version
-        self._known: dict[tuple[object, ...], FeasibleNodes] = {}
+        self._known = WeakValueDictionary[tuple[object, ...], FeasibleNodes]()
+        self._of = WeakKeyDictionary[Shape, FeasibleNodes]()
         self._usable: dict[frozenset[FeasibleNodes], int] = {}
 
     def still(self, node: NodeInfo, shape: Shape) -> NodeInfo | None:
@@ -68,11 +76,12 @@ class Feasibility:
         """Return the nodes that a shape may use."""
         if self._version != self.cluster.nodes_version or len(self._known) > _KNOWN:
             self._look_again()
-        selector = frozenset(shape.node_selector.items())
-        key = (selector, id(shape.affinity), shape.tolerations, shape.features)
-        found = self._known.get(key)
+        found = self._of.get(shape)
         if found is None:
-            found = self._known[key] = FeasibleNodes(shape)
+            selector = frozenset(shape.node_selector.items())
+            key = (selector, id(shape.affinity), shape.tolerations, shape.features)
+            found = self._known.get(key) or FeasibleNodes(shape)
+            self._of[shape] = self._known[key] = found
         return found
 
     def usable(self, shapes: Iterable[Shape]) -> Steps[int]:
@@ -85,6 +94,8 @@ class Feasibility:
                 found += any(each.would_allow(node) for each in asked)
                 if number % at_once == 0:
                     yield
+            if len(self._usable) >= _FEW:
+                self._usable.clear()
             if self._version == version:
                 self._usable[asked] = found
         return found
@@ -95,5 +106,6 @@ class Feasibility:
         self._usable.clear()
         if len(changed) > _FEW or len(self._known) > _KNOWN:
             self._known.clear()
+            self._of.clear()
         for each in self._known.values():
             each.forget(changed)

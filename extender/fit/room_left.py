@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from extender.fit.candidates import PIECE, Candidates
 from extender.fit.conflicts import Conflicts, PodShape
@@ -33,7 +34,7 @@ class RoomLeft:
         self._left: dict[str, Resources] = {}
         self._read: dict[str, Resources] = {}
         """What a node had to begin with when it was read last."""
-        self._most: dict[FeasibleNodes, Resources | None] = {}
+        self._most = WeakKeyDictionary[FeasibleNodes, Resources | None]()
         """At most so much is left on a node, where shapes looked in vain; None after the first."""
 
     def on(self, node: NodeInfo) -> Resources:
@@ -69,7 +70,8 @@ class RoomLeft:
             count = 1
             self._conflicts.put(node.name, pod, count)
         for name, amount in shape.requests.items():
-            left[name] = left.get(name, 0) - amount * count
+            if amount:
+                left[name] = left.get(name, 0) - amount * count
         return Placed(node, pod, count)
 
     def apart_from(self, gone: Mapping[str, Collection[Placed]]) -> "RoomLeft":
@@ -108,7 +110,8 @@ class RoomLeft:
     def _change(self, placed: Placed, count: int) -> None:
         left = self.on(placed.node)
         for name, amount in placed.pod.shape.requests.items():
-            left[name] = left.get(name, 0) - amount * count
+            if amount:
+                left[name] = left.get(name, 0) - amount * count
         if placed.pod.shape.one_per_node:
             self._conflicts.put(placed.node.name, placed.pod, count)
 
@@ -172,7 +175,7 @@ class RoomLeft:
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Learn anew meanwhile what no node has."""
-        known, self._most = self._most, {}
+        known, self._most = self._most, WeakKeyDictionary()
         try:
             yield
         finally:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
+from extender.api.values import remembered
 from extender.api.wellknown import ZONE_LABEL
 from extender.state.cluster.records import NodeInfo, PodInfo
 
@@ -46,7 +46,7 @@ def _place(node: NodeInfo, label: str | None) -> tuple[object, ...]:
     return _natural(domain), _natural(node.name)
 
 
-@lru_cache(maxsize=_NAMES)
+@remembered(_NAMES)
 def _natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return what makes `n2` come before `n10`."""
     parts = _NUMBERS.split(text)

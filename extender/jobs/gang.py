@@ -7,11 +7,11 @@ for it.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
+from extender.api.values import remembered
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs import fields
 from extender.jobs.actions import MakePodGroup
@@ -95,7 +95,7 @@ def _brought(workload: WorkloadInfo) -> str:
     return next(filter(None, found), "")
 
 
-@lru_cache(_TEMPLATES)
+@remembered(_TEMPLATES)
 def _label(template: bytes) -> str:
     try:
         found = _decode(template)

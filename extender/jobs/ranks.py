@@ -1,12 +1,12 @@
 """Indexes of an Indexed Job that are done: pods of these never come again."""
 
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from extender.api.batch_v1 import indexes_below
 from extender.api.core_v1 import Wire
+from extender.api.values import remembered
 from extender.state.queue.records import JobObject
 
 _JOBS: Final = 256
@@ -39,7 +39,7 @@ def done_ranks(job: JobObject | None, places: int) -> frozenset[int] | None:
     return _read(job.raw, places)
 
 
-@lru_cache(_JOBS)
+@remembered(_JOBS)
 def _read(raw: bytes, places: int) -> frozenset[int] | None:
     try:
         found = _decode(raw)

@@ -6,6 +6,7 @@ because decoding one pod to a model costs eight times what parsing its JSON does
 
 import asyncio
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import aiohttp
 from extender.kube.credentials import LOOK_SECONDS, Credentials, Keyring
 from extender.kube.errors import (
     ApiError,
+    LargeAnswerError,
     SilentError,
     ThrottledError,
     UnauthorizedError,
@@ -117,15 +119,22 @@ class KubeClient:
         self._retired = []
 
     async def request(
-        self, method: str, path: str, *, body: bytes | None = None, content_type: str = JSON
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        most: int = sys.maxsize,
     ) -> bytes:
         """Return the body of a 2xx answer; raises ApiError for anything else.
 
-        UnknownOutcomeError where a write may have been carried out all the same.
+        UnknownOutcomeError where a write may have been carried out all the same, LargeAnswerError
+        for more bytes than `most`: no more than these are in memory then.
         """
         answer, _ = await self._patiently(
             lambda seconds: self._once(
-                method, path, body=body, content_type=content_type, seconds=seconds
+                method, path, body=body, content_type=content_type, seconds=seconds, most=most
             )
         )
         return answer
@@ -168,7 +177,14 @@ class KubeClient:
                 await asyncio.sleep(pause)
 
     async def _once(
-        self, method: str, path: str, *, body: bytes | None, content_type: str, seconds: float
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None,
+        content_type: str,
+        seconds: float,
+        most: int = sys.maxsize,
     ) -> tuple[bytes, Mapping[str, str]]:
         doing = f"{method} {path.partition('?')[0]}"
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
@@ -183,12 +199,16 @@ class KubeClient:
                 server_hostname=shown.server_name,
             ) as response,
         ):
-            answer = await response.read()
+            answer = bytearray()
+            async for chunk in response.content.iter_any():
+                answer += chunk
+                if len(answer) > most:
+                    raise LargeAnswerError(f"{doing}: the answer has over {most} bytes")
             if response.status >= 300:
                 status, headers = response.status, response.headers
-                raise from_response(status, answer, doing=doing, headers=headers)
+                raise from_response(status, bytes(answer), doing=doing, headers=headers)
             self.keyring.accepted(shown)
-            return answer, response.headers
+            return bytes(answer), response.headers
 
     async def _post(self, path: str, body: bytes, seconds: float) -> None:
         posts = self._current().posts

@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import wraps
 from sys import intern
 from typing import Final, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Raw
@@ -34,6 +35,17 @@ from extender.kube import grants, nominations, topology_wire
 from extender.kube.patterns import Patterns
 from extender.kube.shapes import Shapes
 from extender.kube.sharing import SharedLabels
+from extender.kube.sizes import (
+    MOST_CHARACTERS,
+    MOST_OWNERS,
+    NamespaceBytes,
+    OversizedError,
+    WeakDict,
+    check,
+    check_metadata,
+    check_names,
+    check_raw,
+)
 from extender.resources.ignored import (
     IGNORE_NOTHING,
     IgnoredResources,
@@ -53,6 +65,7 @@ from extender.state.cluster.records import (
     PodInfo,
     Shape,
 )
+from extender.state.topology import DomainAssignment
 
 _TOO_MANY = 10**10
 """No index is so large."""
@@ -148,15 +161,28 @@ class Decoder:
         self._placement = placement
         self._ignored = ignored
         self._patterns = patterns
-        self._shapes = Shapes(ignored)
-        self._labels = SharedLabels()
+        self._account = NamespaceBytes()
+        self._shapes = Shapes(ignored, self._account)
+        self._labels = SharedLabels(self._account)
+        self._assignments = WeakValueDictionary[tuple[str, str], WeakDict[str, DomainAssignment]]()
 
     @readable("Pod")
     def pod(self, raw: bytes | Raw) -> PodInfo:
-        """Return a pod. Raises DecodeError where the JSON is not one."""
+        """Return a pod. Raises DecodeError where the JSON is not one.
+
+        One that is too large, and has a node, is read for what it takes there, and `unreadable`
+        says why.
+        """
         pod = _decode_pod(raw)
-        shape = self._shapes.of(pod, raw)
-        meta, spec = pod.metadata, pod.spec
+        meta, spec, unreadable = pod.metadata, pod.spec, ""
+        try:
+            check_metadata(meta, spec.scheduling_gates)
+            shape = self._shapes.of(pod, raw)
+            labels = self._labels.of(meta.labels, meta.namespace)
+        except OversizedError as error:
+            if not spec.node_name:
+                raise
+            shape, labels, unreadable = self._shapes.taken(pod, raw), {}, str(error)
         holding = {c.type for c in pod.status.conditions or () if c.status == "True"}
         native = native_of(meta.namespace, spec.scheduling_group)
         group = group_of(meta.namespace, meta.labels) or native
@@ -171,15 +197,15 @@ class Decoder:
             node=spec.node_name or None,
             nominated=pod.status.nominated_node_name or None,
             priority=spec.priority or 0,
-            gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+            gates=tuple(gate.name for gate in (spec.scheduling_gates or ())[:MOST_OWNERS]),
             terminating=meta.deletion_timestamp is not None,
             finished=pod.status.phase in _FINISHED,
             created=seconds_of(meta.creation_timestamp),
             unschedulable=None if spec.node_name else _unschedulable(pod.status),
-            scheduler=spec.scheduler_name,
+            scheduler=spec.scheduler_name[:MOST_CHARACTERS],
             phase=pod.status.phase or "Pending",
             ready="ContainersReady" in holding,
-            owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
+            owners=tuple(f"{meta.namespace}/{o.name}" for o in _owners(meta)),
             controller=_controller(meta),
             only_node=_only_node(meta, shape),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
@@ -193,7 +219,8 @@ class Decoder:
             bound_at=_bound_at(pod.status) if spec.node_name else 0.0,
             refused_at=_refused_at(pod.status, meta) if pod.status.phase == "Failed" else None,
             gone_by=_time(meta.deletion_timestamp) if meta.deletion_timestamp else None,
-            labels=self._labels.of(meta.labels),
+            labels=labels,
+            unreadable=unreadable,
             pattern=self._pattern(raw, meta, shape) if waits else None,
             claim_keys=tuple(_claim_keys(pod)) if shape.individually_constrained else (),
         )
@@ -246,8 +273,10 @@ class Decoder:
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
         found = _decode_pod_group(raw)
+        check_names("spec.minResources", found.spec.min_resources)
         min_resources = parse_resources(found.spec.min_resources)
         timeout, said = found.spec.schedule_timeout_seconds, found.metadata.annotations or {}
+        _check_words(said)
         status = _status(found.status)
         return PodGroupInfo(
             namespace=found.metadata.namespace,
@@ -268,7 +297,7 @@ class Decoder:
             cost=_cost(said.get(PREEMPTION_COST)),
             min_run=_count(said.get(MIN_RUN_SECONDS)),
             placement=said.get(PLACEMENT_ANNOTATION, self._placement),
-            assigned=topology_wire.read_annotation(said.get(TOPOLOGY_ASSIGNMENT)),
+            assigned=self._assigned(found.metadata.namespace, said.get(TOPOLOGY_ASSIGNMENT)),
             grant=grants.read(found.status.granted_room),
             nomination=nominations.read(found.status.preemption),
             done=_count(said.get(DONE_ANNOTATION)) or 0,
@@ -287,6 +316,7 @@ class Decoder:
         """
         found = _decode_native(raw)
         meta, said = found.metadata, found.metadata.annotations or {}
+        _check_words(said)
         policy, constraints = found.spec.scheduling_policy, found.spec.scheduling_constraints
         topology = constraints.topology if constraints is not None else None
         return PodGroupInfo(
@@ -311,17 +341,32 @@ class Decoder:
     def budget(self, raw: bytes | Raw) -> BudgetInfo:
         """Return a disruption budget. Raises DecodeError where the JSON is not one."""
         found = _decode_budget(raw)
-        return BudgetInfo(
+        size = check_raw("spec.selector", msgspec.json.encode(found.spec.selector))
+        budget = BudgetInfo(
             namespace=found.metadata.namespace,
             name=found.metadata.name,
             selector=found.spec.selector,
             allowed=found.status.disruptions_allowed,
         )
+        self._account.charge(budget.namespace, budget, size)
+        return budget
 
     @readable("pod template")
     def template(self, raw: bytes | Raw) -> Shape:
         """Return the shape of a pod template's pods. Raises DecodeError where it is none."""
-        return self._shapes.of(_decode_pod(raw), raw)
+        return self._shapes.of(_decode_pod(raw), raw, charged=False)
+
+    def _assigned(self, namespace: str, text: str | None) -> Mapping[str, DomainAssignment]:
+        """Return the assignments of an annotation: it is read with each change of a status."""
+        if not text:
+            return {}
+        found = self._assignments.get((namespace, text))
+        if found is None:
+            found = WeakDict(topology_wire.read_annotation(text))
+            domains = sum(len(each.domains) for each in found.values())
+            self._account.charge(namespace, found, len(text) + 20 * domains)
+            self._assignments[namespace, text] = found
+        return found
 
 
 def _pods_of(spec: core.JobSpec, status: core.JobStatus) -> tuple[int, int, int]:
@@ -370,6 +415,22 @@ def conditions_of(conditions: Sequence[core.Condition] | None) -> tuple[Conditio
 def seconds_of(moment: datetime | None) -> float:
     """Return seconds since the epoch; 0 for no time."""
     return moment.timestamp() if moment else 0.0
+
+
+def _check_words(annotations: Mapping[str, str]) -> None:
+    """Raise OversizedError where an annotation that is kept as it is says too much."""
+    for name in (
+        ON_PARTIAL_ANNOTATION,
+        REQUIRED_TOPOLOGY,
+        PREFERRED_TOPOLOGY,
+        PLACEMENT_ANNOTATION,
+    ):
+        said = annotations.get(name, "")
+        check(f"characters of metadata.annotations[{name}]", len(said), MOST_CHARACTERS)
+
+
+def _owners(meta: core.ObjectMeta) -> Sequence[core.OwnerReference]:
+    return (meta.owner_references or ())[:MOST_OWNERS]
 
 
 def _controller(meta: core.ObjectMeta) -> str | None:
@@ -424,7 +485,7 @@ def _named(term: core.NodeSelectorTerm) -> str | None:
 
 def _workload(meta: core.PodMeta) -> str | None:
     name = meta.annotations.workload if meta.annotations else ""
-    return f"{meta.namespace}/{name}" if name else None
+    return f"{meta.namespace}/{name[:MOST_CHARACTERS]}" if name else None
 
 
 def _index(meta: core.PodMeta) -> int | None:

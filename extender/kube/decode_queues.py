@@ -27,6 +27,7 @@ from extender.kube.decode import (
     seconds_of,
 )
 from extender.kube.sharing import SharedMappings
+from extender.kube.sizes import FREE_OF_A_JOB, JOBS, NamespaceBytes, size_of
 from extender.resources.quantity import amount, parse_resources
 from extender.runtime.deep import deep_stack
 from extender.state.cluster.records import Shape
@@ -64,9 +65,11 @@ from extender.state.queue.records import (
 T = TypeVar("T")
 Labelled = dict[str, object]
 """An object, or as much of it as its labels."""
-_TEMPLATES: Final = 4096
+_REMEMBERED: Final = 4096
 """So many pod templates are remembered, and as many pod sets and admissions: what many Workloads
 have is in memory once."""
+_USUAL: Final = 4096
+"""Bytes of a template; with longer ones fewer are remembered."""
 _NO_SHAPE: Final = Shape()
 """The shape of a template that cannot be read."""
 _JOB: Final = "batch/job"
@@ -115,11 +118,14 @@ class QueueDecoder:
         self.job_info = decoder.job
         """Returns of a batch Job what the state of the cluster has."""
         self._templates: LRUCache[tuple[object, ...], tuple[bytes, Shape, str]] = LRUCache(
-            _TEMPLATES
+            _REMEMBERED * _USUAL, lambda known: max(_USUAL, len(known[0]))
         )
-        self._pod_sets: LRUCache[tuple[object, ...], PodSetInfo] = LRUCache(_TEMPLATES)
-        self._admissions: LRUCache[tuple[object, ...], AdmissionInfo] = LRUCache(_TEMPLATES)
+        self._pod_sets: LRUCache[tuple[object, ...], PodSetInfo] = LRUCache(
+            _REMEMBERED * _USUAL, lambda known: max(_USUAL, len(known.template))
+        )
+        self._admissions: LRUCache[tuple[object, ...], AdmissionInfo] = LRUCache(_REMEMBERED)
         self._mappings = SharedMappings()
+        self._account = NamespaceBytes(JOBS, FREE_OF_A_JOB)
 
     @readable("ResourceFlavor")
     def flavor(self, raw: bytes | Raw) -> FlavorInfo:
@@ -295,7 +301,7 @@ class QueueDecoder:
         kept = bytes(raw)
         if concerns is not None and not concerns(kept):
             kept, meta = _bare(meta), msgspec.structs.replace(meta, annotations=None)
-        return JobObject(
+        found = JobObject(
             kind=kind,
             meta=_meta(meta),
             raw=kept,
@@ -305,6 +311,9 @@ class QueueDecoder:
             done=done(_or(_object, raw, {})) if done else {},
             completion_mode=_completion_mode(raw) if kind == _JOB else None,
         )
+        words = size_of(meta.labels or {}) + size_of(meta.annotations or {})
+        self._account.charge(meta.namespace, found, len(kept) + words)
+        return found
 
     def _pod_set(self, found: wire.PodSet) -> PodSetInfo:
         raw = bytes(found.template)

@@ -56,6 +56,10 @@ class UnauthorizedError(UnavailableError):
     """Whether there are others by now."""
 
 
+class LargeAnswerError(ApiError):
+    """An answer has more bytes than its reader takes at a time."""
+
+
 class SilentError(UnavailableError):
     """The API server holds a watch open and sends nothing, neither an event nor a bookmark."""
 

@@ -1,5 +1,6 @@
 """Lists, page by page."""
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -10,11 +11,13 @@ from msgspec import Raw
 
 from extender.kube.client import KubeClient
 from extender.kube.decode import DecodeError, deeply
-from extender.kube.errors import UnavailableError
+from extender.kube.errors import LargeAnswerError, UnavailableError
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 
 PAGE_SIZE: Final = 1000
+PAGE_BYTES: Final = 16 * 1024 * 1024
+"""A page with more is asked for again, with fewer objects."""
 
 T = TypeVar("T")
 
@@ -38,12 +41,19 @@ _decode_page = msgspec.json.Decoder(Page).decode
 
 async def pages(client: KubeClient, path: str, selector: str = "") -> AsyncIterator[Page]:
     """Yield all objects; `selector` is more of the query, from an `&` on. Raises ApiError."""
-    token = ""
+    token, size = "", PAGE_SIZE
     while True:
-        query = f"?limit={PAGE_SIZE}{selector}"
+        query = f"?limit={size}{selector}"
         if token:
             query += f"&continue={quote(token)}"
-        page = decoded(_decode_page, await client.request("GET", path + query))
+        try:
+            most = PAGE_BYTES if size > 1 else sys.maxsize
+            answer = await client.request("GET", path + query, most=most)
+        except LargeAnswerError:
+            size = max(1, size // 8)
+            continue
+        size = min(PAGE_SIZE, 2 * size)
+        page = decoded(_decode_page, answer)
         yield page
         token = page.metadata.continue_token
         if not token:

@@ -7,7 +7,8 @@ once.
 
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from hashlib import blake2b
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -17,10 +18,11 @@ from extender.api import core_v1 as core
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import BESIDE_LABEL
 from extender.kube.resizes import as_counted, is_sidecar, may_be_resized
+from extender.kube.sizes import MOST_RESOURCES, NamespaceBytes, check_names, checked_size
 from extender.resources.ignored import IgnoredResources, is_extended, stands_for_device_class
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, Resources, parse_resources
-from extender.state.cluster.records import HostPort, PodTerm, Shape
+from extender.state.cluster.records import EVERY_PORT, HostPort, PodTerm, Shape
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MOST: Final = 4096
@@ -41,34 +43,64 @@ class Shapes:
     read.
     """
 
-    def __init__(self, ignored: IgnoredResources) -> None:
+    def __init__(self, ignored: IgnoredResources, account: NamespaceBytes) -> None:
         self._ignored = ignored
+        self._account = account
         self._shapes: weakref.WeakValueDictionary[tuple[object, ...], Shape] = (
             weakref.WeakValueDictionary()
         )
-        self._known: weakref.WeakValueDictionary[tuple[object, ...], Shape] = (
-            weakref.WeakValueDictionary()
-        )
-        """By what pods say, unread."""
+        self._known: weakref.WeakValueDictionary[bytes, Shape] = weakref.WeakValueDictionary()
+        """By the hash of what pods say, unread."""
 
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def of(self, pod: core.UnreadPod, raw: bytes | Raw) -> Shape:
-        """Return the shape of a pod that was decoded from some JSON."""
+    def of(self, pod: core.UnreadPod, raw: bytes | Raw, *, charged: bool = True) -> Shape:
+        """Return the shape of a pod that was decoded from some JSON.
+
+        Raises OversizedError where it is beyond what is read of one, or kept for its namespace.
+        """
+        namespace = pod.metadata.namespace if charged else ""
         if may_be_resized(pod):  # its status counts too
-            return self._read(as_counted(_decode_pod(raw), raw))
+            size = checked_size(pod.spec)
+            return self._read(as_counted(_decode_pod(raw), raw), namespace, size)
         text = _text(pod)
         shape = self._known.get(text)
         if shape is None:
+            size = checked_size(pod.spec)
             if len(self._known) >= MOST:
                 self._known.clear()
-            shape = self._known[text] = self._read(_decode_pod(raw))
+            shape = self._known[text] = self._read(_decode_pod(raw), namespace, size)
         return shape
 
-    def _read(self, pod: core.Pod) -> Shape:
+    def taken(self, pod: core.UnreadPod, raw: bytes | Raw) -> Shape:
+        """Return what a pod takes of its node, of one that is too large to be read as it is.
+
+        It counts as one that takes every host port, and repels every pod, where it has any ports
+        or repels any: nothing is put where it must not be.
+        """
+        found = _decode_pod(raw)
+        asked = _requests((as_counted(found, raw) if may_be_resized(pod) else found).spec)
+        amounts = sorted(((name, n) for name, n in asked.items() if n), key=lambda e: "/" in e[0])
+        requests = dict(islice(amounts, MOST_RESOURCES))
+        ports = frozenset((EVERY_PORT,) if any(_host_ports(found.spec)) else ())
+        repels = b"odAntiAffinity" in bytes(pod.spec.affinity)
+        key = (_frozen(requests), ports, repels)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(
+                requests=requests,
+                host_ports=ports,
+                shuns=(PodTerm(core.LabelSelector(), by_labels=True),) if repels else (),
+                individually_constrained=True,
+                one_per_node=bool(ports) or repels,
+            )
+        return shape
+
+    def _read(self, pod: core.Pod, namespace: str, size: int) -> Shape:
         spec = pod.spec
         asked = _requests(spec)
+        check_names("the sum of its requests", asked)
         beside = {
             what: amount
             for what, amount in asked.items()
@@ -98,7 +130,7 @@ class Shapes:
         shape = self._shapes.get(key)
         if shape is None:
             parsed = _decode_affinity(affinity) if affinity else None
-            shape = self._shapes[key] = Shape(
+            shape = Shape(
                 requests={what: n for what, n in asked.items() if what not in beside},
                 beside_nodes=beside,
                 node_selector=spec.node_selector or {},
@@ -112,13 +144,15 @@ class Shapes:
                 individually_constrained=constrained,
                 one_per_node=bool(ports) or _shuns_itself(parsed, pod.metadata),
             )
+            self._account.charge(namespace, shape, size)
+            self._shapes[key] = shape
         return shape
 
 
-def _text(pod: core.UnreadPod) -> tuple[object, ...]:
-    """Return all that `_read` reads of a pod, as it is written: equal texts have one meaning."""
+def _text(pod: core.UnreadPod) -> bytes:
+    """Return the hash of all that `_read` reads of a pod: equal texts have one meaning."""
     spec, affinity = pod.spec, bytes(pod.spec.affinity)
-    return (
+    text = (
         spec.scheduler_name,
         spec.host_network,
         spec.host_users,
@@ -133,6 +167,7 @@ def _text(pod: core.UnreadPod) -> tuple[object, ...]:
         _has_claims(spec),
         _whose(pod.metadata, affinity),
     )
+    return blake2b(msgspec.msgpack.encode(text), digest_size=32).digest()
 
 
 def _container_text(container: core.UnreadContainer) -> tuple[object, ...]:

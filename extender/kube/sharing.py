@@ -4,15 +4,19 @@ A disruption budget may name any label, and the state has 100,000 pods: most of 
 templates. So are Workloads.
 """
 
+import weakref
 from collections.abc import Mapping
 from typing import Final
 
 from extender.api.wellknown import BESIDE_LABEL, INDEX_LABEL
+from extender.kube.sizes import NamespaceBytes, WeakDict, size_of
 
 MOST: Final = 8192
 """Mappings that are remembered: an object whose mapping was forgotten keeps it."""
-MOST_CHARACTERS: Final = 1024
-"""Of the values of one of them; what is longer is its object's own, for users write these."""
+MOST_CHARACTERS: Final = 4096
+"""Of one of them, by `size_of`; what is longer is its object's own."""
+MOST_IN_ALL: Final = 8 * 1024 * 1024
+"""The same of all that are remembered."""
 _NONE: Final[Mapping[str, str]] = {}
 _LEFT_OUT: Final = frozenset((INDEX_LABEL, BESIDE_LABEL))
 
@@ -22,18 +26,22 @@ class SharedMappings:
 
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._characters = 0
 
     def of(self, mapping: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return a mapping that equals this one, the same for all that have its order too."""
         if not mapping:
             return _NONE
-        if sum(map(len, mapping.values())) > MOST_CHARACTERS:
+        size = size_of(mapping)
+        if size > MOST_CHARACTERS:
             return mapping
         key = tuple(mapping.items())  # the API server writes them in the order of their names
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= MOST:
+            if len(self._known) >= MOST or self._characters + size > MOST_IN_ALL:
                 self._known.clear()
+                self._characters = 0
+            self._characters += size
             found = self._known[key] = mapping
         return found
 
@@ -45,11 +53,26 @@ class SharedLabels:
     label that only makes kube-scheduler try a pod.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, account: NamespaceBytes) -> None:
         self._mappings = SharedMappings()
+        self._account = account
+        self._long = weakref.WeakValueDictionary[tuple[object, ...], WeakDict[str, str]]()
+        """Labels that take many bytes, for as long as a pod has them."""
 
-    def of(self, labels: dict[str, str] | None) -> Mapping[str, str]:
-        """Return labels but for these two; equal ones are one mapping."""
+    def of(self, labels: dict[str, str] | None, namespace: str) -> Mapping[str, str]:
+        """Return labels but for these two; equal ones are one mapping.
+
+        Raises OversizedError where a namespace has no bytes left for them.
+        """
         if labels and not _LEFT_OUT.isdisjoint(labels):
             labels = {name: value for name, value in labels.items() if name not in _LEFT_OUT}
-        return self._mappings.of(labels)
+        size = size_of(labels or {})
+        if not labels or size <= MOST_CHARACTERS:
+            return self._mappings.of(labels)
+        key = (namespace, *labels.items())
+        found = self._long.get(key)
+        if found is None:
+            found = WeakDict(labels)
+            self._account.charge(namespace, found, size)
+            self._long[key] = found
+        return found

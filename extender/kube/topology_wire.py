@@ -5,7 +5,6 @@ Values that many domains share are written once: a `universal` value for all, or
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,8 @@ from extender.state.topology import DomainAssignment
 
 _LARGEST: Final = 200_000
 """Bytes of an annotation that is read; all annotations of an object have 256 KiB."""
+_LONGEST: Final = 253
+"""Characters of a name of a node; labels have fewer."""
 _MOST: Final = 100_000
 """Domains of one slice."""
 
@@ -73,7 +74,6 @@ def read(raw: bytes | msgspec.Raw) -> DomainAssignment | None:
     return None if text in (b"", b"null") else _plain(_decode(text))
 
 
-@lru_cache(256)  # it is read with each change of a status
 def read_annotation(text: str | None) -> Mapping[str, DomainAssignment]:
     """Return the assignments of pod sets; none where they cannot be read."""
     if not text or len(text) > _LARGEST:
@@ -136,4 +136,6 @@ def _values(found: _Level, count: int) -> list[str]:
     if found.individual is None:
         return [found.universal or ""] * count
     said = found.individual
+    if len(said.prefix) + len(said.suffix) > _LONGEST:
+        raise ValueError("a value is longer than any label's")
     return [f"{said.prefix}{root}{said.suffix}" for root in said.roots]

@@ -6,8 +6,7 @@ Only then others make room for the group: kube-scheduler may know of reasons tha
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
-
-from cachetools import LRUCache
+from weakref import WeakKeyDictionary
 
 from extender.api.reasons import Reason
 from extender.gang import plan, pre_filter
@@ -21,7 +20,6 @@ MOST_MEMBERS: Final = 64
 """So many members are read to see whether kube-scheduler has tried one."""
 NOTED: Final = 4
 """And so many for what is good for their equals: a group's members are few kinds."""
-_REMEMBERED: Final = 10_000
 _NEWS: Final = frozenset((Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES))
 _SAID: Final = (pre_filter.BEHIND, pre_filter.DISAGREE)
 
@@ -31,7 +29,7 @@ class Tried:
 
     def __init__(self, view: ClusterView, plans: Plans) -> None:
         self._view, self._plans = view, plans
-        self._tried: LRUCache[tuple[Shape, str, str], float] = LRUCache(_REMEMBERED)
+        self._tried = WeakKeyDictionary[Shape, dict[tuple[str, str], float]]()
         """Until when it counts that a pod of this shape, scheduler and namespace was tried, by the
         monotonic clock."""
 
@@ -39,11 +37,11 @@ class Tried:
         """Note for equal pods which members kube-scheduler has tried in vain: for want of room."""
         until = self._plans.clock.monotonic() + TRIED_SECONDS
         for pod in islice(self._waiting(group), NOTED):
-            kind = pod.shape, pod.scheduler, pod.namespace
+            kind, known = (pod.scheduler, pod.namespace), self._tried.setdefault(pod.shape, {})
             if self._has_news(pod):
-                self._tried.pop(kind, None)
+                known.pop(kind, None)
             elif self._was_tried(pod) and not plan.finds_no_node(pod, group):
-                self._tried[kind] = until
+                known[kind] = until
 
     def is_refused(self, group: str) -> bool:
         """Return whether kube-scheduler has tried a member in vain, or our own plan has failed.
@@ -59,7 +57,7 @@ class Tried:
             asks = pod.scheduler in self._plans.schedulers or pod.is_gated_by_us
             if not asks or plan.finds_no_node(pod, group) or self._has_news(pod):
                 return False
-            equals = self._tried.get((pod.shape, pod.scheduler, pod.namespace), 0.0)
+            equals = self._tried.get(pod.shape, {}).get((pod.scheduler, pod.namespace), 0.0)
             tried = tried or self._was_tried(pod) or now < equals
         return tried
 

@@ -38,6 +38,8 @@ _SUFFIXES: Final[dict[str, Decimal]] = {
 }
 
 _LARGEST_EXPONENT: Final = 30
+_LONGEST: Final = 64
+"""Characters of a quantity."""
 
 
 class QuantityError(ValueError):
@@ -48,6 +50,8 @@ class QuantityError(ValueError):
 def parse(quantity: Quantity) -> Decimal:
     """Return the exact value of a quantity. Raises QuantityError when it is none."""
     text = str(quantity).strip()
+    if len(text) > _LONGEST:
+        raise QuantityError(f"{text[:_LONGEST]!r}... has over {_LONGEST} characters")
     number = text.rstrip("numkKMGTPEi")
     suffix = text[len(number) :]
     # "1E" is exa, "1E3" an exponent: rstrip already separated them.

@@ -7,11 +7,11 @@ settings of queues.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from extender.api.values import remembered
 from extender.api.wellknown import (
     OWN_PREFIX,
     POD_GROUP_LABEL,
@@ -117,7 +117,7 @@ def _pod_set(pod_set: PodSetInfo, numbers: ShapeNumbers) -> Plain:
     return {**found, "shape": numbers.shape(pod_set.shape)}
 
 
-@lru_cache(_TEMPLATES)
+@remembered(_TEMPLATES)
 def _group(template: bytes) -> Plain:
     """Return of a pod template what says which PodGroup its pods have."""
     try:

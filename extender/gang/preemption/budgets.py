@@ -1,13 +1,20 @@
 """PodDisruptionBudgets: how many evictions they allow, and how many a choice of pods takes."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import repeat
+from typing import Final
 
+from extender.api.core_v1 import LabelSelector
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import INDEX_LABEL
 from extender.state.cluster.records import BudgetInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 
+MOST_LOOKS: Final = 50_000
+"""Labels that are compared for the pods of one namespace in one search."""
+VALUES: Final = 16
+"""Values with which a label is compared in the time of one look."""
 _NONE: Mapping[str, int] = {}
 
 
@@ -18,9 +25,10 @@ class Budgets:
         self._view = view
         self._allowed: dict[str, int] = {}
         self._taken = Counter[str]()
-        self._known: dict[tuple[str, int], tuple[str, ...]] = {}
-        self._kept: list[Mapping[str, str]] = []
-        """Labels that were read: while they are here, their ids are no others'."""
+        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._named: dict[str, tuple[frozenset[str], int]] = {}
+        """By namespace: the labels that its budgets name, and how long it takes to compare them."""
+        self._looks = Counter[str]()
 
     def of(self, pods: Iterable[PodInfo]) -> Mapping[str, int]:
         """Return how many of these pods each budget is about, by its key."""
@@ -55,16 +63,36 @@ class Budgets:
         over = (count - self._allowed[key] for key, count in self._taken.items() if count)
         return sum(each for each in over if each > 0)
 
-    def _about(self, pod: PodInfo, budgets: Iterable[BudgetInfo]) -> tuple[str, ...]:
-        by_index = pod.index is not None and INDEX_LABEL not in pod.labels
-        names = (pod.namespace, id(pod.labels))
-        found = self._known.get(names) if not by_index else None
-        if found is None:
-            labels = {**pod.labels, INDEX_LABEL: str(pod.index)} if by_index else pod.labels
-            about = [each for each in budgets if matches_selector(each.selector, labels)]
-            self._allowed.update({each.key: each.allowed for each in about})
-            found = tuple(each.key for each in about)
-            if not by_index:
-                self._known[names] = found
-                self._kept.append(pod.labels)
-        return found
+    def _about(self, pod: PodInfo, budgets: Collection[BudgetInfo]) -> tuple[str, ...]:
+        """Return the keys of the budgets that a pod counts for.
+
+        They are worked out once for all pods that have the same of the labels that budgets name.
+        Where that takes too long, because a tenant has made very many budgets, the others count as
+        protected by all of them.
+        """
+        namespace = pod.namespace
+        if namespace not in self._named:
+            found = [name for each in budgets for name in _names(each.selector)]
+            self._named[namespace] = frozenset(found), len(found) + len(budgets)
+        names, cost = self._named[namespace]
+        labels = {name: value for name, value in pod.labels.items() if name in names}
+        if pod.index is not None and INDEX_LABEL in names:
+            labels.setdefault(INDEX_LABEL, str(pod.index))
+        key = (namespace, *labels.items())
+        if key in self._known:
+            return self._known[key]
+        if self._looks[namespace] > MOST_LOOKS:
+            self._allowed[namespace] = 0
+            return (namespace,)
+        self._looks[namespace] += cost
+        about = [each for each in budgets if matches_selector(each.selector, labels)]
+        self._allowed.update({each.key: each.allowed for each in about})
+        self._known[key] = tuple(each.key for each in about)
+        return self._known[key]
+
+
+def _names(selector: LabelSelector | None) -> Iterator[str]:
+    """Yield each name of a label once, and once more for some values that it is compared with."""
+    yield from (selector.match_labels if selector else None) or ()
+    for each in (selector.match_expressions if selector else None) or ():
+        yield from repeat(each.key, 1 + len(each.values or ()) // VALUES)

@@ -9,13 +9,13 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
 import msgspec
 
 from extender.api import wellknown
+from extender.api.values import remembered
 from extender.jobs import fields
 from extender.jobs.fields import Object
 
@@ -165,7 +165,7 @@ def _hash(spec: Mapping[str, object]) -> str:
     return _hash_of(msgspec.json.encode([spec.get(name) for name in _SHAPE]))
 
 
-@lru_cache(_KNOWN)
+@remembered(_KNOWN)
 def _hash_of(parts: bytes) -> str:
     found = dict(zip(_SHAPE, msgspec.json.decode(parts), strict=True))
     spec: Mapping[str, object] = {name: each for name, each in found.items() if each is not None}

@@ -6,6 +6,7 @@ that changed meanwhile get another place.
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -19,13 +20,15 @@ Entry = tuple[int, str]
 class NodeOrder:
     """Nodes in the order of an amount, by resource; `amounts` returns those of a node."""
 
-    __slots__ = ("_amounts", "_changed", "_known", "_most", "_moved", "_orders")
+    __slots__ = ("_amounts", "_changed", "_having", "_known", "_most", "_moved", "_orders")
 
     def __init__(self, amounts: Callable[[str], Mapping[str, int] | None]) -> None:
         self._amounts = amounts
         self._known: dict[str, Mapping[str, int]] = {}
         self._orders: dict[str, list[Entry]] = {}
         self._most: dict[str, int] = {}
+        self._having = Counter[str]()
+        """How many nodes have a resource: of those that none has, all orders are one."""
         self._changed: set[str] = set()
         """Nodes to be read again."""
         self._moved: dict[str, Mapping[str, int] | None] = {}
@@ -49,6 +52,8 @@ class NodeOrder:
         amounts = self.all()
         if self._moved:
             self._sort()
+        if not self._having[resource]:
+            resource = ""
         found = self._orders.get(resource)
         if found is None:
             entries = ((each.get(resource, 0), name) for name, each in amounts.items())
@@ -58,6 +63,8 @@ class NodeOrder:
     def most(self, resource: str) -> int:
         """Return the most that any node has of a resource, never less than zero."""
         amounts = self.all()
+        if not self._having[resource]:
+            return 0
         found = self._most.get(resource)
         if found is None:
             found = max((each.get(resource, 0) for each in amounts.values()), default=0)
@@ -68,10 +75,13 @@ class NodeOrder:
         changed, self._changed = self._changed, set()
         self._most.clear()
         for name in changed:
-            self._moved.setdefault(name, self._known.pop(name, None))
+            before = self._known.pop(name, None)
+            self._moved.setdefault(name, before)
+            self._having.subtract(before or ())
             amounts = self._amounts(name)
             if amounts is not None:
                 self._known[name] = amounts
+                self._having.update(amounts.keys())
 
     def _sort(self) -> None:
         """Give the nodes that changed their new places, in copies of the orders."""

@@ -51,6 +51,8 @@ class PodTerm:
 
 HostPort = tuple[str, int, str]
 """Protocol, number and address; no address is every address."""
+EVERY_PORT: Final[HostPort] = ("", 0, "")
+"""All host ports of a node: those of a pod that has more than are read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -166,6 +168,8 @@ class PodInfo:
     itself."""
     claim_keys: tuple[str, ...] = ()
     """Keys of the claims that it names: ResourceClaims, and volumes where it has no node."""
+    unreadable: str = ""
+    """Why no more is read of a pod on a node than what it takes there."""
 
     @property
     def is_gated_by_us(self) -> bool:
@@ -196,7 +200,7 @@ class PodInfo:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class BudgetInfo:
     """One PodDisruptionBudget as last seen."""
 

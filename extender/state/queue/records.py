@@ -449,7 +449,7 @@ class WorkloadInfo:
 CompletionMode = Literal["Indexed", "NonIndexed"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class JobObject:
     """A job of any kind, as the API server has it."""
 

@@ -20,6 +20,7 @@ from extender.api.wellknown import (
 from extender.fit.feasibility import is_feasible
 from extender.kube.decode import DecodeError, Decoder, group_of
 from extender.kube.sharing import MOST, SharedLabels
+from extender.kube.sizes import NamespaceBytes
 from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.cluster.records import (
     BudgetInfo,
@@ -239,9 +240,9 @@ def test_pods_of_one_job_share_their_labels() -> None:
 
 
 def test_more_labels_than_are_remembered() -> None:
-    shared = SharedLabels()
+    shared = SharedLabels(NamespaceBytes())
     for number in range(MOST + 2):
-        assert shared.of({"app": str(number)}) == {"app": str(number)}
+        assert shared.of({"app": str(number)}, "ns") == {"app": str(number)}
 
 
 def container(cpu: str, **more: Any) -> dict[str, Any]:

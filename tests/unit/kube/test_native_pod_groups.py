@@ -125,7 +125,7 @@ class Server:
         self.forbidden: list[str] = []
         """At each end of a list: why it may not be read."""
 
-    async def request(self, _: str, path: str) -> bytes:
+    async def request(self, _: str, path: str, **__: object) -> bytes:
         where = path.partition("?")[0]
         if where in THINGS:
             return self._discovery(where)

@@ -77,7 +77,7 @@ class Script:
             raise Finished
         return self._steps.pop(0)
 
-    async def request(self, method: str, path: str) -> bytes:
+    async def request(self, method: str, path: str, **_: object) -> bytes:
         assert method == "GET"
         step = self._next(path)
         if isinstance(step, ApiError):

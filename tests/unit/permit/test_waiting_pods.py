@@ -17,6 +17,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodTerm
 from extender.state.cluster.store import Cluster
 from extender.telemetry import logs
+from tests.harness.client import PATIENCE_SECONDS
 from tests.makers import key, never, nodes, observe, planned, pod, pod_group, pods, until
 from tests.unit.server.scene import Scene, said
 from tests.unit.telemetry.test_logs import FullDisk
@@ -76,9 +77,10 @@ async def test_the_time_out_refuses_all_in_the_same_instant(cluster: Cluster) ->
 async def test_the_room_is_given_back_whatever_becomes_of_the_log(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
+    file = None
     if what == "the log":
         monkeypatch.setattr(sys, "stderr", FullDisk())
-        logs.configure("debug", as_json=True)
+        file = logs.configure("debug", as_json=True)
     scene = Scene(cluster, FACTS)
     if what != "the log":
         monkeypatch.setattr(scene.waiting.starts, "_log", None)
@@ -92,6 +94,8 @@ async def test_the_room_is_given_back_whatever_becomes_of_the_log(
     assert not scene.view.keeps_room
     assert scene.waiting.time_left(GANG) is None
     assert await scene.hold(B, "n0") == Reason.SCHEDULE_TIMEOUT, "denied for a while"
+    if file is not None:
+        file.finish(PATIENCE_SECONDS)
     assert FAULTS.counts[where] > before
     scene.idle()
 

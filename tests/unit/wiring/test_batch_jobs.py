@@ -297,7 +297,7 @@ class Vanished:
     def __init__(self, *pages: bytes) -> None:
         self._pages = [*pages]
 
-    async def request(self, _method: str, _path: str) -> bytes:
+    async def request(self, _method: str, _path: str, **_: object) -> bytes:
         """Return the next page."""
         if not self._pages:
             raise NotFoundError("no such resource", status=404)

@@ -29,7 +29,7 @@ class Server:
     def __init__(self, error: ApiError | None) -> None:
         self.error = error
 
-    async def request(self, _: str, path: str) -> bytes:
+    async def request(self, _: str, path: str, **__: object) -> bytes:
         if self.error is not None:
             raise self.error
         if path.partition("?")[0].endswith("podgroups"):

@@ -1,0 +1,127 @@
+"""The one rule for how much of what tenants write is kept in memory.
+
+What is read of a field takes ten times its bytes and more, and is looked at for each node. So a pod
+with a field beyond a limit is set aside, and so is an object for which its namespace has no bytes
+left: those that it has are counted for as long as anything keeps them, caches too.
+"""
+
+import weakref
+from collections import Counter
+from collections.abc import Mapping, Sized
+from typing import Final, TypeVar
+
+from msgspec import Raw
+
+from extender.api.core_v1 import PodMeta, UnreadSpec
+
+MOST_BYTES: Final = 64 * 1024
+"""Bytes of one field, as it is written."""
+MOST_ENTRIES: Final = 256
+"""Names with a value in one field, at any depth."""
+MOST_PORTS: Final = 512
+"""Host ports of one pod."""
+MOST_OWNERS: Final = 16
+"""Owners of one pod, or its scheduling gates."""
+MOST_RESOURCES: Final = 64
+"""Names of resources that one pod or PodGroup asks for."""
+MOST_CHARACTERS: Final = 320
+"""Characters of one word, such as the name of a resource: no name of Kubernetes has more."""
+PODS: Final = 4 * 1024 * 1024
+"""Bytes for what pods and PodGroups of one namespace say, beyond what is free for each."""
+FREE: Final = 1024
+JOBS: Final = 32 * 1024 * 1024
+"""Bytes for the jobs of one namespace, beyond what is free for each."""
+FREE_OF_A_JOB: Final = 8 * 1024
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class OversizedError(ValueError):
+    """An object has more than is read of one, or its namespace has more than is kept."""
+
+
+class WeakDict(dict[K, V]):
+    """A dict of which it can be known when nothing keeps it any more."""
+
+    __slots__ = ("__weakref__",)
+
+
+class NamespaceBytes:
+    """The bytes of each namespace in memory, beyond those that are free for each object."""
+
+    def __init__(self, most: int = PODS, free: int = FREE) -> None:
+        self.used = Counter[str]()
+        self._most, self._free = most, free
+
+    def charge(self, namespace: str, what: object, size: int) -> None:
+        """Count the bytes of an object for as long as anything keeps it.
+
+        Raises OversizedError where the namespace has no more.
+        """
+        size -= self._free
+        if size <= 0 or not namespace:  # a template is part of a job, which is charged
+            return
+        if self.used[namespace] + size > self._most:
+            raise OversizedError(
+                f"namespace {namespace} has objects of {self._most} bytes, beyond {self._free} for"
+                " each, and no more is kept of one: delete some, or make them smaller"
+            )
+        self.used[namespace] += size
+        weakref.finalize(what, self._give_back, namespace, size).atexit = False
+
+    def _give_back(self, namespace: str, size: int) -> None:
+        self.used[namespace] -= size
+
+
+def size_of(mapping: Mapping[str, object]) -> int:
+    """Return the bytes of names and texts, and some for each entry."""
+    texts = (len(each) for each in mapping.values() if isinstance(each, str))
+    return sum(map(len, mapping)) + sum(texts) + 32 * len(mapping)
+
+
+def check_metadata(meta: PodMeta, gates: Sized | None) -> None:
+    """Raise OversizedError for a pod with more labels, owners or scheduling gates than are read."""
+    labels = meta.labels or {}
+    check("metadata.labels", len(labels), MOST_ENTRIES)
+    check("bytes of metadata.labels", size_of(labels), MOST_BYTES)
+    check("metadata.ownerReferences", len(meta.owner_references or ()), MOST_OWNERS)
+    check("spec.schedulingGates", len(gates or ()), MOST_OWNERS)
+
+
+def checked_size(spec: UnreadSpec) -> int:
+    """Return the bytes that decide where a pod fits. Raises OversizedError for too many."""
+    check("characters of spec.schedulerName", len(spec.scheduler_name), MOST_CHARACTERS)
+    containers = (*spec.containers, *(spec.init_containers or ()))
+    ports = sum(bytes(each.ports).count(b'"hostPort"') for each in containers)
+    check("host ports of all containers", ports, MOST_PORTS)
+    fields = {
+        "spec.affinity": spec.affinity,
+        "spec.tolerations": spec.tolerations,
+        "spec.topologySpreadConstraints": spec.topology_spread_constraints,
+        "spec.nodeSelector": spec.node_selector,
+        "spec.overhead": spec.overhead,
+        "spec.resources": spec.resources,
+    }
+    size = sum(check_raw("resources of a container", each.resources) for each in containers)
+    return size + 32 * ports + sum(check_raw(field, raw) for field, raw in fields.items())
+
+
+def check_names(field: str, mapping: Mapping[str, object] | None) -> None:
+    """Raise OversizedError for more resources than an object may ask for, or too long names."""
+    check(f"names of {field}", len(mapping or ()), MOST_RESOURCES)
+    check(f"characters of a name of {field}", max(map(len, mapping or ("",))), MOST_CHARACTERS)
+
+
+def check_raw(field: str, raw: bytes | Raw) -> int:
+    """Return the bytes of a field. Raises OversizedError for more than is read of one."""
+    text = bytes(raw)
+    check(f"bytes of {field}", len(text), MOST_BYTES)
+    check(f"names with a value in {field}", text.count(b":"), MOST_ENTRIES)
+    return len(text)
+
+
+def check(what: str, have: int, most: int) -> None:
+    """Raise OversizedError for more of something than is read."""
+    if have > most:
+        raise OversizedError(f"{what}: {have}, and at most {most} are read")
