@@ -43,8 +43,8 @@ from extender.kube.sizes import (
     WeakDict,
     check,
     check_metadata,
-    check_names,
     check_raw,
+    size_of,
 )
 from extender.resources.ignored import (
     IGNORE_NOTHING,
@@ -273,8 +273,10 @@ class Decoder:
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
         found = _decode_pod_group(raw)
-        check_names("spec.minResources", found.spec.min_resources)
-        min_resources = parse_resources(found.spec.min_resources)
+        asked = parse_resources(found.spec.min_resources)
+        ignored = self._ignored.is_ignored_by_any
+        min_resources = WeakDict({name: n for name, n in asked.items() if not ignored(name)})
+        self._account.charge(found.metadata.namespace, min_resources, size_of(min_resources))
         timeout, said = found.spec.schedule_timeout_seconds, found.metadata.annotations or {}
         _check_words(said)
         status = _status(found.status)
@@ -284,11 +286,7 @@ class Decoder:
             api_group=api_group,
             min_member=found.spec.min_member,
             uid=found.metadata.uid,
-            min_resources={
-                what: amount
-                for what, amount in min_resources.items()
-                if not self._ignored.is_ignored_by_any(what)
-            },
+            min_resources=min_resources,
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
             created=seconds_of(found.metadata.creation_timestamp),
             on_partial=said.get(ON_PARTIAL_ANNOTATION),
