@@ -146,9 +146,12 @@ def test_a_kube_scheduler_that_is_stopped_in_a_pause_ends_it(
 def arriving(pair: Pair, api: Api, gangs: Gangs, nodes: NodeFactory) -> None:
     """A gang of five of which four pods are there, and kube-scheduler in a pause.
 
-    It begins when the extender knows them: before that it would refuse the first one.
+    It begins when the extender knows them: before that it would refuse the first one. And it knows
+    that this kube-scheduler asks it, whichever test comes first: for others it makes no pauses.
     """
     nodes(2, cpu="10")
+    gangs.create("earlier", 1, cpu="1", scheduler_name=PAUSING)
+    gangs.await_phases("earlier", Running=1, timeout=PATIENCE)
     pair.gang.scheduler.stop()
     gangs.create("g", 4, min_member=5, cpu="1", scheduler_name=PAUSING)
     url = f"{pair.gang.url}/podgroups/{gangs.namespace}/g"

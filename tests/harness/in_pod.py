@@ -4,7 +4,8 @@
 
 CONTAINER_FILE is JSON: `pod`, the id of the process that `pod_namespaces.py` named; `mounts`, by
 path in the container the folder or file outside; `staging`, an empty folder; `hostname`; `env`, all
-of the environment. The rest of the file system is the machine's.
+of the environment. The rest of the file system is the machine's, and the programs stay where they
+are whatever is mounted above them: a checkout may lie in `/tmp`.
 """
 
 import ctypes
@@ -19,6 +20,9 @@ from pathlib import Path
 _NEW_MOUNTS, _NEW_NAME = 0x00020000, 0x04000000  # linux/sched.h
 _BIND, _RECURSIVE, _PRIVATE = 4096, 16384, 1 << 18  # linux/mount.h
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+_PROGRAMS = {Path(__file__).resolve().parents[2], Path(sys.prefix), Path(sys.base_prefix)}
+"""The checkout, its environment, and the Python of that."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -83,9 +87,16 @@ def main(container_file: str, *command: str) -> None:
     for target, source in zip(targets, container["mounts"].values(), strict=True):
         if not target.exists():
             _make(target, staging, is_file=Path(source).is_file())
+    programs = {path: os.open(path, os.O_PATH) for path in _PROGRAMS}
     for source, target in zip(sources, targets, strict=True):
         _bind(Path(f"/proc/self/fd/{source}"), target)
         os.close(source)
+        for path, own in programs.items():
+            if target in path.parents:
+                path.mkdir(parents=True, exist_ok=True)
+                _bind(Path(f"/proc/self/fd/{own}"), path)
+    for own in programs.values():
+        os.close(own)
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # new rights have taken it away
     if os.getppid() != parent:
         sys.exit("the parent died before the command could start")
