@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
+from itertools import islice
 from sys import intern
 from typing import Final, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
@@ -37,12 +38,13 @@ from extender.kube.shapes import Shapes
 from extender.kube.sharing import SharedLabels
 from extender.kube.sizes import (
     MOST_CHARACTERS,
+    MOST_ENTRIES,
     MOST_OWNERS,
     NamespaceBytes,
     OversizedError,
     WeakDict,
     check,
-    check_metadata,
+    check_lists,
     check_raw,
     size_of,
 )
@@ -176,7 +178,7 @@ class Decoder:
         pod = _decode_pod(raw)
         meta, spec, unreadable = pod.metadata, pod.spec, ""
         try:
-            check_metadata(meta, spec.scheduling_gates)
+            check_lists(meta, spec)
             shape = self._shapes.of(pod, raw)
             labels = self._labels.of(meta.labels, meta.namespace)
         except OversizedError as error:
@@ -222,7 +224,7 @@ class Decoder:
             labels=labels,
             unreadable=unreadable,
             pattern=self._pattern(raw, meta, shape) if waits else None,
-            claim_keys=tuple(_claim_keys(pod)) if shape.individually_constrained else (),
+            claim_keys=_some(_claim_keys(pod)) if shape.individually_constrained else (),
         )
 
     def _pattern(self, raw: bytes | Raw, meta: core.ObjectMeta, shape: Shape) -> Pattern | None:
@@ -433,6 +435,10 @@ def _owners(meta: core.ObjectMeta) -> Sequence[core.OwnerReference]:
 
 def _controller(meta: core.ObjectMeta) -> str | None:
     return next((o.uid for o in meta.owner_references or () if o.controller), None)
+
+
+def _some(keys: Iterator[str]) -> tuple[str, ...]:
+    return tuple(islice(keys, MOST_ENTRIES))
 
 
 def _claim_keys(pod: core.UnreadPod) -> Iterator[str]:

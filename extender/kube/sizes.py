@@ -7,7 +7,7 @@ left: those that it has are counted for as long as anything keeps them, caches t
 
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from msgspec import Raw
@@ -80,13 +80,15 @@ def size_of(mapping: Mapping[str, object]) -> int:
     return sum(map(len, mapping)) + sum(texts) + 32 * len(mapping)
 
 
-def check_metadata(meta: PodMeta, gates: Sized | None) -> None:
-    """Raise OversizedError for a pod with more labels, owners or scheduling gates than are read."""
+def check_lists(meta: PodMeta, spec: UnreadSpec) -> None:
+    """Raise OversizedError for a pod with more labels, owners, gates or claims than are read."""
     labels = meta.labels or {}
     check("metadata.labels", len(labels), MOST_ENTRIES)
     check("bytes of metadata.labels", size_of(labels), MOST_BYTES)
     check("metadata.ownerReferences", len(meta.owner_references or ()), MOST_OWNERS)
-    check("spec.schedulingGates", len(gates or ()), MOST_OWNERS)
+    check("spec.schedulingGates", len(spec.scheduling_gates or ()), MOST_OWNERS)
+    check("spec.volumes", len(spec.volumes or ()), MOST_ENTRIES)
+    check_raw("spec.resourceClaims", spec.resource_claims)
 
 
 def checked_size(spec: UnreadSpec) -> int:

@@ -80,6 +80,11 @@ OVERSIZED: dict[str, tuple[dict[str, Any], str]] = {
         "spec.topologySpreadConstraints",
     ),
     "owners": ({"owners": [OWNER] * 5000}, "metadata.ownerReferences"),
+    "claims": (
+        {"resourceClaims": [{"name": f"{n}", "resourceClaimName": "c"} for n in range(5000)]},
+        "spec.resourceClaims",
+    ),
+    "volumes": ({"volumes": [{"name": f"{n}"} for n in range(5000)]}, "spec.volumes"),
     "gates": ({"schedulingGates": [{"name": f"{n}"} for n in range(5000)]}, "schedulingGates"),
     "a scheduler's name": ({"schedulerName": "s" * 100_000}, "spec.schedulerName"),
 }
