@@ -111,7 +111,7 @@ class Patterns:
 def _spec(raw: bytes | Raw) -> bytes | None:
     """Return a hash of what is compared; None where that is not enough.
 
-    Nobody finds two specs with one such hash: with a weaker one a wrong pod might be bound.
+    With a hash of which two specs can be found a wrong pod might be bound.
     """
     spec = _decode(raw).spec
     if "schedulingGroup" in spec:

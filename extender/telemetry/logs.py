@@ -22,7 +22,7 @@ from typing_extensions import override
 from extender.runtime.faults import FAULTS
 
 MOST_LINES: Final = 10_000
-"""Lines that wait to be written; as many more are lost as come while nobody reads them."""
+"""Lines that wait to be written; others are lost until there is a place."""
 PLACE: Final = "logs"
 IdOf = Callable[[str], str | None]
 """Returns the id for a group or a workload, `namespace/name`, or None."""
@@ -55,7 +55,7 @@ IDS: Final = Ids()
 
 
 class Lines(TextIOBase):
-    """A file whose lines a thread writes: who logs never waits for whoever reads them.
+    """A file whose lines a thread writes, so that a decision never waits for a reader of the log.
 
     A line that finds no place, or cannot be written, is an error of the place `logs`. How many were
     lost is said with the next line that can be written when no others wait.
