@@ -20,6 +20,21 @@ def are_sought(pod: PodInfo, *, view: ClusterView) -> bool:
     return any(_is_about(term, pod, view.members(group)) for term in pod.shape.seeks)
 
 
+def come_later(group: str, *, view: ClusterView) -> set[str]:
+    """Return the UIDs of members that find no node before a sibling has one.
+
+    They have to be near one. A pod that has to be near its equals may come first.
+    """
+    waiting = (pod for pod in view.members(group) if pod.node is None and pod.shape.seeks)
+    return {
+        pod.uid
+        for pod in waiting
+        for term in pod.shape.seeks
+        if not (term.spread or _selects(term, pod, pod))
+        and _is_about(term, pod, view.members(group))
+    }
+
+
 def refused_beside(
     held: Sequence[PodInfo], group: str, *, view: ClusterView, tried: Container[str]
 ) -> list[PodInfo]:

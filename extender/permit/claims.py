@@ -13,7 +13,7 @@ import structlog
 from cachetools import LRUCache
 
 from extender.api.reasons import Reason
-from extender.gang import dry_round
+from extender.gang import dry_round, siblings
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse, about
 from extender.kube.claims import ClaimWriter
 from extender.kube.errors import ApiError
@@ -75,7 +75,8 @@ class Claims:
         if isinstance(verdict, Refuse) or not view.claiming(group) or pod_group is None:
             return verdict
         dry = self._rounds.get(group) or _Round()
-        dry.need = view.quorum(pod_group) - view.tally(group).assigned
+        later = siblings.come_later(group, view=view) - dry.found.keys()
+        dry.need = view.quorum(pod_group) - view.tally(group).assigned - len(later)
         is_cycle = group == pod.native and view.has_group_cycles
         if dry.passed is not None:
             return dry_round.beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)

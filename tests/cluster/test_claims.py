@@ -175,3 +175,17 @@ def test_no_device_is_allocated_for_a_gang_with_a_member_that_never_fits(
     gangs.create("young", 2, **claimed.one_device())
     gangs.await_phases("young", SECONDS, Running=2)
     assert claimed.with_devices() == ["young-0", "young-1"]
+
+
+def test_a_gang_starts_whose_workers_have_to_be_near_a_leader_that_claims_a_device(
+    api: Api, gangs: Gangs, nodes: NodeFactory, claimed: Claimed
+) -> None:
+    claimed.devices(nodes(), 1)
+    term = {"labelSelector": {"matchLabels": {"role": "leader"}}, "topologyKey": HOST}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    gangs.create_group("g", 3)
+    gangs.add("g", 2, affinity=near)
+    await_failures(gangs, "g", "affinity", 2)
+    leader = gangs.pod("leader", group="g", labels={"role": "leader"}, **claimed.one_device())
+    api.create(leader)
+    gangs.await_phases("g", Running=3)

@@ -68,3 +68,10 @@ def test_a_pod_is_no_sibling_of_itself() -> None:
     alone = replace(A, shape=replace(shape(), seeks=(term(role="worker"),)))
     assert not siblings.are_sought(alone, view=cluster_of(alone).view())
     assert siblings.are_sought(alone, view=cluster_of(alone, B).view())
+
+
+def test_those_that_have_to_be_near_another_come_later() -> None:
+    alike = replace(B, shape=replace(shape(), seeks=(term(app="gang"),)))
+    view = cluster_of(LEADER, A, alike, E, pod("other", group="gang")).view()
+    assert siblings.come_later(key("gang"), view=view) == {A.uid}
+    assert siblings.come_later(key("gang"), view=cluster_of(A, E).view()) == set()
