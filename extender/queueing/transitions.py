@@ -145,7 +145,9 @@ def blocked(workload: WorkloadInfo, reason: str, message: str, *, now: float) ->
     """Return a workload whose job could not be started, or could again where there is no reason."""
     if reason:
         new = condition(WorkloadCondition.START_BLOCKED, reason, message)
-        return with_conditions(waiting(workload, reason, message, now=now), now, new)
+        if workload.active:  # else it says that it is deactivated
+            workload = waiting(workload, reason, message, now=now)
+        return with_conditions(workload, now, new)
     after = without(workload, WorkloadCondition.START_BLOCKED)
     text = "Its job can be started when there is quota"
     return waiting(after, Unadmitted.PENDING_EVALUATION, text, now=now)

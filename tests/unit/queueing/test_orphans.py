@@ -122,3 +122,11 @@ def test_a_workload_whose_job_could_not_be_started_is_not_queued() -> None:
 def test_it_is_misconfigured_for_any_other_reason(reason: str) -> None:
     found = to.blocked(workload("w"), reason, "why", now=NOW)
     assert standing(found, scene(found).view, now=NOW) == Absent(Unadmitted.MISCONFIGURED, "why")
+
+
+def test_one_that_is_deactivated_goes_on_saying_so() -> None:
+    off = to.waiting(workload("w", active=False), "Deactivated", "off", now=NOW)
+    found = to.blocked(off, "WaitingForPods", "why", now=NOW)
+    said = found.condition("QuotaReserved")
+    assert said is not None
+    assert said.reason == "Deactivated"
