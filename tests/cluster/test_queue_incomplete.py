@@ -134,4 +134,4 @@ def test_a_status_that_says_for_ever_that_pods_run_keeps_no_quota(
     queues.await_started("next")
 
     queues.await_condition("work", "QuotaReserved", "False", reason="Deactivated")
-    assert "there are none" in await_event(api, queues, "PodsStillRun", "work")
+    assert await_event(api, queues, "StopUnnoticed", "work")
