@@ -1,7 +1,8 @@
 """Notices another writer that keeps undoing what the queue writes into the `suspend` of a job.
 
-Two controllers that both go on would start and stop the job several times a second. The queue is
-the one that stands back, and says so.
+Two controllers that both go on would start and stop the job several times a second. The queue
+stands back from a job that belongs to a controller it does not know. From any other writer it only
+takes its time: a user who unsuspends a job again and again must not get round the queue.
 """
 
 from typing import Final
@@ -11,6 +12,7 @@ WRITES: Final = 4
 belongs to a controller that the queue does not know."""
 WITHIN_SECONDS: Final = 60.0
 STAND_BACK_SECONDS: Final = 600.0
+DAMPED_SECONDS: Final = 10.0
 
 Key = tuple[str, str]
 
@@ -34,7 +36,8 @@ class Contests:
             return 0.0
         recent = [each for each in at if at[-1] - each <= WITHIN_SECONDS]
         contested = len(recent) >= (1 if is_foreign else WRITES)
-        return max(0.0, at[-1] + STAND_BACK_SECONDS - now) if contested else 0.0
+        pause = STAND_BACK_SECONDS if is_foreign else DAMPED_SECONDS
+        return max(0.0, at[-1] + pause - now) if contested else 0.0
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone."""

@@ -238,11 +238,15 @@ class JobController:
         pause = self._contests.pause(found.unit, now, suspend=suspend, is_foreign=is_foreign)
         if pause:
             by = f"{owner.kind} {owner.name}" if owner and is_foreign else "another writer"
-            what = "runs without quota" if suspend else "does not run, and keeps its quota"
+            runs = "runs without quota" if suspend else "does not run, and keeps its quota"
+            what = (
+                f"the queue leaves it alone, and the job {runs}"
+                if is_foreign
+                else ("the queue sets it again every ten seconds")
+            )
             said = (
-                f"The field suspend was set back, by {by} as it seems: the queue leaves it alone, "
-                f"and the job {what}. Let one of the two write it: remove the label "
-                f"{QUEUE_LABEL}, or stop the other"
+                f"The field suspend was set back, by {by} as it seems: {what}. Let one of the two "
+                f"write it: remove the label {QUEUE_LABEL}, or stop the other"
             )
             self._report(found, Note(JobReason.SUSPEND_CONTESTED, said, warning=True))
         return pause

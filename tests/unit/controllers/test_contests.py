@@ -1,6 +1,7 @@
 """Another writer of `suspend` is noticed, and the queue stands back for a while."""
 
 from extender.controllers.contests import (
+    DAMPED_SECONDS,
     STAND_BACK_SECONDS,
     WITHIN_SECONDS,
     WRITES,
@@ -24,10 +25,10 @@ def test_a_job_that_is_stopped_once_may_be_stopped_again() -> None:
     assert contests.pause(KEY, now, suspend=True, is_foreign=False) == 0
 
 
-def test_equal_writes_in_a_row_are_a_contest_for_some_minutes() -> None:
+def test_equal_writes_in_a_row_are_slowed_down() -> None:
     contests, now = wrote(WRITES)
-    assert contests.pause(KEY, now, suspend=True, is_foreign=False) == STAND_BACK_SECONDS
-    assert contests.pause(KEY, now + STAND_BACK_SECONDS, suspend=True, is_foreign=False) == 0
+    assert contests.pause(KEY, now, suspend=True, is_foreign=False) == DAMPED_SECONDS
+    assert contests.pause(KEY, now + DAMPED_SECONDS, suspend=True, is_foreign=False) == 0
     assert contests.pause(KEY, now, suspend=False, is_foreign=False) == 0
 
 
