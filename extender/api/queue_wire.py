@@ -167,6 +167,7 @@ class PriorityClass(OnlyMetadata, frozen=True):
     """PriorityClass, and WorkloadPriorityClass."""
 
     value: int = 0
+    global_default: bool = False
 
 
 class LimitRangeItem(Wire, frozen=True):

@@ -356,14 +356,20 @@ def _ungate(job: GenericJob, workload: WorkloadInfo) -> Actions:
 
 
 def _prioritize(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
-    """Follow the job to another WorkloadPriorityClass."""
+    """Follow the job to another WorkloadPriorityClass, and waiting pods to another default."""
     name = fields.label(job.object, wellknown.PRIORITY_CLASS_LABEL)
-    source = (*wellknown.WORKLOAD_PRIORITY_CLASS, name)
-    has = workload.priority_class
-    other_kind = has is None or has[:2] != wellknown.WORKLOAD_PRIORITY_CLASS
-    if not name or has == source or (workload.admission is not None and other_kind):
+    has, held = workload.priority_class, workload.admission is not None
+    of_workloads = has is not None and has[:2] == wellknown.WORKLOAD_PRIORITY_CLASS
+    if name:
+        stays = (held and not of_workloads) or has == (*wellknown.WORKLOAD_PRIORITY_CLASS, name)
+    else:
+        stays = held or of_workloads or bool(job.priority_class() or prebuilt_name(job.object))
+    if stays:
         return NONE
     try:
-        return (update(workload, priority_of(job, context).as_json()),)
+        wanted = priority_of(job, context)
     except PriorityClassNotFoundError as error:
         return (ReportRefusal(JobReason.PRIORITY_CLASS_NOT_FOUND, str(error)),)
+    if wanted.source == has:
+        return NONE
+    return (update(workload, {"priorityClassRef": None, **wanted.as_json()}),)

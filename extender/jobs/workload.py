@@ -56,13 +56,17 @@ def priority_of(job: GenericJob, context: Context) -> Priority:
         if found is None:
             raise PriorityClassNotFoundError(f"there is no WorkloadPriorityClass {name}")
         return Priority(found.value, (*wellknown.WORKLOAD_PRIORITY_CLASS, name))
-    name = job.priority_class()
-    if not name:
-        return Priority()
-    pods = context.priority_classes.get(name)
-    if pods is None:
-        raise PriorityClassNotFoundError(f"there is no PriorityClass {name}")
-    return Priority(pods.value, (*wellknown.POD_PRIORITY_CLASS, name))
+    name, classes = job.priority_class(), context.priority_classes
+    if name:
+        pods = classes.get(name)
+        if pods is None:
+            raise PriorityClassNotFoundError(f"there is no PriorityClass {name}")
+    else:  # of several the API server takes the lowest; pods that exist have had theirs
+        defaults = [] if job.is_composed else [c for c in classes.values() if c.is_default]
+        pods = min(defaults, key=lambda each: each.value, default=None)
+        if pods is None:
+            return Priority()
+    return Priority(pods.value, (*wellknown.POD_PRIORITY_CLASS, pods.name))
 
 
 def prebuilt_name(source: Object) -> str:

@@ -200,7 +200,7 @@ class QueueDecoder:
     def priority_class(self, raw: bytes | Raw) -> PriorityClassInfo:
         """Return a PriorityClass of pods."""
         found = _priority_class(raw)
-        return PriorityClassInfo(found.metadata.name, found.value)
+        return PriorityClassInfo(found.metadata.name, found.value, found.global_default)
 
     @readable("WorkloadPriorityClass")
     def workload_priority_class(self, raw: bytes | Raw) -> WorkloadPriorityClassInfo:

@@ -55,13 +55,12 @@ def _unfit(
     shape: Shape, group: ResourceGroupInfo, flavors: Mapping[str, FlavorInfo]
 ) -> Iterator[str | None]:
     there = [flavors.get(quotas.flavor) for quotas in group.flavors]
-    keys = {key for flavor in there if flavor for key in flavor.node_labels}
     for flavor, quotas in zip(there, group.flavors, strict=True):
         if flavor is None:
             yield f"flavor {quotas.flavor} not found"
         elif taint := _untolerated(shape, flavor):
             yield f"untolerated taint {taint} in flavor {quotas.flavor}"
-        elif not _selects(shape, flavor, keys):
+        elif not _selects(shape, flavor):
             yield f"flavor {quotas.flavor} doesn't match node affinity"
         else:
             yield None
@@ -75,19 +74,22 @@ def _untolerated(shape: Shape, flavor: FlavorInfo) -> str | None:
     return None
 
 
-def _selects(shape: Shape, flavor: FlavorInfo, keys: set[str]) -> bool:
-    """Return whether pods select the flavor's nodes, by the labels that the group's flavors use."""
+def _selects(shape: Shape, flavor: FlavorInfo) -> bool:
+    """Return whether pods may run on the flavor's nodes, by the labels that the flavor declares.
+
+    Its nodes may have any other label: pods that ask for one find out when they are scheduled.
+    """
     labels = flavor.node_labels
-    if any(labels.get(key) != value for key, value in shape.node_selector.items() if key in keys):
+    if any(labels.get(key, value) != value for key, value in shape.node_selector.items()):
         return False
     affinity = shape.affinity.node_affinity if shape.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     if required is None:
         return True
-    return any(_admits(term, labels, keys) for term in required.node_selector_terms)
+    return any(_admits(term, labels) for term in required.node_selector_terms)
 
 
-def _admits(term: NodeSelectorTerm, labels: Mapping[str, str], keys: set[str]) -> bool:
-    relevant = [each for each in term.match_expressions or () if each.key in keys]
+def _admits(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
+    relevant = [each for each in term.match_expressions or () if each.key in labels]
     # A term about other labels only may match nodes of each flavor.
     return not relevant or matches_term(NodeSelectorTerm(relevant), labels, name="")

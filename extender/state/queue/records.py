@@ -207,6 +207,8 @@ class PriorityClassInfo:
 
     name: str
     value: int
+    is_default: bool = False
+    """Whether pods get it that name none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -232,7 +232,7 @@ class Queues:
             structure=structure,
             cluster_queues=self._cluster_queues_with(record),
             flavors=self._flavors_with(before, after),
-            jobs=self._jobs_without(record) if before is None else frozenset(),
+            jobs=self._jobs_concerned(record, before),
             priority_classes=frozenset(
                 (after.name,) if isinstance(after, WorkloadPriorityClassInfo) else ()
             ),
@@ -251,11 +251,14 @@ class Queues:
         ]
         return _union(self._put_workload(now, was) for now, was in found if now is not was)
 
-    def _jobs_without(self, record: Record) -> frozenset[tuple[str, str]]:
-        """Return the jobs that may have waited for a priority class."""
-        if not isinstance(record, PriorityClassInfo | WorkloadPriorityClassInfo):
+    def _jobs_concerned(self, record: Record, before: Record | None) -> frozenset[tuple[str, str]]:
+        """Return the jobs that may have waited for a priority class, or have the default one."""
+        tables = self._tables
+        if any(isinstance(c, PriorityClassInfo) and c.is_default for c in (record, before)):
+            return frozenset(tables.units)
+        if not isinstance(record, PriorityClassInfo | WorkloadPriorityClassInfo) or before:
             return frozenset()
-        tables, name = self._tables, record.name
+        name = record.name
         return frozenset(
             job.unit
             for job in tables.jobs.values()
