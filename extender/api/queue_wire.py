@@ -176,6 +176,7 @@ class LimitRangeItem(Wire, frozen=True):
     default_request: dict[str, Amount] | None = None
     min: dict[str, Amount] | None = None
     max: dict[str, Amount] | None = None
+    max_limit_request_ratio: dict[str, Amount] | None = None
 
 
 class LimitRangeSpec(Wire, frozen=True):

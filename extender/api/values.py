@@ -4,7 +4,7 @@ No value that is read is too large to compute with.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from typing import Final, ParamSpec, TypeVar
 
@@ -26,6 +26,7 @@ _DNS: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _KEY: Final = re.compile(
     rf"({_DNS}(\.{_DNS})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII
 )
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
 _PREFIX: Final = 253
 _NAME: Final = 63
 _SWITCH: Final = {"true": True, "false": False}
@@ -80,6 +81,14 @@ def is_label_key(said: str) -> bool:
     prefix, _, name = said.rpartition("/")
     short = len(prefix) <= _PREFIX and len(name) <= _NAME
     return short and _KEY.fullmatch(said) is not None
+
+
+def wrong_label(labels: Mapping[str, str]) -> str:
+    """Return the first label that the API server refuses, as `key=value`, or an empty text."""
+    for key, said in labels.items():
+        if not is_label_key(key) or len(said) > _NAME or not _LABEL_VALUE.fullmatch(said):
+            return f"{key[:_SHOWN]}={said[:_SHOWN]}"
+    return ""
 
 
 def limited(name: str, said: str, counts: str) -> str:

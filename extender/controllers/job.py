@@ -48,6 +48,8 @@ _log = structlog.get_logger(__name__)
 AT_ONCE: Final = 16
 """Most objects of one job that are written at the same time."""
 
+UNPROCESSABLE: Final = 422
+"""The status of an answer that is the same each time: the object would be invalid."""
 LOOK_AGAIN: Final = 1.0
 """Seconds before the next look at a job whose pods, or whose operator, are waited for."""
 
@@ -186,9 +188,11 @@ class JobController:
                     left.extendleft((each,) for each in reversed(together))
                     continue
                 self._report(found, Note(JobReason.INVALID, str(error), warning=True))
-                if not isinstance(together[0], do.SetReclaimable):
+                end = _end_of_start(together[0], error)
+                left.extendleft((each,) for each in end)
+                if not end and not isinstance(together[0], do.SetReclaimable):
                     raise
-                refused = error  # other actions are still carried out
+                refused = refused if end else error  # other actions are still carried out
             else:
                 self._report_all(found, together)
                 if _sets_suspend(together[0]):
@@ -360,6 +364,13 @@ class JobController:
                 occasion=note.message if note.warning else str(of.meta.version),
             )
         )
+
+
+def _end_of_start(action: Action, error: RefusedError) -> Actions:
+    """Return the end of a workload whose job would be invalid once it is started, or nothing."""
+    if not isinstance(action, do.StartJob) or error.status != UNPROCESSABLE:
+        return ()
+    return (replace(action.refused, message=str(error)),)
 
 
 def _after(workload: WorkloadInfo, action: do.StatusChange, now: float) -> WorkloadInfo:

@@ -106,6 +106,8 @@ class StartJob:
 
     steps: tuple[Step, ...]
     note: Note
+    refused: FinishWorkload
+    """The end of its workload where the API server will never accept them; its message is added."""
     children: tuple[ChildChange, ...] = ()
     """The child Jobs that are changed before."""
 

@@ -316,7 +316,8 @@ def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     if not steps or not context.has_stopped:
         return NONE
     note = Note(JobReason.STARTED, f"Admitted by ClusterQueue {where}")
-    start = StartJob(tuple(steps), note, tuple(children))
+    refused = finish(workload, FinishReason.FAILED_TO_START, "")
+    start = StartJob(tuple(steps), note, refused, tuple(children))
     if group is None:
         return (start,)
     return replace(group, room_of=workload.key), start

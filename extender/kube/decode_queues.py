@@ -365,7 +365,7 @@ class QueueDecoder:
         if known is None:
             complete = pod_templates.complete(raw, limits, classes)
             shape = self._decoder.template(complete)
-            fault = pod_templates.fault(complete, limits, shape.asked)
+            fault = pod_templates.fault(complete, limits)
             known = self._templates[key] = (raw, shape, fault)
         return known
 
@@ -437,6 +437,7 @@ def _limit(found: wire.LimitRangeItem) -> LimitInfo:
         requests=_quantities(found.default_request),
         least=_quantities(found.min),
         most=_quantities(found.max),
+        ratio=_quantities(found.max_limit_request_ratio),
     )
 
 

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from extender.api.values import wrong_label
 from extender.kube.decode import UNREADABLE, DecodeError
+from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import Quantity, amount, parse_resources, show
 from extender.state.queue.records import LimitInfo, RuntimeClassInfo
 
@@ -55,50 +57,73 @@ def complete(
         raise DecodeError(f"not a readable pod template: {error}") from error
 
 
-def fault(completed: bytes, limits: Sequence[LimitInfo], asked: Mapping[str, int]) -> str:
+def fault(completed: bytes, limits: Sequence[LimitInfo]) -> str:
     """Return why the API server takes no pod of a completed template, or nothing.
 
-    `asked` is what the whole pod asks for. Raises DecodeError where an amount is none.
+    Raises DecodeError where an amount is none.
     """
-    if not limits and _LIMITS not in completed:
-        return ""
     try:
-        spec = msgspec.json.decode(completed).get("spec") or {}
-        return next(_faults(spec, limits, asked), "")
+        template: Template = msgspec.json.decode(completed)
+        meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+        for field, found in (
+            ("label", meta.get("labels")),
+            ("node selector", spec.get("nodeSelector")),
+            ("annotation", {key.lower(): "" for key in meta.get("annotations") or ()}),
+        ):
+            if wrong := wrong_label(found or {}):
+                return f"{field} {wrong} is none that a pod can have"
+        return next(_faults(spec, limits), "")
     except (AttributeError, TypeError, *UNREADABLE) as error:
         raise DecodeError(f"not a readable pod template: {error}") from error
 
 
-def _faults(spec: Template, limits: Sequence[LimitInfo], asked: Mapping[str, int]) -> Iterator[str]:
-    """Yield what is wrong with the amounts of a pod."""
+def _faults(spec: Template, limits: Sequence[LimitInfo]) -> Iterator[str]:
+    """Yield what is wrong with the amounts of a pod, as LimitRanger finds it."""
     for container in _containers(spec):
         which = f"container {container.get('name', '')}"
         requests, most = _amounts(container)
         for what, limit in most.items():
             if requests[what] > limit:
                 yield f"{which} asks for more {what} than its limit of {show(what, limit)}"
-        largest = {what: max(value, most.get(what, 0)) for what, value in requests.items()}
         for item in (each for each in limits if each.per == "Container"):
-            yield from (f"{which} {text}" for text in _outside(requests, largest, item))
-    _, most = _amounts(spec)
-    largest = {**asked, **{what: max(value, asked.get(what, 0)) for what, value in most.items()}}
+            yield from (f"{which} {text}" for text in _outside(requests, most, item))
     for item in (each for each in limits if each.per == "Pod"):
-        yield from (f"a pod {text}" for text in _outside(asked, largest, item))
+        requests, most = _of_pod(spec, 0), _of_pod(spec, 1)
+        yield from (f"a pod {text}" for text in _outside(requests, most, item))
+
+
+def _of_pod(spec: Template, which: int) -> Mapping[str, int]:
+    """Return the requests of a whole pod, for 0, or its limits, for 1; without overhead."""
+    parts = (
+        [
+            ContainerRequests(_amounts(each)[which], each.get("restartPolicy") == "Always")
+            for each in spec.get(name) or ()
+        ]
+        for name in ("containers", "initContainers")
+    )
+    return {**pod_requests(*parts), **_amounts(spec)[which]}
 
 
 def _outside(
-    requests: Mapping[str, int], largest: Mapping[str, int], item: LimitInfo
+    requests: Mapping[str, int], limits: Mapping[str, int], item: LimitInfo
 ) -> Iterator[str]:
     for what, least in parse_resources(item.least).items():
         asked = requests.get(what, 0)
-        if asked < least:
+        if min(asked, limits.get(what, asked)) < least or what not in requests:
             text = f"a LimitRange demands {show(what, least)}"
             yield f"asks for {show(what, asked)} {what}, and {text}"
     for what, most in parse_resources(item.most).items():
-        asked = largest.get(what, 0)
-        if asked > most:
-            text = f"a LimitRange allows {show(what, most)}"
-            yield f"may take {show(what, asked)} {what}, and {text}"
+        largest = max(requests.get(what, 0), limits.get(what, 0))
+        allowed = f"and a LimitRange allows {show(what, most)}"
+        if largest > most:
+            yield f"may take {show(what, largest)} {what}, {allowed}"
+        elif what not in limits and item.per == "Pod":  # a container has the largest by default
+            yield f"has no limit of {what}, {allowed}"
+    for what, ratio in item.ratio.items():
+        asked, limit = requests.get(what, 0), limits.get(what, 0)
+        if not asked or not limit or 1000 * limit > amount("cpu", ratio) * asked:
+            has = f"asks for {show(what, asked)} {what} with a limit of {show(what, limit)}"
+            yield f"{has}, and a LimitRange allows {ratio} times the request"
 
 
 def _containers(spec: Template) -> Iterator[Template]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from extender.api.core_v1 import NodeSelectorTerm
 from extender.api.selectors import is_tolerated, matches_term
+from extender.api.values import wrong_label
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import has_topology
 from extender.state.cluster.records import Shape
@@ -58,6 +59,8 @@ def _unfit(
     for flavor, quotas in zip(there, group.flavors, strict=True):
         if flavor is None:
             yield f"flavor {quotas.flavor} not found"
+        elif wrong := wrong_label(flavor.node_labels):
+            yield f"no node can have the label {wrong} of flavor {quotas.flavor}"
         elif taint := _untolerated(shape, flavor):
             yield f"untolerated taint {taint} in flavor {quotas.flavor}"
         elif not _selects(shape, flavor):

@@ -44,7 +44,7 @@ def mutate(request: Request, kinds: Kinds, queues: QueueFacts) -> Verdict:
     if (
         integration is None
         or request.operation != "CREATE"
-        or _is_made_by_a_job(request.object, kinds)
+        or (integration.kind != "Pod" and _is_made_by_a_job(request.object, kinds))
     ):
         return _NOTHING
     if integration.kind == "Pod":

@@ -370,8 +370,13 @@ def test_plain_pods_of_a_queue_wait_behind_the_gate(api: Api, namespace: str) ->
         ),
         "with the gate": (objects.pod("p", gates=[GATE["name"]], **queued), [], [GATE]),
         "of a ReplicaSet": (objects.pod("p", **queued), [replicas], [GATE]),
-        "of a Job": (objects.pod("p", **queued), [job], []),
-        "of a job of a kind that is not queued": (objects.pod("p", **queued), [paddle], []),
+        "of a Job that is not queued": (objects.pod("p", **queued), [job], [GATE]),
+        "of a Job that is queued": (
+            objects.pod("p", annotations={"kueue.x-k8s.io/workload": "w"}, **queued),
+            [job],
+            [],
+        ),
+        "of a job of a kind that is not queued": (objects.pod("p", **queued), [paddle], [GATE]),
         "with its node": (objects.pod("p", node_name="node", **queued), [], []),
         "of no queue": (objects.pod("p"), [], []),
     }

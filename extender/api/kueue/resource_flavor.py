@@ -6,9 +6,12 @@ from pydantic import Field
 
 from extender.api.kueue.fields import ATOMIC, ATOMIC_MAP, ruled
 from extender.api.kueue.taints import UNIQUE_TAINTS, Taint, Toleration
-from extender.api.meta_v1 import DnsName, ObjectMeta, Read, Written
+from extender.api.meta_v1 import QUALIFIED, DnsName, ObjectMeta, Read, Written
 
-_Labels = Annotated[dict[str, str], Field(max_length=8)]
+_LabelValue = Annotated[
+    str, Field(max_length=63, pattern="^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
+]
+_Labels = Annotated[dict[str, _LabelValue], Field(max_length=8)]
 
 
 class ResourceFlavorSpec(Written):
@@ -20,6 +23,11 @@ class ResourceFlavorSpec(Written):
         ),
         "a flavor with a topology cannot be changed": (
             "!has(oldSelf.topologyName) || self == oldSelf"
+        ),
+        "the key of a node label is a name of up to 63 letters, digits, '-', '_' and '.', which "
+        "may have a DNS name and '/' in front": (
+            "!has(self.nodeLabels) || self.nodeLabels.all(key, size(key) <= 317 && "
+            f"key.matches('{QUALIFIED}') && size(key.split('/')[size(key.split('/')) - 1]) <= 63)"
         ),
     })  # fmt: skip
 

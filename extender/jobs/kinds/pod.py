@@ -33,8 +33,6 @@ _SHAPE: Final = (
     "resourceClaims",
 )
 _OF_A_CONTAINER: Final = ("image", "resources", "ports", "restartPolicy")
-_CONTROLLED: Final = ("batch", "jobset.x-k8s.io", "kubeflow.org", "ray.io")
-"""Groups of jobs that are queued themselves."""
 _KNOWN: Final = 4096
 """Different texts of pods whose hash is kept."""
 _ENDED: Final = frozenset(("Succeeded", "Failed"))
@@ -141,13 +139,18 @@ def is_held(pod: Object) -> bool:
 
 
 def _is_ours(pod: Object, *, held: bool) -> bool:
+    """Return whether a pod has our gate or label, and is not the pod of a job that is queued.
+
+    Such a pod names the workload of its job, as its template did. Pods that were held name theirs
+    when they are let go, and then have their role, too.
+    """
     if not held and fields.label(pod, wellknown.MANAGED_LABEL) != "true":
         return False
+    if not fields.annotation(pod, wellknown.WORKLOAD_ANNOTATION):
+        return True
+    was_held = not held and bool(fields.annotation(pod, wellknown.ROLE_HASH))
     owners = fields.objects(pod, "metadata", "ownerReferences")
-    controllers = (each for each in owners if fields.flag(each, "controller"))
-    return not any(
-        fields.text(each, "apiVersion").partition("/")[0] in _CONTROLLED for each in controllers
-    )
+    return was_held or not any(fields.flag(each, "controller") for each in owners)
 
 
 def _role(pod: Object, *, held: bool) -> str:

@@ -223,6 +223,8 @@ class LimitInfo:
     """The request of a container that sets none."""
     least: Mapping[str, Quantity] = field(default_factory=dict)
     most: Mapping[str, Quantity] = field(default_factory=dict)
+    ratio: Mapping[str, Quantity] = field(default_factory=dict)
+    """The largest number of times that a limit may be the request."""
 
 
 @dataclass(frozen=True, slots=True)

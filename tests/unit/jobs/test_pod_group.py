@@ -177,6 +177,9 @@ def test_pods_that_were_not_held_and_those_of_jobs_are_not_ours(owner: Any) -> N
     assert group(free).skip()
     of_a_job = pod("a", group=None)
     of_a_job["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    assert not group(of_a_job).skip()  # the job itself is in no queue
+    said = of_a_job["metadata"].setdefault("annotations", {})
+    said["kueue.x-k8s.io/workload"] = "job-j-12345"
     assert group(of_a_job).skip()
     assert decide(group(of_a_job), [], CONTEXT) == ()
 

@@ -169,6 +169,18 @@ def test_an_overhead_that_a_template_has_stays(world: World) -> None:
          "container c asks for 100m cpu, and a LimitRange demands 200m"),
         (container({"cpu": "3"}), {"type": "Pod", "max": {"cpu": "2"}},
          "a pod may take 3 cpu, and a LimitRange allows 2"),
+        (container({"cpu": "2"}), {"type": "Pod", "max": {"cpu": "2"}},
+         "a pod has no limit of cpu, and a LimitRange allows 2"),
+        (container({"cpu": "1"}, {"cpu": "2"}), {"type": "Pod", "max": {"cpu": "2"}}, ""),
+        (container({"memory": "1"}), per_container(min={"cpu": "0"}),
+         "container c asks for 0 cpu, and a LimitRange demands 0"),
+        (container({"cpu": "1"}, {"cpu": "3"}), per_container(maxLimitRequestRatio={"cpu": "2"}),
+         "container c asks for 1 cpu with a limit of 3, "
+         "and a LimitRange allows 2 times the request"),
+        (container({"cpu": "1"}), {"type": "Pod", "maxLimitRequestRatio": {"cpu": "2"}},
+         "a pod asks for 1 cpu with a limit of 0, and a LimitRange allows 2 times the request"),
+        (container({"cpu": "1"}, {"cpu": "1500m"}),
+         per_container(maxLimitRequestRatio={"cpu": "1.5"}), ""),
         (container({"cpu": "2"}), per_container(max={"cpu": "2"}, min={"cpu": "2"}), ""),
         (container({"cpu": "3"}), {"type": "PersistentVolumeClaim", "max": {"cpu": "2"}}, ""),
     ],
@@ -247,3 +259,24 @@ def test_a_limit_range_for_pods_bounds_pod_level_limits() -> None:
     [pods] = decoder.workload(raw).pod_sets
     most = (LimitInfo("Pod", most={"cpu": "3"}),)
     assert "may take 4 cpu" in decoder.completed(pods, most, {}).fault
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "fault"),
+    [
+        ({"labels": {"team": "no such value!"}}, {}, "label team=no such value!"),
+        ({"labels": {"a b": ""}}, {}, "label a b="),
+        ({"labels": {"team": "a" * 64}}, {}, "label team=aaa"),
+        ({"annotations": {"a b": "c"}}, {}, "annotation a b="),
+        ({}, {"nodeSelector": {"pool": "-"}}, "node selector pool=-"),
+        ({"labels": {"a.b/C_d": "1.2-x"}, "annotations": {"A.b/c": "any !"}}, {}, ""),
+    ],
+)
+def test_metadata_that_no_pod_can_have_is_a_fault(
+    world: World, metadata: Any, spec: Any, fault: str
+) -> None:
+    found: Any = json.loads(raw_workload(container({"cpu": "1"}), **spec))
+    found["spec"]["podSets"][0]["template"]["metadata"] = metadata
+    world.put(json.dumps(found).encode())
+    assert world.pods.fault.startswith(fault)
+    assert bool(world.pods.fault) is bool(fault)

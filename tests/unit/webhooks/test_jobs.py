@@ -256,8 +256,10 @@ def test_a_change_is_not_held_and_nor_is_a_kind_that_is_not_queued() -> None:
     assert validate(unknown, KINDS, NO_QUEUES) == Verdict()
 
 
-def controlled(by: str, kind: str) -> Object:
+def controlled(by: str, kind: str, workload: str = "") -> Object:
     pod = objects.pod("p", labels={QUEUE: "q"})
+    if workload:
+        pod["metadata"]["annotations"] = {"kueue.x-k8s.io/workload": workload}
     pod["metadata"]["ownerReferences"] = [{"apiVersion": by, "kind": kind, "controller": True}]
     return pod
 
@@ -271,9 +273,10 @@ WANT_GATES: dict[str, tuple[Object, list[Object] | None]] = {
     ),
     "with the gate": (objects.pod("p", labels={QUEUE: "q"}, gates=[GATE["name"]]), None),
     "with its node": (objects.pod("p", labels={QUEUE: "q"}, node_name="n"), None),
-    "of a Job": (controlled("batch/v1", "Job"), None),
-    "of a kind that others have added": (controlled("example.com/v1", "Other"), None),
-    "of a job of a kind that is not queued": (controlled("kubeflow.org/v1", "PaddleJob"), None),
+    "of a Job that is queued": (controlled("batch/v1", "Job", "w"), None),
+    "of a Job that is not queued": (controlled("batch/v1", "Job"), [GATE]),
+    "of a kind that others have added": (controlled("example.com/v1", "Other", "w"), None),
+    "of a job of a kind that is not queued": (controlled("kubeflow.org/v1", "PaddleJob"), [GATE]),
     "of a ReplicaSet": (controlled("apps/v1", "ReplicaSet"), [GATE]),
 }
 
