@@ -26,7 +26,15 @@ def is_exempt(pod: PodInfo, node: NodeInfo, *, view: ClusterView) -> bool:
         return True
     if pod.only_node != node.name:
         return False
-    return pod.namespace == SYSTEM_NAMESPACE or _is_small(pod, node, view)
+    if pod.namespace == SYSTEM_NAMESPACE:
+        return True
+    # What made room for a gang may not take it again, or it would be evicted without end.
+    return not view.is_nominated(node.name) and _is_small(pod, node, view)
+
+
+def is_of_system(pod: PodInfo) -> bool:
+    """Return whether no gang may take the room of a pod: the cluster itself runs it on its node."""
+    return pod.mirror or (pod.only_node is not None and pod.namespace == SYSTEM_NAMESPACE)
 
 
 def _is_small(pod: PodInfo, node: NodeInfo, view: ClusterView) -> bool:

@@ -109,7 +109,9 @@ def decide(
         phase = Phase.RUNNING  # the next pods of the Job are on their way
     started = stored.started
     if started is None and have.there >= need and have.there > 0:
-        started = float(floor(now))
+        # A PodGroup may be made again while its pods run: those know since when.
+        bound = (pod.bound_at for pod in pods if pod.node is not None and not pod.finished)
+        started = float(floor(min((now, *filter(None, bound)))))
     return PodGroupStatusInfo(
         phase=phase,
         scheduled=have.bound + have.succeeded,

@@ -506,3 +506,77 @@ def test_a_gang_of_which_a_pod_is_as_important_stays_whole(
     assert "nominatedNodeName" not in plain["status"]
     assert gangs.phases("mixed") == ["Running"] * 2
     assert leaving(gangs, "mixed") == {}
+
+
+def test_a_gang_is_worth_no_more_for_a_member_that_never_runs(
+    whole: GangScheduler, high: str, middle: str, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    del whole
+    nodes(2)
+    gangs.create("low", 2, cpu="3")
+    gangs.await_phases("low", Running=2)
+    gated = gangs.pod("low-gated", group="low", priority_class=high)
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/never"}]
+    gangs.api.create(gated)
+    gangs.create("m", 2, cpu="3", priority_class=middle)
+
+    gangs.await_phases("m", Running=2)
+
+
+def test_pods_of_a_tenants_daemon_set_make_room(
+    whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    del whole
+    nodes(2)
+    labels = {"app": "agent"}
+    spec = gangs.pod("agent", cpu="3")["spec"]
+    api.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "agent", "namespace": gangs.namespace},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {**spec, "restartPolicy": "Always"},
+                },
+            },
+        }
+    )
+
+    def running() -> int:
+        pods = api.list("pods", gangs.namespace, labels="app=agent")
+        return sum(pod["status"].get("phase") == "Running" for pod in pods)
+
+    api.wait_for("there is one on each node", lambda: running() == 2)
+    gangs.create("h", 2, cpu="3", priority_class=high)
+    gangs.await_phases("h", Running=2)
+    assert running() == 0
+
+
+def test_a_pod_group_that_is_made_again_has_not_just_started(
+    whole: GangScheduler, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    del whole
+    nodes(2)
+    gangs.create("low", 2, cpu="3")
+    gangs.await_phases("low", Running=2)
+    gangs.api.delete(POD_GROUPS, "low", gangs.namespace)
+    gangs.api.wait_for(
+        "it is gone", lambda: gangs.api.find(POD_GROUPS, "low", gangs.namespace) is None
+    )
+    gangs.create_group("low", 2)
+
+    def started() -> str:
+        found = gangs.api.get(POD_GROUPS, "low", gangs.namespace)
+        return str(found.get("status", {}).get("scheduleStartTime") or "")
+
+    since = gangs.api.wait_for("it has its start", started, SECONDS)
+    bound = [
+        each["lastTransitionTime"]
+        for pod in gangs.members("low")
+        for each in pod["status"]["conditions"]
+        if each["type"] == "PodScheduled"
+    ]
+    assert since == min(bound)

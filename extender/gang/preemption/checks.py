@@ -89,9 +89,9 @@ def _of_no_use(nomination: PreemptedRoom, left: Collection[PodInfo], *, view: Cl
 
 
 def worth(pod: PodInfo, view: ClusterView) -> int:
-    """Return the priority of a victim: that of its gang is the highest among its pods."""
-    of_gang = view.tally(pod.group).priorities if pod.group is not None else ()
-    return max(pod.priority, *of_gang) if of_gang else pod.priority
+    """Return the priority of a victim: that of its gang is the highest of its able pods."""
+    highest = view.tally(pod.group).worth if pod.group is not None else None
+    return pod.priority if highest is None else max(pod.priority, highest)
 
 
 def has_started_since(pod_group: PodGroupInfo, at: float, *, view: ClusterView) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from extender.gang.exempt import is_of_system
 from extender.gang.options import GangOptions
 from extender.gang.preemption.budgets import Budgets
 from extender.resources.quantity import Resources, add
@@ -158,14 +159,14 @@ class Evictables:
             yield
 
     def _may_go(self, pod: PodInfo) -> bool:
-        return pod.priority < self._priority and not pod.mirror and pod.only_node is None
+        return pod.priority < self._priority and not is_of_system(pod)
 
     def _is_lower(self, group: str | None) -> bool:
-        """Return whether all members of a group, with a node or without, are less important."""
+        """Return whether all members of a group that run, or could, are less important."""
         if group is None:
             return True
-        highest = max(self._view.tally(group).priorities, default=self._priority)
-        return group != self._group and highest < self._priority
+        highest = self._view.tally(group).worth
+        return group != self._group and highest is not None and highest < self._priority
 
     def _read(self, pod: PodInfo) -> None:
         """Find the units of all pods that belong to a pod's gang or job."""

@@ -12,6 +12,7 @@ from extender.fit.conflicts import PodShape, clashes
 from extender.fit.feasible_nodes import Feasibility
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed, slots
+from extender.gang.exempt import is_of_system
 from extender.gang.fit import pod_shape
 from extender.gang.preemption.units import Evictable, Evictables
 from extender.resources.quantity import Resources, add, subtract
@@ -291,7 +292,7 @@ class WhatIf:
     def _priority_of(self, node: SearchedNode, pod: PodInfo) -> int | None:
         """Return the priority of the unit of a pod, and note it on the node; None: it stays."""
         if pod.group is None and pod.workload is None:
-            if pod.only_node is not None or pod.mirror:
+            if is_of_system(pod):
                 return None
             node.plain.append(pod)
             return pod.priority

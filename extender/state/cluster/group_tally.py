@@ -1,5 +1,6 @@
 """How far the pods of one group have come."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from extender.state.cluster.records import PodInfo
@@ -29,11 +30,19 @@ class GroupTally:
     """By our own gate alone, whether or not room is kept for them, in order of arrival."""
     priorities: dict[int, int] = field(default_factory=dict)
     """How many members have each priority."""
+    able: Counter[int] = field(default_factory=Counter, compare=False)
+    """The same without those that do not run and could not: behind gates of others, or without a
+    node by kube-scheduler's last word."""
 
     @property
     def priority(self) -> int:
         """The lowest priority among the members: a gang is worth what its least member is."""
         return min(self.priorities, default=0)
+
+    @property
+    def worth(self) -> int | None:
+        """The highest priority among members that run or could: that of a gang that makes room."""
+        return max(self.able, default=None)
 
     @property
     def assigned(self) -> int:
@@ -54,6 +63,8 @@ class GroupTally:
         """Count a member by what the API shows of it."""
         self.members.setdefault(pod.uid)
         self.priorities[pod.priority] = self.priorities.get(pod.priority, 0) + 1
+        if _is_able(pod):
+            self.able[pod.priority] += 1
         if pod.is_gated_by_us:
             self.all_gated_by_us[pod.uid] = None
         if pod.terminating:
@@ -74,6 +85,10 @@ class GroupTally:
         self.priorities[pod.priority] -= 1
         if not self.priorities[pod.priority]:
             del self.priorities[pod.priority]
+        if _is_able(pod):
+            self.able[pod.priority] -= 1
+            if not self.able[pod.priority]:
+                del self.able[pod.priority]
 
     def reserve(self, pod: PodInfo, kind: ReservationKind) -> None:
         """Count a member without a node as one that has a reservation of a kind."""
@@ -98,3 +113,9 @@ class GroupTally:
                 return self.waiting
             case _:
                 return self.binding
+
+
+def _is_able(pod: PodInfo) -> bool:
+    return pod.node is not None or (
+        pod.unschedulable is None and (not pod.gates or pod.is_gated_by_us)
+    )

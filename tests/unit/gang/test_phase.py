@@ -118,6 +118,15 @@ def test_the_start_is_when_there_were_enough_pods_and_stays() -> None:
     assert decide(group(running=3), stored=started, now=9000).started == 5000.0
 
 
+def test_the_start_of_pods_that_run_is_theirs_where_their_pod_group_is_made_again() -> None:
+    pods = [
+        replace(each, bound_at=at) for each, at in zip(group(running=3), (30, 20, 40), strict=True)
+    ]
+    assert decide(pods).started == 20.0
+    ended = replace(pods[1], finished=True, phase="Succeeded")
+    assert decide([pods[0], ended, pods[2]]).started == 30.0
+
+
 def test_a_finished_group_keeps_its_counts_when_its_pods_are_deleted() -> None:
     finished = decide(group(succeeded=3, failed=1))
     fewer = decide(group(succeeded=1), stored=finished, now=9000)

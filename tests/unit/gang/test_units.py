@@ -54,7 +54,14 @@ WANT: dict[str, tuple[list[Any], list[Named]]] = {
     "a pod of the same priority": ([replace(PLAIN, priority=PRIORITY)], []),
     "a pod that is being deleted": ([replace(PLAIN, terminating=True)], []),
     "a static pod": ([replace(PLAIN, mirror=True)], []),
-    "a pod of a DaemonSet": ([replace(PLAIN, only_node="n0")], []),
+    "a DaemonSet's pod of the system": (
+        [replace(PLAIN, only_node="n0", namespace="kube-system")],
+        [],
+    ),
+    "a tenant's pod of a DaemonSet": (
+        [replace(PLAIN, only_node="n0")],
+        [(("plain",), False)],
+    ),
     "its own members": ([pod_group(), pods(1, on="n0")], []),
     "a gang without a member to spare": (
         [pod_group("low", 2), on(2)],
@@ -96,6 +103,18 @@ WANT: dict[str, tuple[list[Any], list[Named]]] = {
     "a gang with such a member that has no node": (
         [pod_group("low", 1), on(2), pod("low-2", group="low", priority=PRIORITY)],
         [],
+    ),
+    "a gang with such a member that is gated, which never runs": (
+        [pod_group("low", 2), on(2), pod("low-2", group="low", priority=PRIORITY, gates=("a",))],
+        [(("low-0", "low-1"), True)],
+    ),
+    "a gang with such a member for which kube-scheduler finds no node": (
+        [
+            pod_group("low", 2),
+            on(2),
+            pod("low-2", group="low", priority=PRIORITY, unschedulable="no such node"),
+        ],
+        [(("low-0", "low-1"), True)],
     ),
     "members above minMember, beside a static pod": (
         [pod_group("low", 1), on(1), pod("low-1", group="low", on="n0", mirror=True)],
