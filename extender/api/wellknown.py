@@ -96,6 +96,8 @@ QUEUE_GROUP: Final = "kueue.x-k8s.io"
 QUEUE_VERSION: Final = "v1beta2"
 QUEUE_API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+QUEUED_GROUPS: Final = ("batch", "jobset.x-k8s.io", "kubeflow.org", "ray.io")
+"""API groups of the built-in kinds of jobs."""
 PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 PRIORITY_TAKEN: Final = "scheduling.x-k8s.io/priority-taken"
 """On a Workload: the WorkloadPriorityClass and the value that its priority was taken from last."""

@@ -14,7 +14,7 @@ from extender.gang import ordered, plan
 from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
 from extender.gang.pre_filter import check_group
-from extender.gang.verdicts import Pending, Refuse, about
+from extender.gang.verdicts import Pending, Refuse, about, not_admitted
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.steps import Steps, at_once
@@ -56,9 +56,13 @@ def before_plan(group: str, *, view: ClusterView) -> Pending | None:
     if leaving and leaving == len(view.tally(group).members):
         return Pending(Reason.NOT_ENOUGH_PODS, f"all {leaving} pods are being deleted")
     has_room = view.tally(group).committed >= view.quorum(pod_group)
-    if has_room or not plan.candidates(None, group, view=view):
-        return Pending(Reason.WAITING_FOR_BIND, "its pods are on their way")
-    return None
+    if not has_room and plan.candidates(None, group, view=view):
+        return None
+    waiting = (pod for pod in view.members(group) if pod.node is None and not has_room)
+    held = next(filter(None, map(view.awaits_admission, waiting)), None)
+    if held is not None:
+        return Pending(Reason.NOT_ADMITTED, not_admitted(held).message)
+    return Pending(Reason.WAITING_FOR_BIND, "its pods are on their way")
 
 
 def of_plan(

@@ -9,7 +9,7 @@ the kubelet would refuse the member.
 from collections.abc import Collection, Iterable
 
 from extender.api.reasons import Reason
-from extender.gang.verdicts import Allow, PermitVerdict, Refuse, Wait, about
+from extender.gang.verdicts import Allow, PermitVerdict, Refuse, Wait, about, not_admitted
 from extender.state.cluster.view import ClusterView
 
 
@@ -20,12 +20,7 @@ def decide(group: str, *, view: ClusterView, now: float, deadline: float) -> Per
         return Refuse(Reason.POD_GROUP_DELETED, f"{about(group)}its PodGroup was deleted")
     tally, need = view.tally(group), view.quorum(pod_group)
     if tally.assigned >= need:
-        if _is_taken(tally.waiting, view):
-            text = (
-                f"{about(group)}another scheduler has filled a node on which one of its pods waits"
-            )
-            return Refuse(Reason.ROOM_TAKEN, text)
-        return Allow()
+        return _lost(group, tally.waiting, view) or Allow()
     pods = len(tally.members)
     if pods < need:
         text = f"{about(group)}{pods} of the {need} pods that it needs are left"
@@ -34,6 +29,18 @@ def decide(group: str, *, view: ClusterView, now: float, deadline: float) -> Per
         text = f"{about(group)}{tally.assigned} of {need} pods got a node before the time-out"
         return Refuse(Reason.SCHEDULE_TIMEOUT, text, deny=True)
     return Wait(have=tally.assigned, need=need)
+
+
+def _lost(group: str, waiting: Collection[str], view: ClusterView) -> Refuse | None:
+    """Return why waiting members may not be bound any more."""
+    for uid in waiting:
+        held = view.awaits_admission(view.pods[uid])
+        if held is not None:
+            return not_admitted(held)
+    if not _is_taken(waiting, view):
+        return None
+    text = f"{about(group)}another scheduler has filled a node on which one of its pods waits"
+    return Refuse(Reason.ROOM_TAKEN, text)
 
 
 def _is_taken(waiting: Iterable[str], view: ClusterView) -> bool:

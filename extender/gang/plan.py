@@ -142,9 +142,10 @@ def candidates(pod: PodInfo | None, group: str, *, view: ClusterView) -> list[Po
     """Return the other members that may still be placed, in the order in which room is given.
 
     Those that ask for another scheduler than `pod` are left out. Those that only our
-    own gate holds back are: it goes when there is a plan.
+    own gate holds back are: it goes when there is a plan. Those are left out too for which their
+    jobs are not admitted beside `pod`.
     """
-    able = (
+    able = [
         sibling
         for sibling in view.members(group)
         if (pod is None or (sibling.uid != pod.uid and sibling.scheduler == pod.scheduler))
@@ -152,8 +153,9 @@ def candidates(pod: PodInfo | None, group: str, *, view: ClusterView) -> list[Po
         and (not sibling.gates or sibling.is_gated_by_us)
         and not sibling.terminating
         and view.reservation(sibling.uid) is None
-    )
-    return sorted(able, key=lambda p: (-p.priority, p.index or 0, p.created, p.name))
+    ]
+    able.sort(key=lambda p: (-p.priority, p.index or 0, p.created, p.name))
+    return view.admitted_of(able, first=pod)
 
 
 def _is_ours_to_plan(pod: PodInfo, group: str, schedulers: Collection[str]) -> bool:

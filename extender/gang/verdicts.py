@@ -10,6 +10,7 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.gang.lack import Lack
+from extender.state.cluster.admissions import AdmissionBarrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +85,17 @@ FilterVerdict = Refuse | AnyNode | OneOf | OneNode
 PermitVerdict = Allow | Wait | Refuse
 
 
-NOT_ADMITTED: Final = "has a queue and is not admitted"
+NOT_ADMITTED: Final = "is not admitted"
 
 
-def not_admitted(job: str) -> Refuse:
-    """Return the refusal of a pod whose Job waits in a queue."""
-    return Refuse(Reason.NOT_ADMITTED, f"job {job} {NOT_ADMITTED}")
+def not_admitted(held: AdmissionBarrier) -> Refuse:
+    """Return the refusal of a pod whose job waits in a queue, or has more pods than it may."""
+    text = f"job {held.job} has a queue and {NOT_ADMITTED}"
+    if not held.is_known:
+        text = f"job {held.job} {NOT_ADMITTED}, as far as is known by now"
+    elif held.pods:
+        text += f" for more than {held.pods} pod(s)"
+    return Refuse(Reason.NOT_ADMITTED, text)
 
 
 def about(group: str | None) -> str:

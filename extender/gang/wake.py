@@ -17,7 +17,7 @@ from extender.gang.unseen import NOT_SEEN
 from extender.gang.verdicts import NOT_ADMITTED
 from extender.gang.wake_for_room import PodKind, UngroupedPods
 from extender.gang.wakers import Occasion, is_woken_by
-from extender.state.cluster.records import PodInfo
+from extender.state.cluster.records import PodInfo, Refusal
 from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps
 
@@ -57,7 +57,12 @@ def decide_group(
     refused = [pod for pod in pods if pod is not None and _waits_for_node(pod, group, view)]
     planned = [pod for pod in refused if view.planned_node(pod.uid) is not None]
     expected = tuple(p for p in planned if view.refused[p.uid].reason not in dry_round.REASONS)
-    others = [pod for pod in refused if is_woken_by(Occasion.GROUP, view.refused[pod.uid].reason)]
+    others = [
+        pod
+        for pod in refused
+        if is_woken_by(Occasion.GROUP, view.refused[pod.uid].reason)
+        and not _is_held(view.refused[pod.uid], view)
+    ]
     if view.claims and view.tally(group).bound:
         others = refused  # a gang that has begun may take what is claimed by others
     if not others or check_group(group, view=view) is not None:
@@ -120,9 +125,10 @@ def deciding_room(
         pod = refusal.pod
         if pod.uid in resting or view.bound_node(pod) is not None:
             continue
+        if _is_held(refusal, view):
+            continue
         if pod.group is None and refusal.reason == Reason.NOT_ADMITTED:
-            if view.awaits_admission(pod) is None:
-                free.append(pod)
+            free.append(pod)
         elif pod.group is None:
             ungrouped.add(pod)
         elif is_woken_by(Occasion.ROOM, refusal.reason):
@@ -130,8 +136,14 @@ def deciding_room(
     found = yield from ungrouped.with_room(view, looked=looked)
     order = _in_order(lacking, view, strict=strict)
     woken = (_for_room(group, lacking[group], view) for group in order)
-    retry = (*(pod for pods in woken for pod in pods), *free, *found.pods)
+    retry = (*(pod for pods in woken for pod in pods), *view.admitted_of(free), *found.pods)
     return Wake(retry=retry, looked=found.looked)
+
+
+def _is_held(refusal: Refusal, view: ClusterView) -> bool:
+    """Return whether a refused pod still waits for its job to be admitted."""
+    held = refusal.reason == Reason.NOT_ADMITTED
+    return held and view.awaits_admission(refusal.pod) is not None
 
 
 def _waits_for_node(pod: PodInfo, group: str, view: ClusterView) -> bool:

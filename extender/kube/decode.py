@@ -29,6 +29,7 @@ from extender.api.wellknown import (
     PREEMPTION_COST,
     PREFERRED_TOPOLOGY,
     QUEUE_LABEL,
+    QUEUED_GROUPS,
     REQUIRED_TOPOLOGY,
     TOPOLOGY_ASSIGNMENT,
 )
@@ -208,7 +209,8 @@ class Decoder:
             phase=pod.status.phase or "Pending",
             ready="ContainersReady" in holding,
             owners=tuple(f"{meta.namespace}/{o.name}" for o in _owners(meta)),
-            controller=_controller(meta),
+            controller=controller_of(meta),
+            controller_kind=_controller_kind(meta),
             only_node=_only_node(meta, shape),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
             pod_set=(meta.labels or {}).get(PODSET_LABEL),
@@ -268,7 +270,7 @@ class Decoder:
         queued = QUEUE_LABEL in (job.metadata.labels or {})
         key = f"{job.metadata.namespace}/{job.metadata.name}"
         held = key if queued else None
-        maker = _controller(job.metadata)
+        maker = controller_of(job.metadata)
         return JobInfo(job.metadata.uid, group, begun, done, more, held, maker, created)
 
     @readable("PodGroup")
@@ -433,7 +435,8 @@ def _owners(meta: core.ObjectMeta) -> Sequence[core.OwnerReference]:
     return (meta.owner_references or ())[:MOST_OWNERS]
 
 
-def _controller(meta: core.ObjectMeta) -> str | None:
+def controller_of(meta: core.ObjectMeta) -> str | None:
+    """Return the UID of the owner that makes others in an object's place."""
     return next((o.uid for o in meta.owner_references or () if o.controller), None)
 
 
@@ -461,6 +464,15 @@ def _claim_keys(pod: core.UnreadPod) -> Iterator[str]:
         found = claim.resource_claim_name or made.get(claim.name, "")
         if found is not None:  # its template asks for none
             yield f"{RESOURCE_CLAIMS}/{meta.namespace}/{found}"
+
+
+def _controller_kind(meta: core.ObjectMeta) -> str | None:
+    """Return the kind of that owner as GROUP/KIND, where a queue may admit such objects."""
+    for owner in meta.owner_references or ():
+        group = owner.api_version.partition("/")[0]
+        if owner.controller and group in QUEUED_GROUPS:
+            return intern(f"{group}/{owner.kind}")
+    return None
 
 
 def _only_node(meta: core.ObjectMeta, shape: Shape) -> str | None:

@@ -56,7 +56,7 @@ class Reflector(Generic[T]):
         """Keys of the objects of a list that cannot be read."""
         self._watcher = watcher
         self._decode_raw = decode
-        self._feed = feed
+        self.feed = feed
         self.on_list: Callable[[], object] = lambda: None
         """Called before a list is asked for."""
 
@@ -89,7 +89,7 @@ class Reflector(Generic[T]):
         """Replace the state by a whole list."""
         listing, self._listing = self._listing, []
         try:
-            await pacer.go_through(self._feed.listed(listing, version))
+            await pacer.go_through(self.feed.listed(listing, version))
         except Exception as error:  # noqa: BLE001 - a bug, which costs one object and no more
             FAULTS.report("state", error, key=self.kind)
             await pacer.go_through(self._one_by_one(listing))
@@ -107,9 +107,9 @@ class Reflector(Generic[T]):
                 # One that cannot be read is there all the same: the list must not delete it.
                 self._listing.extend(self._decode(raw) or self._last_read(raw))
             case Apply(raw):
-                self._report(self._feed.applied, self._decode(raw))
+                self._report(self.feed.applied, self._decode(raw))
             case Delete(raw):
-                self._report(self._feed.deleted, self._decode(raw) or self._last_read(raw))
+                self._report(self.feed.deleted, self._decode(raw) or self._last_read(raw))
                 self._forget(raw)
 
     def _decode(self, raw: bytes) -> list[T]:
@@ -147,14 +147,14 @@ class Reflector(Generic[T]):
     def _last_read(self, raw: bytes) -> list[T]:
         """Return the last readable version of an object that cannot be read any more."""
         try:
-            found = self._feed.known(identify(raw))
+            found = self.feed.known(identify(raw))
         except DecodeError:
             return []
         return [found] if found is not None else []
 
     def _one_by_one(self, listing: Sequence[T]) -> Iterator[None]:
         for each in listing:
-            self._report(self._feed.applied, [each])
+            self._report(self.feed.applied, [each])
             yield
 
     def _report(self, callback: Callable[[T], object], found: Sequence[T]) -> None:

@@ -233,6 +233,8 @@ class PodFilter:
 
     def _refused(self, pod: PodInfo, group: str | None, refusal: Refuse) -> None:
         self._cluster.apply(ev.PodRefused(pod, refusal.reason))
+        if refusal.reason is Reason.NOT_ADMITTED:
+            self._cluster.apply(ev.Unreserved((pod.uid,)))  # planned while more were admitted
         if group is None:
             return
         whole = refusal.deny

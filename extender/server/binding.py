@@ -14,7 +14,7 @@ import msgspec
 from extender.api.extender_v1 import BindingArgs, BindingResult, error_text
 from extender.api.reasons import Reason
 from extender.gang import unseen
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import Refuse, not_admitted
 from extender.permit.sight import Sight
 from extender.permit.waiting_pods import Gone, WaitingPods
 from extender.permit.writing import HUNG_UP, BindingWriter
@@ -141,6 +141,9 @@ class Binding:
         not_seen = unseen.usable(pod, (args.node,), view=self._view)
         if isinstance(not_seen, Refuse):
             return not_seen.message
+        held = self._view.awaits_admission(pod)
+        if held is not None:
+            return not_admitted(held).message
         if pod.group is None:
             self._cluster.apply(ev.PodBinding(pod, args.node))
         else:

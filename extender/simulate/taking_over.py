@@ -56,7 +56,10 @@ def world_of_state(found: Believed) -> World:
         makes_groups=found.makes_groups,
         running=running,
         pod_groups=[each for each in groups if each is not None],
-        batch_jobs=[job for job in map(found.cluster.job, sorted(uids)) if job is not None],
+        # Here the simulated queue alone says which jobs have pods.
+        batch_jobs=[
+            replace(j, held_by_queue=None) for j in map(found.cluster.job, sorted(uids)) if j
+        ],
         ends=taken.ends,
         began=found.now,
         version=1 + max((each.meta.version for each in found.queues.workloads.values()), default=0),

@@ -6,7 +6,14 @@ from typing import Any, Final
 from extender.snapshot.plain import KnownShapes, Plain, ShapeNumbers, plain, typed
 from extender.state.cluster.copies import ClusterCopy, UnseenPod
 from extender.state.cluster.events import NativesDecided
-from extender.state.cluster.records import BudgetInfo, JobInfo, NodeInfo, PodGroupInfo, Refusal
+from extender.state.cluster.records import (
+    AdmittedPods,
+    BudgetInfo,
+    JobInfo,
+    NodeInfo,
+    PodGroupInfo,
+    Refusal,
+)
 from extender.state.cluster.reservations import Claim, Reservation, ReservationKind, VictimsRoom
 
 NAME: Final = "cluster"
@@ -19,6 +26,7 @@ def lists_of(copy: ClusterCopy, numbers: ShapeNumbers) -> Mapping[str, Iterable[
         "natives": [plain(copy.natives)] if copy.natives is not None else [],
         "podGroups": map(plain, copy.pod_groups),
         "jobs": map(plain, copy.jobs),
+        "workloads": map(plain, copy.workloads),
         "budgets": map(plain, copy.budgets),
         "pods": map(numbers.pod, copy.in_order()),
         "ended": map(numbers.pod, copy.ended),
@@ -52,6 +60,7 @@ def copy_of(part: Mapping[str, list[Any]], shapes: KnownShapes) -> ClusterCopy:
         natives=_natives(part.get("natives")),
         pod_groups=[typed(each, PodGroupInfo) for each in part["podGroups"]],
         jobs=[typed(each, JobInfo) for each in part["jobs"]],
+        workloads=[typed(each, AdmittedPods) for each in part.get("workloads", ())],
         budgets=[typed(each, BudgetInfo) for each in part["budgets"]],
         pods=pods,
         ended=[shapes.pod(each) for each in part["ended"]],

@@ -17,12 +17,13 @@ from extender.explain.pod import explain_pod
 from extender.gang import plan, queue_sort
 from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
+from extender.kube import admitted_pods
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.lists import everything
-from extender.kube.queues import objects
+from extender.kube.queues import collection, objects
 from extender.permit.aging import Aging
 from extender.runtime.clock import Clock, SystemClock
 from extender.state.cluster import events as ev
@@ -85,6 +86,10 @@ async def _read(kubeconfig: Path | None, decoder: Decoder) -> tuple[Cluster, lis
             with suppress(NotFoundError):
                 found = await everything(client, path, decode)
                 cluster.apply(ev.PodGroupsListed(group, found))
+        with suppress(NotFoundError):
+            path = collection("workloads", "")
+            admitted = await everything(client, path, admitted_pods.read)
+            cluster.apply(ev.WorkloadsListed(admitted))
         await _read_natives(client, cluster, decoder)
     there = cluster.view().pods
     return cluster, [there.get(pod.uid, pod) for pod in pods]

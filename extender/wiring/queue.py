@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+import structlog
+
 from extender.api.reasons import JobReason, Preempted
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
@@ -22,10 +24,12 @@ from extender.controllers.workload import JobAccess, WorkloadController
 from extender.controllers.workload_writer import Workloads, about
 from extender.explain.facts import Facts
 from extender.jobs import registry
+from extender.kube import managed_jobs
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError
+from extender.kube.managed_jobs import ManagedJobs
 from extender.kube.pods import TopologyGateWriter
 from extender.kube.queues import QueueWriter, WorkloadWriter
 from extender.kube.recorder import Event, ObjectRef, Recorder
@@ -56,6 +60,8 @@ from extender.telemetry.queue_gauges import QueueState
 from extender.wiring.later import Later
 from extender.wiring.queue_sources import Sources
 from extender.wiring.reflectors import backoff
+
+_log = structlog.get_logger(__name__)
 
 SETTLE: Final = 0.01
 PER_OBJECT: Final = 0.0002
@@ -90,8 +96,7 @@ class QueueControllers:
     def __init__(self, settings: Settings, client: KubeClient, shared: Shared) -> None:
         chosen, recorder, clock = settings.queue, shared.recorder, shared.clock
         selected = registry.select(chosen.integrations, chosen.external_integrations)
-        self.integrations = tuple(selected)
-        manages_all = chosen.manage_jobs_without_queue_name
+        self.integrations, manages_all = tuple(selected), chosen.manage_jobs_without_queue_name
         decoder = QueueDecoder(shared.decoder)
         self.queues = Queues(decoder.completed)
         self.queues.on_fault = partial(FAULTS.report, "queues")
@@ -105,7 +110,7 @@ class QueueControllers:
             job_selector="" if manages_all else QUEUE_LABEL,
         )
         self.reflectors = self._sources.reflectors
-        self._metrics = shared.metrics
+        self._metrics, self._pacer = shared.metrics, shared.pacer
         self._job_counts = JobCounts(self._view, shared.job_metrics, clock)
         workloads = Workloads(
             self.queues,
@@ -187,8 +192,12 @@ class QueueControllers:
             settle=STATUS_SETTLE,
         )
         self._clock, self._manages_all, self.options = clock, manages_all, options
+        self._managed = (
+            *(client, settings.reconcile.lease_namespace),
+            ManagedJobs(tuple(sorted(kinds)) if manages_all else (), chosen.selector()),
+        )
         self._tree: QuotaTree | None = None
-        self._later, self._pacer = Later(), shared.pacer
+        self._later = Later()
         self.queues.subscribe(self._on_change)
 
     def _lost_hosts(self, workloads: Workloads, settings: Settings, shared: Shared) -> LostHosts:
@@ -283,6 +292,7 @@ class QueueControllers:
             self._notice_grants(self._keeper.granted(self._cluster.pod_groups))
             self._notice_cohorts()
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._say_what_is_managed())
                 tasks.create_task(self._workloads.run())
                 tasks.create_task(self._grants.run())
                 tasks.create_task(self._gates.run())
@@ -293,6 +303,16 @@ class QueueControllers:
                 tasks.create_task(self.admission.run())
         finally:
             self._leads = False
+
+    async def _say_what_is_managed(self) -> None:
+        """Keep for the extender which jobs are held back without a queue name."""
+        pauses = backoff(0.2, 30.0)
+        while True:
+            try:
+                return await managed_jobs.write(*self._managed)
+            except ApiError as error:
+                _log.warning("could not say which jobs are managed", error=str(error))
+                await asyncio.sleep(pauses.next())
 
     def _everything(self) -> Iterator[QueueChange]:
         """Yield changes that touch all there is, a few objects each."""

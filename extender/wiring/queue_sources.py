@@ -1,7 +1,7 @@
 """The sources of the queue's state: watches, lists, and reads of single jobs."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -10,6 +10,7 @@ from urllib.parse import quote
 import structlog
 
 from extender.jobs.registry import Integration
+from extender.kube import admitted_pods
 from extender.kube.client import KubeClient
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError, NotFoundError
@@ -20,6 +21,7 @@ from extender.kube.reflector import Feed, Reflector
 from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
+from extender.state.cluster import events as cluster_events
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as ev
 from extender.state.queue.events import Record
@@ -167,7 +169,7 @@ class Sources:
             follow("clusterqueues", ClusterQueueInfo, decoder.cluster_queue),
             follow("cohorts", CohortInfo, decoder.cohort),
             follow("localqueues", LocalQueueInfo, decoder.local_queue),
-            follow("workloads", WorkloadInfo, decoder.workload),
+            self._workloads(),
             follow(
                 "workloadpriorityclasses",
                 WorkloadPriorityClassInfo,
@@ -178,6 +180,26 @@ class Sources:
             follow("limitranges", LimitRangeInfo, decoder.limit_range),
             follow("runtimeclasses", RuntimeClassInfo, decoder.runtime_class),
         ]
+
+    def _workloads(self) -> Reflector[WorkloadInfo]:
+        """Return the reflector that says to the cluster's state how many pods are admitted, too."""
+        found = self._record_reflector("workloads", WorkloadInfo, self._decoder.workload)
+        of_queues, cluster, pods = found.feed, self._cluster, admitted_pods.of_workload
+
+        def listed(workloads: Sequence[WorkloadInfo], version: int) -> Iterator[object]:
+            yield from cluster.replace(cluster_events.WorkloadsListed([*map(pods, workloads)]))
+            yield from of_queues.listed(workloads, version)
+
+        def applied(workload: WorkloadInfo) -> None:
+            cluster.apply(cluster_events.WorkloadApplied(pods(workload)))
+            of_queues.applied(workload)
+
+        def deleted(workload: WorkloadInfo) -> None:
+            cluster.apply(cluster_events.WorkloadDeleted(workload.key))
+            of_queues.deleted(workload)
+
+        found.feed = Feed(listed, applied, deleted, of_queues.known)
+        return found
 
     def _record_reflector(
         self, kind: str, record: type[R], decode: Callable[[bytes], R]

@@ -64,6 +64,7 @@ from extender.state.cluster.view import ClusterView
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
+from extender.wiring.admissions import admissions
 from extender.wiring.beliefs import Believer, of_extender
 from extender.wiring.claims import claim_reflectors
 from extender.wiring.health import watches
@@ -81,6 +82,8 @@ _OTHER_FILES: Final = 256
 _FILES_OF_HANDSHAKES: Final = 8
 """One in so many open files may be a connection that has not finished its TLS handshake."""
 _PLANNING: Final = "the extender is planning for gangs that have begun"
+_WATCHES: Final = 24
+"""Connections that are left for watches and single requests."""
 _SPARE_CONNECTIONS: Final = 64
 """For filter and bind requests, probes and metrics while all binds that may be are held."""
 
@@ -100,6 +103,7 @@ class Extender:
         self.reflectors = [
             *reflectors(client, cluster, decoder, pods=LIVE_PODS, budgets=True),
             *claim_reflectors(client, cluster),
+            *admissions(client, cluster, settings.reconcile.lease_namespace),
         ]
         set_aside(cluster, self.reflectors, ObjectsSetAside(), registry=metrics.registry)
         self.watches = watches(
@@ -337,7 +341,7 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
     async with KubeClient(
         await keyring(kubeconfig),
         connections=kube.connections,
-        posts=kube.connections // 2,
+        posts=min(kube.connections // 2, kube.connections - _WATCHES),
         timeout=kube.timeout_seconds,
     ) as client:
         extender = Extender(settings, client)

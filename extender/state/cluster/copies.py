@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from extender.state.cluster.events import NativesDecided
 from extender.state.cluster.records import (
+    AdmittedPods,
     BudgetInfo,
     JobInfo,
     NodeInfo,
@@ -44,6 +45,7 @@ class ClusterCopy:
     """What is known of native gangs; None while it is not known whether they are ours."""
     pod_groups: Sequence[PodGroupInfo] = ()
     jobs: Sequence[JobInfo] = ()
+    workloads: Sequence[AdmittedPods] = ()
     budgets: Sequence[BudgetInfo] = ()
     pods: Mapping[str, PodInfo] = field(default_factory=dict)
     """Those that have not finished, by UID."""
@@ -83,6 +85,7 @@ def copied(tables: ClusterTables) -> ClusterCopy:
         natives=tables.natives.decided(),
         pod_groups=[*tables.pod_groups.values()],
         jobs=[*tables.jobs.by_uid.values()],
+        workloads=[*tables.admissions.workloads.values()],
         budgets=[budget for there in tables.budgets.values() for budget in there.values()],
         pods={**tables.pods},
         members={group: [*tables.groups[group].members] for group in tables.joined},

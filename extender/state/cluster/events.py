@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.state.cluster.records import (
+    BATCH_JOB,
+    AdmittedPods,
     BudgetInfo,
     ClaimObject,
     JobInfo,
@@ -132,9 +134,49 @@ class BatchJobDeleted:
 
 @dataclass(frozen=True, slots=True)
 class BatchJobsListed:
-    """All Jobs there are."""
+    """All Jobs there are, or all jobs of another kind."""
 
     jobs: Sequence[JobInfo]
+    kind: str = BATCH_JOB
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadApplied:
+    """A Workload was created or changed."""
+
+    workload: AdmittedPods
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadDeleted:
+    """A Workload is gone."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadsListed:
+    """All Workloads there are."""
+
+    workloads: Sequence[AdmittedPods]
+    served: bool = True
+    """Whether the API server has such objects: without them nothing admits jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionKnown:
+    """It is known whether anything admits jobs, and for how many pods; or, with None, it is not."""
+
+    in_use: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobsManaged:
+    """Kinds of which all jobs need a queue to admit them, named or not, but in some namespaces."""
+
+    kinds: frozenset[str] = frozenset()
+    """As GROUP/KIND."""
+    except_in: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +347,7 @@ Listed = (
     | NodesListed
     | PodGroupsListed
     | BatchJobsListed
+    | WorkloadsListed
     | BudgetsListed
     | ClaimObjectsListed
 )
@@ -323,6 +366,10 @@ Event = (
     | NativesDecided
     | BatchJobApplied
     | BatchJobDeleted
+    | WorkloadApplied
+    | WorkloadDeleted
+    | AdmissionKnown
+    | JobsManaged
     | BudgetApplied
     | BudgetDeleted
     | ClaimObjectApplied

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from math import inf
 
+from extender.state.cluster.events import JobsManaged
 from extender.state.cluster.records import JobInfo
 
 
@@ -11,8 +12,9 @@ class JobTable:
     """Jobs, those that are gone as long as their group goes on. Written by `Cluster` only."""
 
     by_uid: dict[str, JobInfo] = field(default_factory=dict)
-    queued: dict[str, str] = field(default_factory=dict)
-    """`namespace/name` of those that have a queue, by UID."""
+    managed: JobsManaged = field(default_factory=JobsManaged)
+    watched: set[str] = field(default_factory=set)
+    """Kinds, as GROUP/KIND, of which all are known."""
     made: dict[str, set[str]] = field(default_factory=dict)
     """By UID of their maker: UIDs."""
     of_group: dict[str, set[str]] = field(default_factory=dict)
@@ -26,12 +28,17 @@ class JobTable:
     that was there then.
     """
 
+    def is_managed(self, job: JobInfo, namespace: str) -> bool:
+        """Return whether a job in a namespace needs a queue to admit it, itself or its owner."""
+        if job.held_by_queue is not None:
+            return True
+        managed = self.managed
+        return job.needs_quota and job.kind in managed.kinds and namespace not in managed.except_in
+
     def put(self, job: JobInfo) -> None:
         """Store a Job in place of its former version."""
         self._forget(job.uid)
         self.by_uid[job.uid] = job
-        if job.held_by_queue:
-            self.queued[job.uid] = job.held_by_queue
         if job.maker is not None:
             self.made.setdefault(job.maker, set()).add(job.uid)
         if job.group is not None and job.begun:
@@ -52,7 +59,6 @@ class JobTable:
         job = self.by_uid.pop(uid, None)
         if job is None:
             return
-        self.queued.pop(uid, None)
         if job.maker is not None:
             _take(self.made, job.maker, uid)
         if job.group is not None and job.begun:

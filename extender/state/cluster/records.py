@@ -137,6 +137,8 @@ class PodInfo:
     """`namespace/name` of what owns it."""
     controller: str | None = None
     """The UID of the owner that makes another one in its place."""
+    controller_kind: str | None = None
+    """The kind of that owner, as GROUP/KIND, where it may be a job of a queue."""
     only_node: str | None = None
     """The one node of a pod that says that a DaemonSet made it."""
     readiness_gate: bool = False
@@ -188,11 +190,6 @@ class PodInfo:
             ready=False,
             gang_ready=False,
         )
-
-    @property
-    def admitted(self) -> bool:
-        """Whether it was made from a template that a queue has admitted."""
-        return self.pod_set is not None
 
     @property
     def key(self) -> str:
@@ -419,9 +416,15 @@ class PodGroupInfo:
         return frozenset(label for label in asked if label is not None)
 
 
+BATCH_JOB: Final = "batch/Job"
+
+
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """One Job as last seen; of one that has failed nothing, for another may use its group then."""
+    """One Job as last seen; of one that has failed nothing, for another may use its group then.
+
+    Of jobs of other kinds no more than their queue and what made them.
+    """
 
     uid: str
     group: str | None = None
@@ -439,6 +442,24 @@ class JobInfo:
     created: float = 0.0
     completed: float | None = None
     """When it completed: its pods are done as long as a Job that was there then goes on."""
+    kind: str = BATCH_JOB
+    """Its kind, as GROUP/KIND."""
+    needs_quota: bool = True
+    """False for what no queue admits by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedPods:
+    """What the status of a Workload says of pods: only the reconciler writes it."""
+
+    key: str
+    """`namespace/name` of the Workload."""
+    owners: tuple[str, ...] = ()
+    """UIDs of its job, or of the pods that are its job together."""
+    pods: int = 0
+    """How many pods may have nodes; 0 while it is not admitted."""
+    is_of_pods: bool = False
+    """Whether its job is a group of plain pods, or one pod."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,10 +46,8 @@ def slices(listed: Listed, tables: ClusterTables) -> Iterator[Sequence[Event]]:
             gone = (name for name in [*tables.pod_groups] if name[0] == api_group)
             yield from _some(gone, keys.__contains__, lambda name: ev.PodGroupDeleted(*name))
             yield from cut(map(ev.PodGroupApplied, pod_groups))
-        case ev.BatchJobsListed(jobs):
-            uids = {job.uid for job in jobs}
-            yield from _some([*tables.jobs.by_uid], uids.__contains__, ev.BatchJobDeleted)
-            yield from cut(map(ev.BatchJobApplied, jobs))
+        case ev.BatchJobsListed() | ev.WorkloadsListed():
+            yield from _of_queues(listed, tables)
         case ev.BudgetsListed(budgets):
             listed_ones = {(each.namespace, each.name) for each in budgets}
             there = [(space, name) for space, found in tables.budgets.items() for name in found]
@@ -60,6 +58,22 @@ def slices(listed: Listed, tables: ClusterTables) -> Iterator[Sequence[Event]]:
             held = [each for each in tables.claim_objects.values() if each.key.startswith(prefix)]
             yield from _some(held, lambda each: each.key in keys_there, ev.ClaimObjectDeleted)
             yield from cut(map(ev.ClaimObjectApplied, found))
+
+
+def _of_queues(
+    listed: ev.BatchJobsListed | ev.WorkloadsListed, tables: ClusterTables
+) -> Iterator[Sequence[Event]]:
+    """Yield the same for what queues admit."""
+    if isinstance(listed, ev.BatchJobsListed):
+        uids = {job.uid for job in listed.jobs}
+        known = [uid for uid, job in tables.jobs.by_uid.items() if job.kind == listed.kind]
+        yield from _some(known, uids.__contains__, ev.BatchJobDeleted)
+        yield from cut(map(ev.BatchJobApplied, listed.jobs))
+        return
+    keys = {each.key for each in listed.workloads}
+    yield from _some([*tables.admissions.workloads], keys.__contains__, ev.WorkloadDeleted)
+    yield from cut(map(ev.WorkloadApplied, listed.workloads))
+    yield (ev.AdmissionKnown(listed.served),)
 
 
 def _some(

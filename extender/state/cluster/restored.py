@@ -38,6 +38,7 @@ def _events(copy: ClusterCopy) -> Iterator[Event]:
     if copy.natives is not None:  # later than their conditions, which may be older
         yield copy.natives
     yield from map(ev.BatchJobApplied, copy.jobs)
+    yield from map(ev.WorkloadApplied, copy.workloads)
     yield from map(ev.BudgetApplied, copy.budgets)
     yield from map(ev.PodApplied, copy.ended)
     yield from _pods(copy)

@@ -42,7 +42,7 @@ from extender.state.cluster.view import NO_GROUP, ClusterTables, ClusterView
 _NOTHING = ClusterChange()
 _RECOUNTED: Final = (
     *("of_topology", "pods", "groups", "controlled", "of_workload"),
-    *("on_node", "ending", "shunning", "nominated", "jobs", "priorities"),
+    *("on_node", "ending", "shunning", "nominated", "jobs", "admissions", "priorities"),
     *("claimed", "claiming"),
 )
 _REMEMBERED: Final = 10_000
@@ -77,6 +77,10 @@ class Cluster:
             ev.NativesDecided: self._native_gangs,
             ev.BatchJobApplied: self._job_applied,
             ev.BatchJobDeleted: self._job_deleted,
+            ev.WorkloadApplied: self._workload_applied,
+            ev.WorkloadDeleted: self._workload_deleted,
+            ev.AdmissionKnown: self._admission_known,
+            ev.JobsManaged: self._jobs_managed,
             ev.BudgetApplied: self._budget_applied,
             ev.BudgetDeleted: self._budget_deleted,
             ev.ClaimObjectApplied: self._claim_object_applied,
@@ -112,6 +116,8 @@ class Cluster:
 
         The tables are whole between two slices, and other events may come there.
         """
+        if isinstance(listed, ev.BatchJobsListed):
+            self._tables.jobs.watched.add(listed.kind)
         for events in relist.slices(listed, self._tables):
             yield self._take(events)
 
@@ -256,6 +262,8 @@ class Cluster:
         change = self._relabelled(before.labels, event.node.labels)
         if before.ready == event.node.ready:
             return change
+        if event.node.name in self._tables.ending and self._tables.unadmitted:
+            change = replace(change, room=True)  # pods that are being deleted there may be lost
         pods = map(self._tables.pods.__getitem__, self._tables.on_node.get(event.node.name, ()))
         return replace(change, statuses=frozenset(pod.group for pod in pods if pod.group))
 
@@ -409,8 +417,7 @@ class Cluster:
     def _job_applied(self, event: ev.BatchJobApplied) -> ClusterChange:
         job, jobs = event.job, self._tables.jobs
         before = jobs.by_uid.get(job.uid)
-        known = before is not None or job.group or job.held_by_queue or job.maker
-        if before == job or not known:
+        if before == job:
             return _NOTHING
         jobs.put(job)
         return self._job_changed(before, job)
@@ -428,7 +435,30 @@ class Cluster:
         groups = frozenset(job.group for job in jobs if job.group and job.begun)
         self._unsorted |= groups
         held, holds = (job.held_by_queue if job else None for job in (before, after))
-        return ClusterChange(groups=groups, room=bool(held and not holds))
+        seen = before is None and bool(self._tables.unadmitted)  # its pods may have waited for that
+        return ClusterChange(groups=groups, room=seen or bool(held and not holds))
+
+    def _workload_applied(self, event: ev.WorkloadApplied) -> ClusterChange:
+        table = self._tables.admissions
+        before = table.workloads.get(event.workload.key)
+        if before == event.workload:
+            return _NOTHING
+        table.put(event.workload)
+        return ClusterChange(room=event.workload.pods > 0)
+
+    def _workload_deleted(self, event: ev.WorkloadDeleted) -> ClusterChange:
+        gone = event.key in self._tables.admissions.workloads
+        self._tables.admissions.drop(event.key)
+        return ClusterChange(room=True) if gone else _NOTHING
+
+    def _admission_known(self, event: ev.AdmissionKnown) -> ClusterChange:
+        table = self._tables.admissions
+        before, table.in_use = table.in_use, event.in_use
+        return ClusterChange(room=True) if before is not event.in_use else _NOTHING
+
+    def _jobs_managed(self, event: ev.JobsManaged) -> ClusterChange:
+        before, self._tables.jobs.managed = self._tables.jobs.managed, event
+        return ClusterChange(room=True) if before != event else _NOTHING
 
     def _budget_applied(self, event: ev.BudgetApplied) -> ClusterChange:
         budget, budgets = event.budget, self._tables.budgets
@@ -601,6 +631,8 @@ class Cluster:
         if known is not None and known.node is None:
             self._tried(event.pod.uid)
             self._tables.refused[event.pod.uid] = Refusal(event.pod, event.reason)
+            if event.reason == Reason.NOT_ADMITTED:
+                self._tables.unadmitted.add(event.pod.uid)
             self._tables.fresh.drop(event.pod.uid)
             group = event.pod.group or NO_GROUP
             self._tables.refused_of.setdefault(group, {})[event.pod.uid] = None
@@ -620,6 +652,7 @@ class Cluster:
 
     def _tried(self, uid: str) -> None:
         refusal = self._tables.refused.pop(uid, None)
+        self._tables.unadmitted.discard(uid)
         if refusal is not None:
             if uid in self._tables.pods:
                 self._look_whether_it_waits(self._tables.pods[uid])
@@ -671,6 +704,7 @@ class Cluster:
             tables.unseen.drop(pod.uid)
         amounts = {node: known.shape.requests}
         tables.reservations.put(Reservation(known.uid, known.priority, amounts, kind))
+        tables.admissions.take(known)
         tables.fresh.drop(known.uid)
         tables.plain.drop(known.uid)
         if YIELDS[kind] is NEVER:
@@ -686,6 +720,7 @@ class Cluster:
         if YIELDS[kind] is NEVER:
             tables.left.note(reservation.node)
         pod = tables.pods[reservation.owner]
+        tables.admissions.give(pod)
         self._look_whether_it_waits(pod)
         tally = self._tally_of(pod)
         if tally is not None:
@@ -706,6 +741,7 @@ class Cluster:
         tables.pod_log.note(pod)
         if pod.node is not None:
             tables.reservations.use(pod.node, pod.shape.requests)
+            tables.admissions.take(pod)
             tables.left.note(pod.node)
             tables.schedulers.count(pod.scheduler, pod.node)
             tables.priorities[pod.priority] = tables.priorities.get(pod.priority, 0) + 1
@@ -728,6 +764,7 @@ class Cluster:
         tables.pod_log.note(pod)
         if pod.node is not None:
             tables.reservations.stop_using(pod.node, pod.shape.requests)
+            tables.admissions.give(pod)
             tables.left.note(pod.node)
             tables.schedulers.uncount(pod.scheduler, pod.node)
             tables.priorities[pod.priority] -= 1
@@ -786,13 +823,18 @@ class Cluster:
         self._uncount(pod)
         self._leave_group(pod)
         groups = frozenset((pod.group,)) if pod.group else frozenset()
-        return ClusterChange(groups=groups, room=reservation is not None, statuses=groups)
+        room = reservation is not None or self._makes_way(pod)
+        return ClusterChange(groups=groups, room=room, statuses=groups)
+
+    def _makes_way(self, pod: PodInfo) -> bool:
+        """Return whether another pod of the same job may wait for this one to go."""
+        return bool(self._tables.unadmitted) and self._view.is_admitted_by_number(pod)
 
     def _recount(self) -> ClusterTables:
         """Return what pods, Jobs, nodes and the reservations of pods come to."""
         recount, own = Cluster(), self._tables
         fresh = recount._tables
-        fresh.nodes = dict(own.nodes)
+        fresh.nodes.update(own.nodes)
         recount._resized(fresh.nodes)
         fresh.pod_groups = dict(own.pod_groups)
         for pod_group in own.pod_groups.values():
@@ -802,6 +844,10 @@ class Cluster:
         fresh.refused = dict(own.refused)
         for job in own.jobs.by_uid.values():
             fresh.jobs.put(job)
+        fresh.jobs.watched, fresh.jobs.managed = own.jobs.watched, own.jobs.managed
+        fresh.admissions.in_use = own.admissions.in_use
+        for workload in own.admissions.workloads.values():
+            fresh.admissions.put(workload)
         for pod in own.pods.values():
             recount.apply(ev.PodApplied(own.natives.pods.get(pod.uid, pod)))
         for each in own.reservations.pods.values():

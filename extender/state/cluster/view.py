@@ -13,6 +13,7 @@ from typing import Final
 
 from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_GROUPS
 from extender.resources.quantity import Resources
+from extender.state.cluster.admissions import AdmissionBarrier, Admissions, AdmissionTable
 from extender.state.cluster.fresh import PodsByPriority
 from extender.state.cluster.gains import Gains
 from extender.state.cluster.group_queue import GroupQueue, Turn
@@ -23,6 +24,7 @@ from extender.state.cluster.natives import Natives
 from extender.state.cluster.node_order import NodeOrder
 from extender.state.cluster.pod_log import PodLog
 from extender.state.cluster.records import (
+    AdmittedPods,
     BudgetInfo,
     ClaimInfo,
     ClaimObject,
@@ -81,6 +83,8 @@ class ClusterTables:
     """UIDs of pods that only requests have shown yet, and no watch; whether a list has begun since,
     which must then have them."""
     refused: dict[str, Refusal] = field(default_factory=dict)
+    unadmitted: set[str] = field(default_factory=set)
+    """UIDs of those that wait for their job to be admitted for so many pods."""
     refused_of: dict[str, dict[str, None]] = field(default_factory=dict)
     """By group, or NO_GROUP: the UIDs of its pods among these, in order."""
     gained: Gains = field(default_factory=Gains)
@@ -104,6 +108,7 @@ class ClusterTables:
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
     """The same by group."""
     jobs: JobTable = field(default_factory=JobTable)
+    admissions: AdmissionTable = field(default_factory=AdmissionTable)
     budgets: dict[str, dict[str, BudgetInfo]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
     claim_objects: dict[str, ClaimObject] = field(default_factory=dict)
@@ -148,12 +153,19 @@ _NO_PODS: Mapping[str, PodInfo] = {}
 class ClusterView:
     """Queries about the cluster as it is believed to be now; no answer survives an `await`."""
 
-    __slots__ = ("_jobs", "_reservations", "_tables")
+    __slots__ = ("_admissions", "_jobs", "_reservations", "_tables")
 
     def __init__(self, tables: ClusterTables) -> None:
         self._tables = tables
         self._jobs = tables.jobs
         self._reservations = tables.reservations
+        self._admissions = Admissions(
+            *(tables.admissions, tables.jobs),
+            pods=tables.pods,
+            reserved=tables.reservations.pods,
+            ending=tables.ending,
+            nodes=tables.nodes,
+        )
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
@@ -394,6 +406,10 @@ class ClusterView:
         """Return the UIDs of the pods whose controller has that UID."""
         return self._tables.controlled.get(owner, ())
 
+    def admitted_pods(self, key: str) -> AdmittedPods | None:
+        """Return for how many pods the Workload of that `namespace/name` is admitted."""
+        return self._tables.admissions.workloads.get(key)
+
     def made_by(self, maker: str) -> Collection[str]:
         """Return the UIDs of the Jobs whose controller has that UID."""
         return self._jobs.made.get(maker, ())
@@ -551,15 +567,17 @@ class ClusterView:
         shares = self._reservations.kept.get(node, ())
         return any(share.kind is ReservationKind.NOMINATED for share in shares)
 
-    def awaits_admission(self, pod: PodInfo) -> str | None:
-        """Return the Job with a queue whose pod this is, if it was started without being admitted.
+    def awaits_admission(self, pod: PodInfo) -> AdmissionBarrier | None:
+        """Return the job whose pod this is, if a queue has not admitted it for one pod more."""
+        return self._admissions.barrier(pod)
 
-        Pods of an admitted Job say so in a label that the queue writes into their template.
-        """
-        queued = self._jobs.queued
-        if not queued or pod.admitted or pod.controller is None:
-            return None
-        return queued.get(pod.controller)
+    def admitted_of(self, pods: Iterable[PodInfo], first: PodInfo | None = None) -> list[PodInfo]:
+        """Return those of the pods without room that their jobs are admitted for, with `first`."""
+        return self._admissions.within(pods, first)
+
+    def is_admitted_by_number(self, pod: PodInfo) -> bool:
+        """Return whether a pod counts against the number of a Workload."""
+        return bool(self._admissions.workloads_of(pod))
 
     @property
     def keeps_room(self) -> bool:

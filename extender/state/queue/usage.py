@@ -37,7 +37,15 @@ def remaining(
     name = assignment.name
     asked = {each.name: each.count for each in workload.pod_sets}
     through = max(workload.reclaimable.get(name, 0), done.get(name, 0))
-    return max(0, min(assignment.count, asked.get(name, assignment.count) - through))
+    return left_of(assignment.count, asked.get(name, assignment.count), through)
+
+
+def left_of(given: int, asked: int, done: int) -> int:
+    """Return how many pods have still to run of those that quota was given for.
+
+    Those that are done are some of those that were asked for.
+    """
+    return max(0, min(given, asked - done))
 
 
 def add(into: Usage, more: Mapping[FlavorResource, int], *, sign: int = 1) -> None:

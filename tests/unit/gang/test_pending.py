@@ -11,6 +11,7 @@ from extender.gang.options import GangOptions
 from extender.gang.pending import decide
 from extender.gang.verdicts import Pending
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import JobInfo
 from extender.state.cluster.reservations import Claim
 from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods
 
@@ -127,6 +128,15 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
     "our own sentence is not kube-scheduler's": (
         [pod_group(min_member=1), pods(1, unschedulable="1 gang ns/gang: no."), nodes(8)],
         Pending(Reason.WAITING_FOR_BIND, "1 pods can start, 1 are needed and fit"),
+    ),
+    "its job is not admitted": (
+        [
+            pod_group(min_member=1),
+            pods(1, controller="j", owners=("ns/job",)),
+            nodes(8),
+            ev.BatchJobApplied(JobInfo("j", held_by_queue="ns/job")),
+        ],
+        Pending(Reason.NOT_ADMITTED, "job ns/job has a queue and is not admitted"),
     ),
     "all have a node": (
         [pod_group(min_member=1), pods(1, on="n0"), nodes(8)],

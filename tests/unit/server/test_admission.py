@@ -1,7 +1,7 @@
 """A pod of a Job that waits in a queue is refused, whatever started the Job."""
 
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import JobInfo
+from extender.state.cluster.records import AdmittedPods, JobInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import NAMESPACE, node, pod
 from tests.unit.server.scene import Scene, said
@@ -26,14 +26,35 @@ async def test_pods_of_a_job_that_is_not_admitted_are_refused(cluster: Cluster) 
 
 async def test_pods_of_an_admitted_job_and_of_others_are_let_through(cluster: Cluster) -> None:
     admitted, other = (
-        pod("a", owners=(KEY,), controller="j", pod_set="main"),
+        pod("a", owners=(KEY,), controller="j"),
         pod("o", owners=(KEY,), controller="of-another-kind"),
     )
     scene = Scene(cluster, node("n"), admitted, other)
     cluster.apply(ev.BatchJobApplied(QUEUED))
+    cluster.apply(ev.WorkloadApplied(AdmittedPods(f"{NAMESPACE}/w", ("j",), 1)))
 
     assert await _refusal(scene, "a") == ""
     assert await _refusal(scene, "o") == ""
+
+
+async def test_what_the_template_says_is_no_admission(cluster: Cluster) -> None:
+    forged = pod("p", owners=(KEY,), controller="j", pod_set="main", workload=f"{NAMESPACE}/w")
+    scene = Scene(cluster, node("n"), forged)
+    cluster.apply(ev.BatchJobApplied(QUEUED))
+
+    assert await _refusal(scene) == REFUSAL
+
+
+async def test_more_pods_than_were_admitted_are_refused_with_the_number(cluster: Cluster) -> None:
+    there = [
+        pod(name, owners=(KEY,), controller="j", on=on) for name, on in (("a", "n"), ("p", None))
+    ]
+    scene = Scene(cluster, node("n"), *there)
+    cluster.apply(ev.BatchJobApplied(QUEUED))
+    cluster.apply(ev.WorkloadApplied(AdmittedPods(f"{NAMESPACE}/w", ("j",), 1)))
+
+    assert await _refusal(scene) == f"{REFUSAL} for more than 1 pod(s)"
+    assert "not admitted" in await scene.bind(there[1], "n")
 
 
 async def test_a_job_that_leaves_its_queue_frees_its_pods_and_has_them_woken(

@@ -24,14 +24,12 @@ def jobs() -> JobTable:
 
 def test_they_are_added_up(jobs: JobTable) -> None:
     assert jobs.work == {GROUP: (7, 3)}
-    assert jobs.queued == {"first": NAME, "second": NAME}
     assert jobs.made == {"set": {"first", "second"}}
 
 
 def test_another_version_takes_the_place_of_the_one_before(jobs: JobTable) -> None:
     jobs.put(JobInfo("second", GROUP, begun=3, done=3))
     assert jobs.work == {GROUP: (7, 4)}
-    assert jobs.queued == {"first": NAME}
     assert jobs.made == {"set": {"first"}}
 
 
@@ -51,7 +49,7 @@ def test_a_job_without_pods_changes_nothing_for_its_group(cluster: Cluster) -> N
     assert cluster.apply(ev.BatchJobApplied(JobInfo("first"))).groups == {GROUP}
 
 
-@pytest.mark.parametrize("table", ["work", "made", "queued"])
+@pytest.mark.parametrize("table", ["work", "made", "by_uid"])
 def test_validate_finds_what_is_missing(table: str) -> None:
     broken = Cluster()
     observe(broken, ev.BatchJobApplied(FIRST))

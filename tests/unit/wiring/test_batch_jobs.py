@@ -276,7 +276,7 @@ async def test_an_error_in_the_clusters_state_costs_the_queue_nothing(failing: W
     assert FAULTS.counts["state"] == before + 3, "the event, the list, and its one Job"
 
     info = JobInfo("bad")
-    failing.reflector._feed.deleted(SeenJob(info, failing.queues.view().job_of("bad", "ns")))
+    failing.reflector.feed.deleted(SeenJob(info, failing.queues.view().job_of("bad", "ns")))
     assert failing.queued == {"good": 7}
     assert FAULTS.counts["state"] == before + 4
 
@@ -285,7 +285,7 @@ async def test_a_list_counts_for_the_queue_when_its_part_begins(watched: Watched
     """Until then the queue still has the Jobs of the list before, and an event may hide one."""
     await watched.send(*listed(job("q", 1, labels=QUEUED), version=5))
     read = watched.reflector._decode_raw
-    steps = watched.reflector._feed.listed([read(job("q", 6))], 9)
+    steps = watched.reflector.feed.listed([read(job("q", 6))], 9)
     next(steps)
     await watched.send(Apply(job("q", 10)))
     assert watched.queued == {}

@@ -1,0 +1,221 @@
+"""For how many pods jobs are admitted, and how many of their pods have room.
+
+The numbers come from the status of Workloads, which the reconciler alone writes. What a tenant
+writes raises none: labels and owner references only say against which number a pod counts.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+from extender.api.wellknown import QUEUE_LABEL, QUEUE_POD_GROUP_LABEL
+from extender.state.cluster.job_table import JobTable
+from extender.state.cluster.records import AdmittedPods, NodeInfo, PodInfo
+from extender.state.cluster.reservations import Reservation
+
+_DEEPEST: Final = 5
+"""How many owners one above the other are looked at: references may go round in a circle."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionBarrier:
+    """A job that is not admitted for one pod more."""
+
+    job: str
+    """`namespace/name` of the job, or of a pod that has none."""
+    pods: int = 0
+    """The number of pods for which it is admitted."""
+    is_known: bool = True
+    """False while the job itself has not been seen."""
+
+
+@dataclass(slots=True)
+class AdmissionTable:
+    """The numbers of Workloads, and the pods that have room. Written by `Cluster` only."""
+
+    workloads: dict[str, AdmittedPods] = field(default_factory=dict)
+    """By `namespace/name`."""
+    by_owner: dict[str, set[str]] = field(default_factory=dict)
+    """By UID of a job or a plain pod: its Workloads."""
+    with_room: set[str] = field(default_factory=set)
+    """UIDs of the pods with a node or a reservation."""
+    controlled: Counter[str] = field(default_factory=Counter)
+    """Counts of these by UID of their controller."""
+    grouped: dict[str, set[str]] = field(default_factory=dict)
+    """The same pods by their group of plain pods."""
+    in_use: bool | None = False
+    """Whether the API server has Workloads; None while that is not known."""
+
+    def put(self, workload: AdmittedPods) -> None:
+        """Store a Workload in place of its former version."""
+        self.drop(workload.key)
+        self.workloads[workload.key] = workload
+        for uid in workload.owners:
+            self.by_owner.setdefault(uid, set()).add(workload.key)
+
+    def drop(self, key: str) -> None:
+        """Forget a Workload, which may be unknown."""
+        workload = self.workloads.pop(key, None)
+        for uid in workload.owners if workload is not None else ():
+            self.by_owner[uid].discard(key)
+            if not self.by_owner[uid]:
+                del self.by_owner[uid]
+
+    def take(self, pod: PodInfo) -> None:
+        """Count a pod that has room from now on."""
+        group = _plain_group(pod)
+        self.with_room.add(pod.uid)
+        if pod.controller is not None:
+            self.controlled[pod.controller] += 1
+        if group is not None:
+            self.grouped.setdefault(group, set()).add(pod.uid)
+
+    def give(self, pod: PodInfo) -> None:
+        """Undo `take`."""
+        group = _plain_group(pod)
+        self.with_room.discard(pod.uid)
+        if pod.controller is not None:
+            self.controlled[pod.controller] -= 1
+            if not self.controlled[pod.controller]:
+                del self.controlled[pod.controller]
+        if group is not None:
+            self.grouped[group].discard(pod.uid)
+            if not self.grouped[group]:
+                del self.grouped[group]
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The Workloads that a pod counts against; none where its job has none yet."""
+
+    workloads: frozenset[str]
+    job: str
+    is_known: bool = True
+
+
+class Admissions:
+    """Counts for how many more pods jobs are admitted."""
+
+    __slots__ = ("_ending", "_jobs", "_nodes", "_pods", "_reserved", "_table")
+
+    def __init__(
+        self,
+        table: AdmissionTable,
+        jobs: JobTable,
+        *,
+        pods: Mapping[str, PodInfo],
+        reserved: Mapping[str, Reservation],
+        ending: Mapping[str, Collection[str]],
+        nodes: Mapping[str, NodeInfo],
+    ) -> None:
+        """`reserved` are the reservations of pods by UID, `ending` the UIDs of pods by node."""
+        self._table, self._jobs, self._pods = table, jobs, pods
+        self._reserved, self._ending, self._nodes = reserved, ending, nodes
+
+    def barrier(self, pod: PodInfo) -> AdmissionBarrier | None:
+        """Return the job that has to be admitted before a pod may have room, or None."""
+        share = self._share(pod)
+        if share is None or self._left(share) + (pod.uid in self._reserved) > 0:
+            return None
+        return AdmissionBarrier(share.job, self._admitted(share), share.is_known)
+
+    def within(self, pods: Iterable[PodInfo], first: PodInfo | None = None) -> list[PodInfo]:
+        """Return those of the pods without room that may have some, together with `first`."""
+        left: dict[frozenset[str], int] = {}
+        able: list[PodInfo] = []
+        for pod in chain((first,) if first is not None else (), pods):
+            share = self._share(pod)
+            if share is not None:
+                has = left[share.workloads] if share.workloads in left else self._left(share)
+                if has <= 0:
+                    continue
+                left[share.workloads] = has - 1
+            if pod is not first:
+                able.append(pod)
+        return able
+
+    def workloads_of(self, pod: PodInfo) -> Collection[str]:
+        """Return the Workloads that a pod counts against."""
+        share = self._share(pod)
+        return share.workloads if share is not None else ()
+
+    def _share(self, pod: PodInfo) -> _Share | None:
+        """Return what a pod counts against: the topmost owner with a Workload decides.
+
+        None for a pod that no queue is concerned with.
+        """
+        table, jobs = self._table, self._jobs
+        is_known, uid = True, pod.controller
+        is_queued = uid is None and table.in_use and QUEUE_LABEL in pod.labels
+        workloads: Collection[str] = ()
+        for _ in range(_DEEPEST):
+            if uid is None:
+                break
+            workloads = table.by_owner.get(uid) or workloads
+            found = jobs.by_uid.get(uid)
+            if found is None:
+                is_known = uid != pod.controller or not self._is_watched(pod)
+                break
+            is_queued = is_queued or jobs.is_managed(found, pod.namespace)
+            uid = found.maker
+        if not workloads and table.workloads:
+            workloads = table.by_owner.get(pod.uid) or self._of_group(pod)
+        if table.in_use is None and pod.controller_kind is not None:
+            is_known = False
+        if not workloads and not is_queued and is_known:
+            return None
+        name = pod.owners[0] if pod.owners else pod.key
+        return _Share(frozenset(workloads), name, is_known or bool(workloads))
+
+    def _is_watched(self, pod: PodInfo) -> bool:
+        """Return whether all jobs are known of the kind that controls a pod."""
+        return bool(self._table.in_use) and pod.controller_kind in self._jobs.watched
+
+    def _of_group(self, pod: PodInfo) -> Collection[str]:
+        """Return the Workload of the group of plain pods that a pod says to be one of."""
+        key = _plain_group(pod)
+        found = self._table.workloads.get(key) if key is not None else None
+        return (found.key,) if found is not None and found.is_of_pods else ()
+
+    def _admitted(self, share: _Share) -> int:
+        return sum(self._table.workloads[key].pods for key in share.workloads)
+
+    def _left(self, share: _Share) -> int:
+        """Return how many more pods may have room; below zero where too many have."""
+        admitted = self._admitted(share)
+        if not admitted:
+            return -1
+        used = sum(self._used(self._table.workloads[key]) for key in share.workloads)
+        return admitted - used + (self._lost(share) if used >= admitted else 0)
+
+    def _used(self, workload: AdmittedPods) -> int:
+        """Return how many pods of a Workload have a node or a reservation."""
+        if not workload.is_of_pods:
+            return sum(self._below(uid, _DEEPEST) for uid in workload.owners)
+        own = self._table.with_room.intersection(workload.owners)
+        return len(own.union(self._table.grouped.get(workload.key, ())))
+
+    def _below(self, uid: str, deepest: int) -> int:
+        """Return how many pods with room an object controls, itself or by jobs that it has made."""
+        made = self._jobs.made.get(uid, ()) if deepest else ()
+        return self._table.controlled[uid] + sum(self._below(m, deepest - 1) for m in made)
+
+    def _lost(self, share: _Share) -> int:
+        """Return how many pods are being deleted on nodes of which nothing is heard.
+
+        These may never end, and their replacements must not wait for them.
+        """
+        return sum(
+            self.workloads_of(self._pods[uid]) == share.workloads
+            for name, uids in self._ending.items()
+            if (node := self._nodes.get(name)) is None or not node.ready
+            for uid in uids
+        )
+
+
+def _plain_group(pod: PodInfo) -> str | None:
+    """Return the `namespace/name` of the group of plain pods that a pod's labels name."""
+    name = pod.labels.get(QUEUE_POD_GROUP_LABEL)
+    return f"{pod.namespace}/{name}" if name else pod.group

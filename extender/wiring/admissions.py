@@ -1,0 +1,140 @@
+"""The watches that say which jobs are queued, and for how many pods each is admitted.
+
+Without one of them pods of jobs wait, and no others. Where the API server does not have a kind,
+nothing waits for it.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from extender.api.core_v1 import ObjectMeta
+from extender.api.selectors import matches_selector
+from extender.jobs import registry
+from extender.jobs.kinds.batch_job import BatchJob
+from extender.kube import admitted_pods, managed_jobs
+from extender.kube.client import KubeClient
+from extender.kube.managed_jobs import NOTHING, ManagedJobs
+from extender.kube.queues import collection, objects
+from extender.kube.reflector import Feed, Reflector
+from extender.kube.watch import Watcher
+from extender.state.cluster import events as ev
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import AdmittedPods, JobInfo
+from extender.state.cluster.store import Cluster
+from extender.wiring.reflectors import backoff
+
+
+def admissions(client: KubeClient, cluster: Cluster, namespace: str) -> Iterator[Reflector[Any]]:
+    """Yield the reflectors; `namespace` is that of the reconciler."""
+    cluster.apply(ev.AdmissionKnown(None))
+    for each in _Admissions(client, cluster).reflectors(namespace):
+        each.needed = False
+        yield each
+
+
+class _Admissions:
+    def __init__(self, client: KubeClient, cluster: Cluster) -> None:
+        self._client, self._cluster, self._view = client, cluster, cluster.view()
+        self._managed = NOTHING
+        self._labels: dict[str, Mapping[str, str]] = {}
+        """Labels of namespaces by name."""
+
+    def reflectors(self, namespace: str) -> Iterator[Reflector[Any]]:
+        yield self._workloads()
+        for each in registry.builtin().values():
+            if each.compose is None and each.name != BatchJob.integration:
+                path = objects(each.group, each.version, each.plural)
+                yield self._jobs(f"{each.group}/{each.kind}", path)
+        clusters = objects("ray.io", "v1", "rayclusters")
+        yield self._jobs("ray.io/RayCluster", clusters, has_quota=True)
+        yield self._managed_jobs(namespace)
+        yield self._namespaces()
+
+    def _workloads(self) -> Reflector[AdmittedPods]:
+        cluster, watcher = self._cluster, self._watcher(collection("workloads", ""))
+        return Reflector(
+            "workloads",
+            watcher,
+            admitted_pods.read,
+            feed=Feed(
+                lambda found, _: cluster.replace(
+                    ev.WorkloadsListed(found, served=not watcher.is_absent)
+                ),
+                lambda found: cluster.apply(ev.WorkloadApplied(found)),
+                lambda found: cluster.apply(ev.WorkloadDeleted(found.key)),
+                lambda which: self._view.admitted_pods(which.key),
+            ),
+        )
+
+    def _jobs(self, kind: str, path: str, *, has_quota: bool = False) -> Reflector[JobInfo]:
+        cluster = self._cluster
+        return Reflector(
+            f"jobs of {kind}",
+            self._watcher(path),
+            partial(admitted_pods.read_job, kind=kind, has_quota=has_quota),
+            feed=Feed(
+                lambda found, _: cluster.replace(ev.BatchJobsListed(found, kind)),
+                lambda found: cluster.apply(ev.BatchJobApplied(found)),
+                lambda found: cluster.apply(ev.BatchJobDeleted(found.uid)),
+                lambda which: self._view.job(which.uid),
+            ),
+        )
+
+    def _managed_jobs(self, namespace: str) -> Reflector[ManagedJobs]:
+        path, only = managed_jobs.path(namespace), f"metadata.name={managed_jobs.NAME}"
+        return Reflector(
+            managed_jobs.NAME,
+            self._watcher(path, only),
+            managed_jobs.read,
+            feed=Feed(
+                lambda found, _: iter((self._manage(found[0] if found else NOTHING),)),
+                self._manage,
+                lambda _: self._manage(NOTHING),
+                lambda _: self._managed,
+            ),
+        )
+
+    def _namespaces(self) -> Reflector[ObjectMeta]:
+        return Reflector(
+            "namespaces",
+            self._watcher("/api/v1/namespaces"),
+            managed_jobs.read_namespace,
+            feed=Feed(
+                lambda found, _: iter((self._list(found),)),
+                lambda found: self._label(found.name, found.labels or {}),
+                lambda found: self._label(found.name, None),
+            ),
+        )
+
+    def _manage(self, jobs: ManagedJobs) -> ClusterChange:
+        self._managed = jobs
+        return self._apply()
+
+    def _list(self, found: Sequence[ObjectMeta]) -> ClusterChange:
+        self._labels = {each.name: each.labels or {} for each in found}
+        return self._apply()
+
+    def _label(self, name: str, labels: Mapping[str, str] | None) -> ClusterChange:
+        self._labels.pop(name, None)
+        if labels is not None:
+            self._labels[name] = labels
+        return self._apply()
+
+    def _apply(self) -> ClusterChange:
+        """Say where jobs are left alone; in a namespace that is not known yet they are not."""
+        kinds, selector = frozenset(self._managed.kinds), self._managed.namespaces
+        labels = self._labels.items() if kinds else ()
+        left_alone = (name for name, each in labels if not matches_selector(selector, each))
+        return self._cluster.apply(ev.JobsManaged(kinds, frozenset(left_alone)))
+
+    def _watcher(self, path: str, only: str = "") -> Watcher:
+        return Watcher(
+            self._client,
+            path,
+            sleep=asyncio.sleep,
+            backoff=backoff(0.1, 5.0),
+            selectors={"fieldSelector": only},
+            optional=True,
+        )
