@@ -65,9 +65,13 @@ def books(control_plane: ControlPlane) -> Iterator[Bookkeeper]:
 def nothing_is_overcommitted(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test in which a scheduler put more on a node than it has, at any event.
 
-    `@pytest.mark.overcommits(why)` allows that, and `@pytest.mark.collisions(most)` so many pods
-    that were bound while kube-scheduler tried them. Where a bind call got no answer, or another
-    client was faster, kube-scheduler writes its failure on a pod with a node too: no collision.
+    Or in which a pod of an admitted workload lacked what admission gives, or the live pods of one
+    asked for more than it was given.
+
+    `@pytest.mark.overcommits(why)` allows the first, `@pytest.mark.misplaces(why)` the second, and
+    `@pytest.mark.collisions(most)` so many pods that were bound while kube-scheduler tried them.
+    Where a bind call got no answer, or another client was faster, kube-scheduler writes its failure
+    on a pod with a node too: no collision.
     """
     if "control_plane" not in request.fixturenames:
         yield
@@ -79,6 +83,8 @@ def nothing_is_overcommitted(request: pytest.FixtureRequest) -> Iterator[None]:
     found = books.ask()
     if request.node.get_closest_marker("overcommits") is None:
         assert found.breaches == []
+    if request.node.get_closest_marker("misplaces") is None:
+        assert found.misplaced == []
     mark = request.node.get_closest_marker("collisions")
     most = mark.args[0] if mark else MOST_COLLISIONS
     collided = [each for each in found.collisions if IN_CACHE in each]

@@ -151,6 +151,7 @@ def test_a_tenant_gives_itself_no_quota(tenant: Tenant, queues: Queues, others: 
     others.start()
 
 
+@pytest.mark.misplaces("a tenant's Workload names a job of others as its owner")
 @pytest.mark.usefixtures("gang", "reconciler")
 def test_a_workload_that_claims_the_job_of_others_is_no_part_of_it(
     tenant: Tenant, queues: Queues, others: Others
@@ -276,6 +277,7 @@ def said(act: Callable[[], object]) -> str:
     return ""
 
 
+@pytest.mark.misplaces("the Jobs are made without what admission gives")
 @pytest.mark.usefixtures("gang", "reconciler")
 def test_a_part_of_an_admitted_job_is_made_and_enlarged_by_its_controller_alone(
     api: Api, tenant: Tenant, others: Others, job_set: Object

@@ -39,6 +39,15 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     requests: dict[str, str] = {}
 
 
+class Toleration(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A toleration of a pod or a flavor."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
 class _Port(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     host_port: int = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
@@ -64,6 +73,8 @@ class Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     node_name: str = ""
     overhead: dict[str, str] = {}
     resources: Asked = Asked()
+    node_selector: dict[str, str] = {}
+    tolerations: list[Toleration] = []
 
 
 class _ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import aiohttp
 import msgspec
 
 from tests.harness.background import Background
-from tests.harness.books.ledger import Findings, Ledger, Metadata, Node, Pod
-from tests.harness.client import Api
+from tests.harness.books.admissions import Flavor, Job, Workload
+from tests.harness.books.ledger import DELETED, Findings, Ledger, Metadata, Node, Pod
+from tests.harness.client import Api, ApiError, Object
 from tests.harness.sessions import session
 
 _ON_NODES: Final = "spec.nodeName!="
@@ -19,7 +21,11 @@ _START_SECONDS: Final = 120.0
 _SETTLE_SECONDS: Final = 120.0
 _GONE: Final = 410
 
-T = TypeVar("T", bound=Pod | Node)
+_QUEUE: Final = "/apis/kueue.x-k8s.io/v1beta2"
+_NONE_SECONDS: Final = 1.0
+"""Between two looks for a kind whose CRD is not there."""
+
+T = TypeVar("T", bound=Pod | Node | Workload | Flavor | Job)
 
 
 class _List(msgspec.Struct, Generic[T]):
@@ -78,6 +84,8 @@ class _Watch(Generic[T]):
 
     async def _list(self, http: aiohttp.ClientSession) -> str:
         async with http.get(self._path, params=self._fields) as answer:
+            if answer.status == HTTPStatus.NOT_FOUND:
+                await asyncio.sleep(_NONE_SECONDS)
             answer.raise_for_status()
             found: _List[T] = self._decode_list(await answer.read())
         self._listed(found.items)
@@ -131,6 +139,12 @@ class Bookkeeper:
         self._pods = _Watch(
             "/api/v1/pods", Pod, fields=_ON_NODES, listed=ledger.listed, changed=ledger.pod
         )
+        told = ledger.admissions
+        self._told: list[_Watch[Any]] = [
+            _follow(f"{_QUEUE}/workloads", Workload, told.workload),
+            _follow(f"{_QUEUE}/resourceflavors", Flavor, told.flavor),
+            _follow("/apis/batch/v1/jobs", Job, told.job),
+        ]
         self._background = Background("the watch of the books", self._run)
 
     def __enter__(self) -> Self:
@@ -167,6 +181,15 @@ class Bookkeeper:
 
         api.wait_for("the books show all pods", settled, _SETTLE_SECONDS)
 
+        def told() -> bool:
+            there = {
+                each["metadata"]["uid"]: int(each["metadata"]["resourceVersion"])
+                for each in _workloads(api)
+            }
+            return there == self._background.answer(lambda: dict(self._ledger.admissions.versions))
+
+        api.wait_for("the books show all workloads", told, _SETTLE_SECONDS)
+
     def ask(self) -> Findings:
         """Return what was found since this was asked last."""
         return self._background.answer(self._ledger.ask)
@@ -176,8 +199,36 @@ class Bookkeeper:
         return self._background.answer(lambda: self._ledger.partial(sizes))
 
     async def _run(self) -> None:
-        async with session(self._kubeconfig, connections=2) as http, asyncio.TaskGroup() as tasks:
+        async with (
+            session(self._kubeconfig, connections=2 + len(self._told)) as http,
+            asyncio.TaskGroup() as tasks,
+        ):
             known = asyncio.Event()
             tasks.create_task(self._nodes.run(http, known.set))
+            for watch in self._told:
+                tasks.create_task(watch.run(http, lambda: None))
             await known.wait()  # pods are judged by what their nodes have
             tasks.create_task(self._pods.run(http, self._background.began))
+
+
+def _follow(path: str, of: type[T], tell: Callable[..., None]) -> _Watch[T]:
+    """Return a watch of objects, each of which is told about when it is there or has changed."""
+
+    def changed(kind: str, found: T) -> None:
+        if isinstance(found, Workload):
+            tell(found, deleted=kind == DELETED)
+        else:
+            tell(found)
+
+    def listed(found: Sequence[T]) -> None:
+        for each in found:
+            changed("", each)
+
+    return _Watch(path, of, listed=listed, changed=changed)
+
+
+def _workloads(api: Api) -> Sequence[Object]:
+    try:
+        return api.list(f"{_QUEUE.removeprefix('/apis/')}/workloads")
+    except ApiError:
+        return ()  # a control plane without the queue

@@ -14,6 +14,7 @@ import msgspec
 from typing_extensions import override
 
 from tests.harness.books import amounts
+from tests.harness.books.admissions import Admissions, Owner, PodLife, controllers
 from tests.harness.books.amounts import Amounts, Port, Spec, Status
 from tests.harness.objects import POD_GROUP_LABEL
 
@@ -32,6 +33,9 @@ class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     uid: str = ""
     namespace: str = ""
     labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[Owner] = []
+    deletion_timestamp: str = ""
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
@@ -61,6 +65,8 @@ class Findings:
     """A node was over its allocatable, a host port was taken twice, a pod changed its node."""
     collisions: list[str]
     """Pods with a node on which kube-scheduler wrote that it failed to place them, and why."""
+    misplaced: list[str] = field(default_factory=list)
+    """A pod of an admitted workload lacks what its admission gave, or asks for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,7 @@ class Ledger:
         self._collided: dict[str, str] = {}
         self._asked: set[str] = set()
         """UIDs of collisions that were found before."""
+        self.admissions = Admissions()
         self.bound = 0
         """How many Bindings showed."""
 
@@ -128,6 +135,8 @@ class Ledger:
         """Note what happened to a pod."""
         uid = pod.metadata.uid
         before = self._forget(uid)
+        if kind == DELETED or _has_ended(pod):
+            self.admissions.ended(uid, int(pod.metadata.resource_version))
         if kind == DELETED:
             self._versions.pop(uid, None)
             return
@@ -139,8 +148,7 @@ class Ledger:
         condition = pod.status.condition("PodScheduled")
         if before is None:
             if condition is not None and condition.status == "True":
-                self.bound += 1
-                self._judge(uid, held)
+                self._bind(uid, pod, held)
         elif before.node != held.node:
             self._breaches.append(f"{held} is on {held.node} and was on {before.node}")
         if condition and (condition.status, condition.reason) == ("False", _COLLIDED):
@@ -157,7 +165,7 @@ class Ledger:
         """Note all the pods that there are: some events may have been lost before."""
         for uid in self._versions.keys() - {pod.metadata.uid for pod in pods}:
             self._forget(uid)
-            del self._versions[uid]
+            self.admissions.ended(uid, self._versions.pop(uid))
         for pod in pods:
             self.pod(ADDED, pod)
 
@@ -189,7 +197,7 @@ class Ledger:
         breaches += [text for each in suspects for text in self._proven(each)]
         collisions = [name for uid, name in self._collided.items() if uid not in self._asked]
         self._asked |= self._collided.keys()
-        return Findings(breaches, collisions)
+        return Findings(breaches, collisions, self.admissions.ask())
 
     def _take(self, uid: str, held: _Held) -> None:
         books = self._nodes[held.node]
@@ -204,6 +212,12 @@ class Ledger:
             books.used.subtract(held.uses)
             del books.pods[uid]
         return held
+
+    def _bind(self, uid: str, pod: Pod, held: _Held) -> None:
+        self.bound += 1
+        self._judge(uid, held)
+        if not _has_ended(pod):
+            self.admissions.bound(uid, _life(pod, held))
 
     def _judge(self, uid: str, held: _Held) -> None:
         books = self._nodes[held.node]
@@ -242,6 +256,25 @@ def _held(pod: Pod) -> _Held:
         group=f"{meta.namespace}/{group}" if group else "",
         uses={} if finished else amounts.uses(pod.spec, pod.status),
         ports=frozenset() if finished else amounts.host_ports(pod.spec),
+    )
+
+
+def _has_ended(pod: Pod) -> bool:
+    return pod.status.phase in _FINISHED or bool(pod.metadata.deletion_timestamp)
+
+
+def _life(pod: Pod, held: _Held) -> PodLife:
+    meta = pod.metadata
+    return PodLife(
+        name=held.name,
+        namespace=meta.namespace,
+        bound=held.version,
+        uses=held.uses,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        owners=controllers(meta.owner_references),
+        selector=pod.spec.node_selector,
+        tolerations=pod.spec.tolerations,
     )
 
 
