@@ -27,7 +27,7 @@ class ResourceFlavorSpec(Written):
         "the key of a node label is a name of up to 63 letters, digits, '-', '_' and '.', which "
         "may have a DNS name and '/' in front": (
             "!has(self.nodeLabels) || self.nodeLabels.all(key, size(key) <= 317 && "
-            f"key.matches('{QUALIFIED}') && size(key.split('/')[size(key.split('/')) - 1]) <= 63)"
+            f"key.matches(r'{QUALIFIED}') && size(key.split('/')[size(key.split('/')) - 1]) <= 63)"
         ),
     })  # fmt: skip
 
