@@ -44,7 +44,6 @@ from extender.kube.sizes import (
     NamespaceBytes,
     OversizedError,
     WeakDict,
-    check,
     check_lists,
     check_raw,
     size_of,
@@ -281,8 +280,7 @@ class Decoder:
         ignored = self._ignored.is_ignored_by_any
         min_resources = WeakDict({name: n for name, n in asked.items() if not ignored(name)})
         self._account.charge(found.metadata.namespace, min_resources, size_of(min_resources))
-        timeout, said = found.spec.schedule_timeout_seconds, found.metadata.annotations or {}
-        _check_words(said)
+        timeout, said = found.spec.schedule_timeout_seconds, _words(found.metadata.annotations)
         status = _status(found.status)
         return PodGroupInfo(
             namespace=found.metadata.namespace,
@@ -317,8 +315,7 @@ class Decoder:
         One without a gang policy has a `min_member` of 0: its pods are scheduled one by one.
         """
         found = _decode_native(raw)
-        meta, said = found.metadata, found.metadata.annotations or {}
-        _check_words(said)
+        meta, said = found.metadata, _words(found.metadata.annotations)
         policy, constraints = found.spec.scheduling_policy, found.spec.scheduling_constraints
         topology = constraints.topology if constraints is not None else None
         return PodGroupInfo(
@@ -419,16 +416,9 @@ def seconds_of(moment: datetime | None) -> float:
     return moment.timestamp() if moment else 0.0
 
 
-def _check_words(annotations: Mapping[str, str]) -> None:
-    """Raise OversizedError where an annotation that is kept as it is says too much."""
-    for name in (
-        ON_PARTIAL_ANNOTATION,
-        REQUIRED_TOPOLOGY,
-        PREFERRED_TOPOLOGY,
-        PLACEMENT_ANNOTATION,
-    ):
-        said = annotations.get(name, "")
-        check(f"characters of metadata.annotations[{name}]", len(said), MOST_CHARACTERS)
+def _words(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return the annotations of a PodGroup, none longer than any value that means something."""
+    return {name: said[:MOST_CHARACTERS] for name, said in (annotations or {}).items()}
 
 
 def _owners(meta: core.ObjectMeta) -> Sequence[core.OwnerReference]:

@@ -303,7 +303,7 @@ def test_a_release_is_installed_upgraded_and_uninstalled(
     assert second["crds"] == first["crds"]
     conversion = api.get(CRDS, "workloads.kueue.x-k8s.io")["spec"]["conversion"]
     assert conversion["webhook"]["clientConfig"]["caBundle"] == authority
-    assert second["configmaps"] == {"gang-scheduler", "gang-extender"}
+    assert second["configmaps"] == {"gang-scheduler", "gang-extender", "gang-managed-jobs"}
     assert {"gang-gate", "gang-second-scheduler"} < second["policies"]
     [reconciler] = [
         each

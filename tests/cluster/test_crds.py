@@ -292,7 +292,7 @@ MAY = {
     ("", "pods", "binding"): {"create"},
     ("", "pods", "eviction"): set(),
     ("", "nodes", ""): {"list", "watch"},
-    ("", "pods", "status"): set(),
+    ("", "pods", "status"): {"patch"},
     ("", "events", ""): set(),
     ("events.k8s.io", "events", ""): {"create"},
     ("scheduling.x-k8s.io", "podgroups", ""): {"list", "watch"},

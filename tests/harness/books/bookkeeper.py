@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import aiohttp
 import msgspec
 
+from extender.runtime.deep import deep_stack
 from tests.harness.background import Background
 from tests.harness.books.admissions import Flavor, Job, Workload
 from tests.harness.books.ledger import DELETED, Findings, Ledger, Metadata, Node, Pod
@@ -38,6 +39,9 @@ class _Watched(msgspec.Struct):
 
     type: str
     object: msgspec.Raw
+
+
+_decode_watched = msgspec.json.Decoder(_Watched).decode
 
 
 class _Head(msgspec.Struct):
@@ -87,7 +91,9 @@ class _Watch(Generic[T]):
             if answer.status == HTTPStatus.NOT_FOUND:
                 await asyncio.sleep(_NONE_SECONDS)
             answer.raise_for_status()
-            found: _List[T] = self._decode_list(await answer.read())
+            text = await answer.read()
+        with deep_stack():  # the API server takes Workloads that are nested very deep
+            found: _List[T] = self._decode_list(text)
         self._listed(found.items)
         self.lists += 1
         return found.metadata.resource_version
@@ -95,14 +101,13 @@ class _Watch(Generic[T]):
     async def _follow(self, http: aiohttp.ClientSession, version: str) -> str:
         """Return the version of the last event before the API server closed the watch."""
         params = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
-        decode = msgspec.json.Decoder(_Watched).decode
         async with http.get(self._path, params={**params, **self._fields}) as answer:
             if answer.status == _GONE:
                 raise _LostError
             answer.raise_for_status()
             try:
                 async for line in answer.content:
-                    version = self._note(decode(line))
+                    version = self._note(line)
             except (aiohttp.ClientError, TimeoutError):
                 await asyncio.sleep(_PAUSE_SECONDS)
             finally:
@@ -111,8 +116,12 @@ class _Watch(Generic[T]):
                     answer.connection.transport.abort()
         return version
 
-    def _note(self, event: _Watched) -> str:
+    def _note(self, line: bytes) -> str:
         """Pass an event on; return its version."""
+        with deep_stack():
+            return self._noted(_decode_watched(line))
+
+    def _noted(self, event: _Watched) -> str:
         if event.type in {"ERROR", "BOOKMARK"}:
             return _version(event)
         found = self._decode(event.object)
