@@ -188,11 +188,11 @@ class JobController:
                     left.extendleft((each,) for each in reversed(together))
                     continue
                 self._report(found, Note(JobReason.INVALID, str(error), warning=True))
-                end = _end_of_start(together[0], error)
-                left.extendleft((each,) for each in end)
-                if not end and not isinstance(together[0], do.SetReclaimable):
+                instead = _instead(together[0], error)
+                left.extendleft((each,) for each in instead)
+                if not instead and not isinstance(together[0], do.SetReclaimable):
                     raise
-                refused = refused if end else error  # other actions are still carried out
+                refused = refused if instead else error  # other actions are still carried out
             else:
                 self._report_all(found, together)
                 if _sets_suspend(together[0]):
@@ -366,13 +366,6 @@ class JobController:
         )
 
 
-def _end_of_start(action: Action, error: RefusedError) -> Actions:
-    """Return the end of a workload whose job would be invalid once it is started, or nothing."""
-    if not isinstance(action, do.StartJob) or error.status != UNPROCESSABLE:
-        return ()
-    return (replace(action.refused, message=str(error)),)
-
-
 def _after(workload: WorkloadInfo, action: do.StatusChange, now: float) -> WorkloadInfo:
     """Return a workload with the status that an action gives it."""
     match action:
@@ -390,6 +383,20 @@ def _after(workload: WorkloadInfo, action: do.StatusChange, now: float) -> Workl
             return to.with_conditions(workload, now, new)
         case do.SetBlocked():
             return to.blocked(workload, action.reason, action.message, now=now)
+
+
+def _instead(action: Action, error: RefusedError) -> Actions:
+    """Return what is done about a start that the API server will never accept.
+
+    That a field is immutable is about the object's state now, which may be another one later.
+    """
+    if (
+        not isinstance(action, do.StartJob)
+        or error.status != UNPROCESSABLE
+        or "field is immutable" in str(error)
+    ):
+        return ()
+    return (replace(action.refused, message=str(error)),)
 
 
 _IN_ONE_WRITE: Final = get_args(do.StatusChange)

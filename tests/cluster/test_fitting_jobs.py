@@ -50,6 +50,7 @@ def test_a_flavor_is_matched_by_its_own_labels_alone(queues: Queues, spec: Any) 
     job["spec"]["template"]["spec"] |= spec
     queues.api.create(job)
     assert flavor_of(queues, "job") == general
+    queues.await_started("job")
     started = queues.api.get("batch/v1/jobs", "job", queues.namespace)["spec"]["template"]["spec"]
     assert started["nodeSelector"] == {"pool": "general", **spec.get("nodeSelector", {})}
 
