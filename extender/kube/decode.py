@@ -416,9 +416,18 @@ def seconds_of(moment: datetime | None) -> float:
     return moment.timestamp() if moment else 0.0
 
 
+_WORDS: Final = frozenset(
+    (ON_PARTIAL_ANNOTATION, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, PLACEMENT_ANNOTATION)
+)
+"""The annotations of a PodGroup that are kept as they are."""
+
+
 def _words(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return the annotations of a PodGroup, none longer than any value that means something."""
-    return {name: said[:MOST_CHARACTERS] for name, said in (annotations or {}).items()}
+    """Return the annotations of a PodGroup. Words that mean nothing are cut where they are long."""
+    said = dict(annotations or {})
+    for name in _WORDS & said.keys():
+        said[name] = said[name][:MOST_CHARACTERS]
+    return said
 
 
 def _owners(meta: core.ObjectMeta) -> Sequence[core.OwnerReference]:
