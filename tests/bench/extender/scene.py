@@ -201,9 +201,13 @@ class Objects:
 _GROUP_LABEL: Final = json.dumps(objects.POD_GROUP_LABEL).encode()
 
 
+_REPLICA_SET: Final = b'"apiVersion":"apps/v1","kind":"ReplicaSet"'
+
+
 def _ordinary(pod: bytes) -> bytes:
-    """Return a pod of an ordinary Job in place of a member."""
-    return pod.replace(_GROUP_LABEL, b'"app"')
+    """Return a pod of a ReplicaSet in place of a member: no queue is concerned with those."""
+    owner = pod.replace(b'"apiVersion":"batch/v1","kind":"Job"', _REPLICA_SET)
+    return owner.replace(_GROUP_LABEL, b'"app"')
 
 
 def _holes(made: Mapping[str, Any]) -> bytes:
