@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Final, get_args
 
 import msgspec
@@ -160,6 +161,7 @@ class JobController:
                 "it is not started, and keeps its quota, until the status says so"
             )
             self._report(found, Note(JobReason.STOP_UNNOTICED, said, warning=True))
+            self._unnoticed[found.unit] = inf  # it is said once
 
     def _set_aside(self, found: JobObject, error: Exception) -> None:
         """Set a job aside whose decision failed, and report it."""
