@@ -1,4 +1,4 @@
-"""What of queues and jobs has no effect here."""
+"""Findings about queues and jobs with settings that have no effect here."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -95,7 +95,7 @@ class Patience:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until: dict[Key, tuple[float, float]] = {}
-        """How long a wait may take, and when it is too long."""
+        """The longest time that a wait may take, and its end."""
 
     def is_over(self, key: Key, job: GenericJob, *, has_stopped: bool) -> bool:
         """Note whether a job waits, and return whether it has waited for long."""

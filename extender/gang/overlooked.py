@@ -28,7 +28,7 @@ _ENDED_BY_TIME: Final = frozenset((
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Which of those that wait are looked at."""
+    """Choose which of the waiting groups to look at."""
 
     groups: FairShare = field(default_factory=lambda: FairShare(MOST_GROUPS))
     pods: FairShare = field(default_factory=lambda: FairShare(MOST_LOOKS))

@@ -28,7 +28,7 @@ class ChildChange:
 
     name: str
     before: Object
-    """What its template has of an earlier start."""
+    """The parts of its template that an earlier start wrote."""
     after: Object
     """The owner's template as it is started."""
 

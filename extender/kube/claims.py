@@ -1,4 +1,4 @@
-"""What pods claim, volumes and devices: read from the API server, and taken back."""
+"""Read the volumes and devices that pods claim, and take devices back."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Which jobs are held back without a queue name: the reconciler keeps it for the extender.
+"""The setting for jobs without a queue name, which the reconciler keeps for the extender.
 
 The setting is the reconciler's, and it keeps it in a ConfigMap that no other client may write.
 """

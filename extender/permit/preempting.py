@@ -107,7 +107,7 @@ class _Pause:
     until: float
     seconds: float
     evicted: int = 0
-    """How many of its preemptions evicted in vain."""
+    """The number of its preemptions that evicted in vain."""
 
 
 class Preempting:
