@@ -51,13 +51,12 @@ test: toolchain helm promtool ## run the tests: the fast ones, those of the benc
 test-long: toolchain ## run repetitions, races at length and large numbers on control planes (ARGS=, WORKERS=)
 	$(BIN)/pytest tests/bench tests/cluster -m long -n $(WORKERS) --dist worksteal --durations=10 $(ARGS)
 
-check: environment ## look at format, lint, types, layers, rendered manifests and words
+check: environment ## look at format, lint, types, layers and rendered manifests
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/gang-extender render --check
-	$(BIN)/python -m tests.words
 
 soak-properties: export EXAMPLES ?= 100
 soak-properties: environment ## play 100 times as many examples of the property tests (EXAMPLES=, ARGS=...)
