@@ -15,13 +15,12 @@ DOCUMENTS: Final = tuple(
     sorted(
         [
             *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md")),
-            *(ROOT / "docs").glob("*.md"),
-            *(ROOT / "docs/runbooks").glob("*.md"),
+            *(ROOT / "docs").rglob("*.md"),
             ROOT / "scheduler-config" / "README.md",
         ]
     )
 )
-"""All but the changelog and the decisions, which are about their day."""
+"""Every document but the changelog, which is about its day."""
 
 Object = dict[str, Any]
 

@@ -342,6 +342,39 @@ def test_the_glossary_has_each_term_once_in_order() -> None:
     assert terms == sorted(set(terms), key=str.lower)
 
 
+# -- decisions
+
+DECISIONS = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=[path.name for path in DECISIONS])
+def test_a_decision_is_short_and_has_its_status(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.split()) <= 300
+    number = int(path.name[:4])
+    assert re.match(rf"# {number}\. .+\n\nStatus: (accepted|superseded)[,. ]", text)
+    for heading in ("Context", "Decision", "Alternatives", "Consequences"):
+        assert f"\n## {heading}\n" in text
+
+
+def test_the_index_has_every_decision_with_its_title_and_status() -> None:
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    for path in DECISIONS:
+        title, status = path.read_text().split("\n\nStatus: ", 1)
+        word = re.split(r"[,. ]", status)[0]
+        assert f"- [{title.removeprefix('# ')}]({path.name}) ({word})" in index
+    assert index.count("\n- [") == len(DECISIONS)
+
+
+def test_every_decision_that_the_code_names_is_there() -> None:
+    numbers = {int(path.name[:4]) for path in DECISIONS}
+    places = [*(ROOT / "extender").rglob("*.py"), *DOCUMENTS]
+    for path in places:
+        text = re.sub(r"\s+", " ", path.read_text())
+        for said in re.findall(r"[Dd]ecisions? (\d+(?:(?:,| and) \d+)*)", text):
+            assert {int(each) for each in re.findall(r"\d+", said)} <= numbers, path
+
+
 # -- samples of jobs
 
 KINDS = {each.kind: each for each in builtin().values()}
