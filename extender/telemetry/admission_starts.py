@@ -4,26 +4,25 @@ What is noted here becomes log lines and a trace; no decision reads it. A decisi
 written, because the workload has changed, and the next one are one admission.
 """
 
-from collections.abc import Callable
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 from cachetools import LRUCache
+from opentelemetry.trace import NoOpTracer, Tracer
 
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing import transitions as to
 from extender.runtime.clock import Clock
-from extender.runtime.faults import FAULTS, harmless
+from extender.runtime.faults import harmless
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.store import Queues
-from extender.telemetry.spans import NAMESPACE, Moment, Stretch, Trace, Value, new_id
+from extender.telemetry.traces import MOST_EVENTS, NAMESPACE, Event, Trace, Value
 
 _REMEMBERED: Final = 10_000
-"""Of so many workloads the id of the last admission is kept."""
-_MOST: Final = 32
-"""Failed writes of an admission that are kept."""
+"""The number of workloads whose last admission keeps its id, for what is logged of them later."""
 STARTED: Final = "Started"
 DELETED: Final = "WorkloadDeleted"
 _noted: Final = harmless("admission-starts")
@@ -31,19 +30,19 @@ _noted: Final = harmless("admission-starts")
 
 @dataclass(slots=True)
 class AdmissionStart:
-    """What is noted of an admission; times in seconds of the monotonic clock."""
+    """What is noted of an admission. All times are monotonic seconds."""
 
     workload: WorkloadInfo
-    """As it was when it was decided."""
+    """The workload as it was when it was decided."""
     cluster_queue: str
+    trace: Trace
     began: float
     """When the cycle began that decided it last."""
     decided: float
-    id: str = field(default_factory=new_id)
     admitted: float | None = None
-    """When that was stored."""
-    lost: list[tuple[float, str]] = field(default_factory=list)
-    """When a write came to nothing, and why."""
+    """When the admission was stored."""
+    lost: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
+    """The latest writes that came to nothing."""
 
 
 class AdmissionStarts:
@@ -51,22 +50,19 @@ class AdmissionStarts:
 
     def __init__(self, queues: Queues, clock: Clock) -> None:
         self._view = queues.view()
-        self._now, self._wall = clock.monotonic, clock.wall
+        self._clock, self._now = clock, clock.monotonic
         self._began = 0.0
         self._under_way: dict[str, AdmissionStart] = {}
         self._last: LRUCache[str, str] = LRUCache(_REMEMBERED)
-        self._on_trace: Callable[[Trace], None] | None = None
+        self.tracer: Tracer = NoOpTracer()
+        """Makes the traces of admissions that begin from now on."""
         self._log = structlog.get_logger(__name__).bind()
         queues.subscribe(self.on_change)
-
-    def on_trace(self, listener: Callable[[Trace], None]) -> None:
-        """Call `listener` with the trace of each admission that is over."""
-        self._on_trace = listener
 
     def id_of(self, workload: str) -> str | None:
         """Return the id of a workload's admission that is under way, else of its last one."""
         found = self._under_way.get(workload)
-        return found.id if found is not None else self._last.get(workload)
+        return found.trace.id if found is not None else self._last.get(workload)
 
     # --- what happens ------------------------------------------------------------------------
 
@@ -81,7 +77,9 @@ class AdmissionStarts:
         began, now = self._began, self._now()
         found = self._under_way.get(workload.key)
         if found is None or found.workload.meta.uid != workload.meta.uid:
-            found = AdmissionStart(workload, cluster_queue, began, now)
+            queued = to.queued_since(workload) - self._clock.wall() + now
+            trace = Trace(self.tracer, self._clock, "admission", began=min(queued, began))
+            found = AdmissionStart(workload, cluster_queue, trace, began, now)
             self._under_way[workload.key] = found
             return
         found.workload, found.cluster_queue = workload, cluster_queue
@@ -91,8 +89,8 @@ class AdmissionStarts:
     def not_stored(self, workload: str, why: str) -> None:
         """Note that a write came to nothing: it is decided once more."""
         found = self._under_way.get(workload)
-        if found is not None and len(found.lost) < _MOST:
-            found.lost.append((self._now(), why))
+        if found is not None:
+            found.lost.append((self._now(), "not stored", {"gang_extender.reason": why}))
 
     @_noted
     def written(self, before: WorkloadInfo, after: WorkloadInfo, cluster_queue: str) -> None:
@@ -136,7 +134,7 @@ class AdmissionStarts:
         found = self._under_way.get(workload.key)
         if found is not None:
             found.admitted = self._now()
-        waited = max(0.0, self._wall() - to.queued_since(workload))
+        waited = max(0.0, self._clock.wall() - to.queued_since(workload))
         self._log.info(
             "workload admitted",
             workload=workload.key,
@@ -160,25 +158,26 @@ class AdmissionStarts:
 
     def _end(self, key: str, reason: str, message: str = "") -> None:
         found = self._under_way.pop(key, None)
-        if found is None:
-            return
-        self._last[key] = found.id
-        if self._on_trace is None:
-            return
-        now = self._now()
-        try:
-            trace = trace_of(found, now, reason, message=message, epoch=self._wall() - now)
-            self._on_trace(trace)
-        except Exception as error:  # noqa: BLE001 - no workload is to suffer from its trace
-            FAULTS.report("traces", error, key=key)
+        if found is not None:
+            self._last[key] = found.trace.id
+            if found.trace.is_recording:
+                _end_trace(found, self._now(), reason=reason, message=message)
 
 
-def trace_of(
-    found: AdmissionStart, ended: float, reason: str, *, message: str, epoch: float
-) -> Trace:
-    """Return the trace of an admission; `epoch` is what the monotonic clock lacks to the wall's."""
-    workload, admitted = found.workload, found.admitted
-    queued, began = to.queued_since(workload), found.began + epoch
+def _end_trace(found: AdmissionStart, ended: float, *, reason: str, message: str) -> None:
+    """Add the stages that were reached, and end the trace; what was not left ends with it."""
+    workload, admitted, trace = found.workload, found.admitted, found.trace
+    queued = min(to.queued_since(workload) - trace.epoch, found.began)
+    waited_for, waited_message = _why_it_waits(workload)
+    why: dict[str, Value] = {
+        "gang_extender.reason": waited_for,
+        "gang_extender.message": waited_message,
+    }
+    trace.add_stage("wait", (queued, found.began), attributes=why, events=found.lost)
+    trace.add_stage("decide", (found.began, found.decided))
+    trace.add_stage("write", (found.decided, admitted if admitted is not None else ended))
+    if admitted is not None:
+        trace.add_stage("start", (admitted, ended))
     attributes: dict[str, Value] = {
         NAMESPACE: workload.meta.namespace,
         "gang_extender.workload": workload.meta.name,
@@ -186,30 +185,13 @@ def trace_of(
         "gang_extender.cluster_queue": found.cluster_queue,
         "gang_extender.pods": sum(each.count for each in workload.pod_sets),
         "gang_extender.reason": reason,
-        "gang_extender.admission_id": found.id,
+        "gang_extender.admission_id": trace.id,
     }
     if workload.owner is not None:
         attributes["gang_extender.job"] = f"{workload.owner.kind}/{workload.owner.name}"
     if message:
         attributes["gang_extender.message"] = message
-    started = reason == STARTED
-    error = "" if started else message or reason
-    root = Stretch("admission", min(queued, began), ended + epoch, attributes, error=error)
-    lost = [
-        Moment("not stored", at + epoch, {"gang_extender.reason": why}) for at, why in found.lost
-    ]
-    why = dict(
-        zip(("gang_extender.reason", "gang_extender.message"), _why_it_waits(workload), strict=True)
-    )
-    children = [
-        Stretch("wait", min(queued, began), began, why, lost),
-        Stretch("decide", began, found.decided + epoch),
-    ]
-    until = admitted if admitted is not None else ended
-    children.append(Stretch("write", found.decided + epoch, until + epoch))
-    if admitted is not None:
-        children.append(Stretch("start", admitted + epoch, ended + epoch))
-    return Trace(found.id, root, children)
+    trace.end(ended, attributes, error="" if reason == STARTED else message or reason)
 
 
 def _why_it_waits(workload: WorkloadInfo) -> tuple[str, str]:

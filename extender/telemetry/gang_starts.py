@@ -6,71 +6,58 @@ or when the gang loses the room that it had. What is noted here becomes log line
 decision reads it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import deque
 from typing import Final
 
 import structlog
+from cachetools import LRUCache
+from opentelemetry.trace import NoOpTracer, Tracer
 
 from extender.api.reasons import Reason
 from extender.runtime.clock import Clock
-from extender.runtime.faults import FAULTS, harmless
+from extender.runtime.faults import harmless
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
-from extender.telemetry.spans import NAMESPACE, Moment, Stretch, Trace, Value, new_id
+from extender.telemetry.traces import MOST_EVENTS, NAMESPACE, Event, Trace, Value
 
 _REMEMBERED: Final = 10_000
-"""Of so many groups the id of the last start is kept, for what is logged of them later."""
-_MOST: Final = 32
-"""Failed Bindings of a start that are kept."""
+"""The number of groups whose last start keeps its id, for what is logged of them later."""
 _noted: Final = harmless("gang-starts")
 
 
-@dataclass(slots=True)
 class GangStart:
-    """What is noted of a start; times in seconds of the monotonic clock."""
+    """What is noted of a start. All times are monotonic seconds."""
 
-    group: str
-    began: float
-    id: str = field(default_factory=new_id)
-    planning: float | None = None
-    """When the plan was begun that is being made, or was made."""
-    planned: float | None = None
-    pods_planned: int = 0
-    held: float | None = None
-    released: float | None = None
-    writing: int = 0
-    """How many Bindings are being written."""
-    binding: float | None = None
-    """When the first Binding was begun."""
-    written: float | None = None
-    """When the last one was made, or failed."""
-    bound: int = 0
-    ahead: int = 0
-    """How many of them were written ahead of kube-scheduler's requests."""
-    failed: int = 0
-    refusals: dict[str, tuple[float, str]] = field(default_factory=dict)
-    """Why members were refused before it had room: when first, and the message, by reason."""
-    failures: list[tuple[float, str, str]] = field(default_factory=list)
-    """Bindings that failed: when, the pod and the error."""
+    def __init__(self, group: str, began: float, trace: Trace) -> None:
+        self.group = group
+        self.began = began
+        self.trace = trace
+        self.planning: float | None = None
+        """When the latest plan was begun."""
+        self.planned: float | None = None
+        self.pods_planned = 0
+        self.held: float | None = None
+        self.released: float | None = None
+        self.writing = 0
+        """The number of Bindings that are being written."""
+        self.binding: float | None = None
+        """When the first Binding was begun."""
+        self.written: float | None = None
+        """When the last Binding was made, or failed."""
+        self.bound = 0
+        self.ahead = 0
+        """How many Bindings were written ahead of kube-scheduler's requests."""
+        self.failed = 0
+        self.refusals: dict[str, Event] = {}
+        """The first refusal for each reason, from before the gang had room."""
+        self.failures = deque[Event](maxlen=MOST_EVENTS)
+        """The latest Bindings that failed."""
 
     @property
     def has_room(self) -> bool:
-        """Whether room was kept for it."""
+        """Return whether room was kept for the gang."""
         return self.planned is not None or self.held is not None or self.binding is not None
-
-
-@dataclass(frozen=True, slots=True)
-class EndedStart:
-    """A start that is over; `reason` is QuorumReached where the gang runs."""
-
-    start: GangStart
-    ended: float
-    reason: str
-    message: str = ""
-    members: int = 0
-    min_members: int = 0
 
 
 class GangStarts:
@@ -82,22 +69,19 @@ class GangStarts:
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._view = cluster.view()
-        self._now, self._wall = clock.monotonic, clock.wall
+        self._clock, self._now = clock, clock.monotonic
         self._under_way: dict[str, GangStart] = {}
-        self._last: dict[str, str] = {}
-        self._on_trace: Callable[[Trace], None] | None = None
+        self._last: LRUCache[str, str] = LRUCache(_REMEMBERED)
+        self.tracer: Tracer = NoOpTracer()
+        """Makes the traces of starts that begin from now on."""
         # Bound here, once: a line that is not logged costs a twentieth then.
         self._log = structlog.get_logger(__name__).bind()
         cluster.subscribe(self.on_change)
 
-    def on_trace(self, listener: Callable[[Trace], None]) -> None:
-        """Call `listener` with the trace of each start that is over."""
-        self._on_trace = listener
-
     def id_of(self, group: str) -> str | None:
         """Return the id of a group's start that is under way, else of its last one, if known."""
         start = self._under_way.get(group)
-        return start.id if start is not None else self._last.get(group)
+        return start.trace.id if start is not None else self._last.get(group)
 
     # --- what happens ------------------------------------------------------------------------
 
@@ -122,21 +106,22 @@ class GangStarts:
             return
         start.planned = self._now()
         start.pods_planned += pods
-        self._log.debug("gang planned", group=group, gang_id=start.id, pods=pods)
+        self._log.debug("gang planned", group=group, gang_id=start.trace.id, pods=pods)
 
     @_noted
     def refused(self, group: str, reason: str, message: str, *, whole: bool = True) -> None:
         """Note that a member was refused, or that the `whole` group found no room.
 
-        Of each start that is a line for each reason, with the level debug where it says nothing of
-        the group: it lacks pods, or its plan is being made.
+        Each reason is logged once for each start, at the level debug where it says nothing of the
+        whole group: it lacks pods, or its plan is being made.
         """
         start = self._under_way.get(group)
         if start is None or start.has_room or reason in start.refusals:
             return
-        start.refusals[reason] = self._now(), message
+        why = {"gang_extender.reason": reason, "gang_extender.message": message}
+        start.refusals[reason] = self._now(), "refused", why
         log = self._log.info if whole else self._log.debug
-        log("gang waits", group=group, gang_id=start.id, reason=reason, message=message)
+        log("gang waits", group=group, gang_id=start.trace.id, reason=reason, message=message)
 
     @_noted
     def held(self, group: str) -> None:
@@ -144,7 +129,7 @@ class GangStarts:
         start = self._under_way.get(group) or self._begin(group)
         if start is not None and start.held is None:
             start.held = self._now()
-            self._log.debug("gang held", group=group, gang_id=start.id)
+            self._log.debug("gang held", group=group, gang_id=start.trace.id)
 
     @_noted
     def released(self, group: str, held: int) -> None:
@@ -174,26 +159,20 @@ class GangStarts:
             start.binding = began
         if error:
             start.failed += 1
-            if len(start.failures) < _MOST:
-                start.failures.append((now, pod.name, error))
+            why = {"k8s.pod.name": pod.name, "exception.message": error}
+            start.failures.append((now, "binding failed", why))
         else:
             start.bound += 1
             start.ahead += ahead
         start.writing = max(0, start.writing - 1)
         if not start.writing:
-            self._look_at(start)  # the watch may have shown it before the answer came
+            self._end_if_over(start)  # the watch may have shown it before the answer came
 
     @_noted
     def failed(self, group: str, reason: str, message: str, *, held: int) -> None:
         """Note that a gang lost all that was kept for it; so many bind requests were held."""
-        self._log.info(
-            "gang refused",
-            group=group,
-            gang_id=self.id_of(group),
-            pods=held,
-            reason=reason,
-            message=message,
-        )
+        about = {"group": group, "gang_id": self.id_of(group)}
+        self._log.info("gang refused", **about, pods=held, reason=reason, message=message)
         start = self._under_way.get(group)
         if start is not None:
             self._end(start, reason, message)
@@ -203,7 +182,7 @@ class GangStarts:
         """End the starts of which nothing is under way any more."""
         for group in change.groups:
             if group in self._under_way:
-                self._look_at(self._under_way[group])
+                self._end_if_over(self._under_way[group])
 
     # --- the rule ----------------------------------------------------------------------------
 
@@ -214,10 +193,12 @@ class GangStarts:
             return None
         if len(tally.bound) + len(tally.binding) >= self._view.quorum(pod_group):
             return None
-        start = self._under_way[group] = GangStart(group, self._now())
+        now = self._now()
+        trace = Trace(self.tracer, self._clock, "gang", began=now)
+        start = self._under_way[group] = GangStart(group, now, trace)
         return start
 
-    def _look_at(self, start: GangStart) -> None:
+    def _end_if_over(self, start: GangStart) -> None:
         group, tally = start.group, self._view.tally(start.group)
         if tally.binding or tally.waiting or tally.planned or start.writing:
             return
@@ -232,98 +213,50 @@ class GangStarts:
             few = len(tally.members) < self._view.quorum(pod_group)
             self._end(start, Reason.MEMBER_DELETED if few else Reason.ROOM_LOST)
 
-    def _end(self, start: GangStart, reason: Reason | str, message: str = "") -> None:
-        group, now = start.group, self._now()
+    def _end(self, start: GangStart, reason: str, message: str = "") -> None:
+        group, ended = start.group, self._now()
         del self._under_way[group]
-        self._last[group] = start.id
-        if len(self._last) > _REMEMBERED:
-            del self._last[next(iter(self._last))]
-        pod_group = self._view.pod_group(group)
-        over = EndedStart(
-            *(start, now, str(reason), message),
-            members=len(self._view.tally(group).members),
-            min_members=_min_members(pod_group),
-        )
-        if reason is Reason.QUORUM_REACHED:
-            self._log.info("gang bound", group=group, gang_id=start.id, **_summary(over))
+        self._last[group] = start.trace.id
+        about = {"group": group, "gang_id": start.trace.id}
+        if reason == Reason.QUORUM_REACHED:
+            ended = start.written or ended
+            seconds = round(ended - start.began, 3)
+            self._log.info("gang bound", **about, pods=start.bound, seconds=seconds)
         elif not message:
-            self._log.info("gang failed", group=group, gang_id=start.id, reason=str(reason))
-        if self._on_trace is not None:
-            try:
-                self._on_trace(trace_of(over, epoch=self._wall() - now))
-            except Exception as error:  # noqa: BLE001 - no gang is to suffer from its trace
-                FAULTS.report("traces", error, key=group)
+            self._log.info("gang failed", **about, reason=str(reason))
+        if start.trace.is_recording:
+            self._end_trace(start, ended, reason=str(reason), message=message)
 
-
-def _min_members(pod_group: PodGroupInfo | None) -> int:
-    return pod_group.min_member if pod_group is not None else 0
-
-
-def _summary(over: EndedStart) -> dict[str, object]:
-    """Return what is logged of a gang that started: counts, and seconds."""
-    start = over.start
-    return {
-        "pods": start.bound,
-        "seconds": round((start.written or over.ended) - start.began, 3),
-    }
-
-
-def trace_of(over: EndedStart, *, epoch: float) -> Trace:
-    """Return the trace of a start; `epoch` is what the monotonic clock lacks to the wall clock."""
-    start = over.start
-    started = over.reason == Reason.QUORUM_REACHED
-    ended = start.written if started and start.written is not None else over.ended
-    namespace, _, name = start.group.partition("/")
-    attributes: dict[str, Value] = {
-        NAMESPACE: namespace,
-        "gang_extender.group": name,
-        "gang_extender.gang_id": start.id,
-        "gang_extender.members": over.members,
-        "gang_extender.min_members": over.min_members,
-        "gang_extender.reason": over.reason,
-    }
-    if over.message:
-        attributes["gang_extender.message"] = over.message
-    root = Stretch(
-        "gang",
-        start.began + epoch,
-        ended + epoch,
-        attributes,
-        error="" if started else over.message or over.reason,
-    )
-    return Trace(start.id, root, [*_stages(start, ended, epoch)])
-
-
-def _stages(start: GangStart, ended: float, epoch: float) -> list[Stretch]:
-    """Return the stages of a start that were reached; one that was not left ends with it."""
-    found: list[Stretch] = []
-    plan = start.planning or start.began
-    if start.refusals:
-        moments = [
-            Moment(
-                "refused",
-                at + epoch,
-                {"gang_extender.reason": reason, "gang_extender.message": message},
-            )
-            for reason, (at, message) in start.refusals.items()
-        ]
-        until = plan if start.planned is not None else ended
-        found.append(Stretch("wait", start.began + epoch, until + epoch, moments=moments))
-    if start.planned is not None:
-        pods = {"gang_extender.pods": start.pods_planned}
-        found.append(Stretch("plan", plan + epoch, start.planned + epoch, pods))
-    if start.held is not None:
-        until = start.released if start.released is not None else ended
-        found.append(Stretch("hold", start.held + epoch, until + epoch))
-    if start.binding is not None and start.written is not None:
-        counts: dict[str, Value] = {
-            "gang_extender.bound": start.bound,
-            "gang_extender.bound_ahead": start.ahead,
-            "gang_extender.failed_bindings": start.failed,
+    def _end_trace(self, start: GangStart, ended: float, *, reason: str, message: str) -> None:
+        """Add the stages that were reached, and end the trace; what was not left ends with it."""
+        trace, plan = start.trace, start.planning or start.began
+        if start.refusals:
+            until = plan if start.planned is not None else ended
+            trace.add_stage("wait", (start.began, until), events=start.refusals.values())
+        if start.planned is not None:
+            pods: dict[str, Value] = {"gang_extender.pods": start.pods_planned}
+            trace.add_stage("plan", (plan, start.planned), attributes=pods)
+        if start.held is not None:
+            trace.add_stage("hold", (start.held, start.released or ended))
+        if start.binding is not None and start.written is not None:
+            bindings: dict[str, Value] = {
+                "gang_extender.bound": start.bound,
+                "gang_extender.bound_ahead": start.ahead,
+                "gang_extender.failed_bindings": start.failed,
+            }
+            times = start.binding, start.written
+            trace.add_stage("bind", times, attributes=bindings, events=start.failures)
+        namespace, _, name = start.group.partition("/")
+        pod_group = self._view.pod_group(start.group)
+        attributes: dict[str, Value] = {
+            NAMESPACE: namespace,
+            "gang_extender.group": name,
+            "gang_extender.gang_id": trace.id,
+            "gang_extender.members": len(self._view.tally(start.group).members),
+            "gang_extender.min_members": pod_group.min_member if pod_group is not None else 0,
+            "gang_extender.reason": reason,
         }
-        moments = [
-            Moment("binding failed", at + epoch, {"k8s.pod.name": pod, "exception.message": error})
-            for at, pod, error in start.failures
-        ]
-        found.append(Stretch("bind", start.binding + epoch, start.written + epoch, counts, moments))
-    return found
+        if message:
+            attributes["gang_extender.message"] = message
+        failed = reason != Reason.QUORUM_REACHED
+        trace.end(ended, attributes, error=(message or reason) if failed else "")

@@ -1,7 +1,7 @@
-"""Traces by OpenTelemetry: the one place that imports it, and is imported only where it is used.
+"""The set-up of OpenTelemetry's SDK, which is an extra: imported only where traces are switched on.
 
-A trace is handed over when it is over, with all of its times. Spans wait in a bounded queue, and a
-thread sends them: a collector that is slow or down costs spans, and no scheduling.
+The SDK keeps spans in a bounded queue and sends them from a thread: a collector that is slow or
+down costs spans, and no scheduling.
 """
 
 import logging
@@ -11,52 +11,70 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
-from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.environment_variables import OTEL_BSP_MAX_EXPORT_BATCH_SIZE
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
-from opentelemetry.trace import Span, Status, StatusCode, Tracer, set_span_in_context
 from typing_extensions import override
-
-from extender.telemetry.spans import Stretch, Trace
 
 _log = structlog.get_logger(__name__)
 
 PATH: Final = "/v1/traces"
 BATCH: Final = 64
-"""Spans that the thread encodes at a time: the event loop may wait for it meanwhile."""
-_BILLION: Final = 1_000_000_000
-
+"""Spans that the thread encodes at a time, while the event loop may have to wait for it."""
 Count = Callable[[str, int], None]
-"""Takes what became of spans: made, sent or failed; and how many."""
+"""Takes what became of spans ("made", "sent" or "failed"), and how many."""
 
 
-class _Ids(IdGenerator):
-    """Gives a trace the id that is in the log, and its spans random ones."""
+def tracer_provider(
+    service: str, version: str, *, endpoint: str | None, ratio: float, count: Count
+) -> TracerProvider:
+    """Return a provider whose tracers send their spans to a collector.
 
-    def __init__(self) -> None:
-        self._random = RandomIdGenerator()
-        self.trace = ""
+    Without an endpoint the environment says where the collector is (OTEL_EXPORTER_OTLP_*). `ratio`
+    is the share of traces that are made, from 0 to 1. Raises OSError or ValueError where the
+    environment has values that OpenTelemetry does not take.
+    """
+    # The SDK logs each failed attempt; our exporter logs once that a collector is down.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    if endpoint is not None and not endpoint.endswith(PATH):
+        endpoint = endpoint.rstrip("/") + PATH
+    resource = Resource.create({"service.name": service, "service.version": version})
+    provider = TracerProvider(
+        sampler=ParentBasedTraceIdRatio(ratio),
+        resource=resource.merge(OTELResourceDetector().detect()),  # the environment wins
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(_CountingProcessor(OTLPSpanExporter(endpoint=endpoint), count))
+    return provider
+
+
+def close(provider: TracerProvider, seconds: float) -> None:
+    """Send the spans that are queued. Those that are not sent after so many seconds are lost."""
+    ending = threading.Thread(target=provider.shutdown, daemon=True, name="traces-end")
+    ending.start()
+    ending.join(seconds)
+
+
+class _CountingProcessor(BatchSpanProcessor):
+    """Counts the spans that are made."""
+
+    def __init__(self, exporter: SpanExporter, count: Count) -> None:
+        given = os.environ.get(OTEL_BSP_MAX_EXPORT_BATCH_SIZE)
+        batch = None if given else BATCH
+        super().__init__(_CountingExporter(exporter, count), max_export_batch_size=batch)
+        self._count = count
 
     @override
-    def generate_span_id(self) -> int:
-        return self._random.generate_span_id()
-
-    @override
-    def generate_trace_id(self) -> int:
-        return int(self.trace, 16)
-
-    @override
-    def is_trace_id_random(self) -> bool:
-        return True
+    def on_end(self, span: ReadableSpan) -> None:
+        self._count("made", 1)
+        super().on_end(span)
 
 
-class _Counted(SpanExporter):
-    """Counts what is sent, and logs when a collector begins and ends to take spans."""
+class _CountingExporter(SpanExporter):
+    """Counts the spans that are sent, and logs when a collector stops and resumes taking them."""
 
     def __init__(self, exporter: SpanExporter, count: Count) -> None:
         self._exporter = exporter
@@ -78,86 +96,3 @@ class _Counted(SpanExporter):
     @override
     def shutdown(self) -> None:
         self._exporter.shutdown()
-
-
-class OtelTraces:
-    """Makes spans of traces that are over, and has them sent."""
-
-    def __init__(
-        self, service: str, version: str, *, endpoint: str | None, ratio: float, count: Count
-    ) -> None:
-        """Without an endpoint the environment says where the collector is (OTEL_EXPORTER_OTLP_*).
-
-        `ratio` is the share of traces that are made, from 0 to 1.
-        """
-        # One line of ours says that a collector is down; its own are many.
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        self._count = count
-        self._ids = _Ids()
-        resource = Resource.create({"service.name": service, "service.version": version})
-        self._provider = TracerProvider(
-            sampler=ParentBasedTraceIdRatio(ratio),
-            resource=resource.merge(OTELResourceDetector().detect()),  # the environment wins
-            id_generator=self._ids,
-            shutdown_on_exit=False,
-        )
-        exporter = OTLPSpanExporter(endpoint=_address(endpoint))
-        given = os.environ.get(OTEL_BSP_MAX_EXPORT_BATCH_SIZE)
-        self._provider.add_span_processor(
-            BatchSpanProcessor(
-                _Counted(exporter, count), max_export_batch_size=None if given else BATCH
-            )
-        )
-        self._tracer: Tracer = self._provider.get_tracer("gang-extender", version)
-
-    def add(self, trace: Trace) -> None:
-        """Queue the spans of a trace; where the queue is full they are dropped."""
-        self._ids.trace = trace.id
-        root = self._tracer.start_span(
-            trace.root.name,
-            context=Context(),
-            attributes=dict(trace.root.attributes),
-            start_time=_nanoseconds(trace.root.began),
-        )
-        if not root.is_recording():
-            return
-        parent = set_span_in_context(root, Context())
-        for each in trace.children:
-            child = self._tracer.start_span(
-                each.name,
-                context=parent,
-                attributes=dict(each.attributes),
-                start_time=_nanoseconds(each.began),
-            )
-            for moment in each.moments:
-                child.add_event(moment.name, dict(moment.attributes), _nanoseconds(moment.at))
-            _end(child, each)
-        _end(root, trace.root)
-        self._count("made", len(trace.children) + 1)
-
-    def close(self, seconds: float) -> None:
-        """Send what is queued; return when that is done, and after so many seconds at the latest.
-
-        What has not been sent by then is lost.
-        """
-        ending = threading.Thread(target=self._provider.shutdown, daemon=True, name="traces-end")
-        ending.start()
-        ending.join(seconds)
-
-
-def _end(span: Span, stretch: Stretch) -> None:
-    if stretch.error:
-        span.set_status(Status(StatusCode.ERROR, stretch.error))
-    # A clock that was set back must not make a span that ends before it began.
-    span.end(_nanoseconds(max(stretch.began, stretch.ended)))
-
-
-def _nanoseconds(seconds: float) -> int:
-    return int(seconds * _BILLION)
-
-
-def _address(endpoint: str | None) -> str | None:
-    """Return where spans are posted, by the address of a collector."""
-    if endpoint is None or endpoint.endswith(PATH):
-        return endpoint
-    return endpoint.rstrip("/") + PATH

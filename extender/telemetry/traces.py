@@ -1,45 +1,67 @@
-"""Where traces go: nowhere, or to OpenTelemetry, whose packages are an extra."""
+"""Traces of gangs and admissions, made with OpenTelemetry.
 
-from collections.abc import Callable
-from importlib.metadata import version
-from typing import Protocol
+The parts of a process note times, and make the spans when a gang or an admission is over. The API
+of OpenTelemetry does nothing until it is given a tracer of its SDK, which `otel` sets up.
+"""
 
-from extender.telemetry.spans import Trace
+from collections.abc import Iterable, Mapping
+from secrets import token_hex
+from typing import Final
 
-EXTRA = "gang-extender[otel]"
+from opentelemetry.context import Context
+from opentelemetry.trace import Status, StatusCode, Tracer, format_trace_id, set_span_in_context
 
+from extender.runtime.clock import Clock
 
-class TracesUnavailableError(Exception):
-    """Traces cannot be made; the text says why, and what mends it."""
-
-
-class Traces(Protocol):
-    """Takes traces that are over."""
-
-    def add(self, trace: Trace) -> None:
-        """Queue the spans of a trace."""
-
-    def close(self, seconds: float) -> None:
-        """Send what is queued, for so many seconds at most."""
+Value = str | int | float | bool
+Event = tuple[float, str, Mapping[str, Value]]
+"""The time, the name and the attributes of something that happened within a stage."""
+NAMESPACE: Final = "k8s.namespace.name"
+MOST_EVENTS: Final = 32
+"""How many events of a kind are kept for a stage."""
 
 
-def traces(
-    service: str, *, endpoint: str | None, ratio: float, count: Callable[[str, int], None]
-) -> Traces:
-    """Return what sends traces of a service; the arguments are those of `OtelTraces`.
+class Trace:
+    """A trace of something that takes several stages. All times are monotonic seconds."""
 
-    Raises TracesUnavailableError.
-    """
-    try:
-        from extender.telemetry.otel import OtelTraces
-    except ImportError as error:
-        raise TracesUnavailableError(
-            f"the packages of OpenTelemetry are missing ({error.name or error}): "
-            f"pip install '{EXTRA}'"
-        ) from error
-    try:
-        return OtelTraces(
-            service, version("gang-extender"), endpoint=endpoint, ratio=ratio, count=count
-        )
-    except (OSError, ValueError) as error:  # what the environment says
-        raise TracesUnavailableError(f"OpenTelemetry cannot be set up: {error}") from error
+    def __init__(self, tracer: Tracer, clock: Clock, name: str, *, began: float) -> None:
+        self._tracer = tracer
+        self.epoch = clock.wall() - clock.monotonic()
+        """What has to be added to a monotonic time to get seconds since 1970."""
+        self._began = began
+        self._root = tracer.start_span(name, Context(), start_time=self._nanoseconds(began))
+        context = self._root.get_span_context()
+        self.id = format_trace_id(context.trace_id) if context.is_valid else token_hex(16)
+        """32 hexadecimal digits, also where no trace is made."""
+
+    @property
+    def is_recording(self) -> bool:
+        """Return whether the trace is made and sent."""
+        return self._root.is_recording()
+
+    def add_stage(
+        self,
+        name: str,
+        times: tuple[float, float],
+        *,
+        attributes: Mapping[str, Value] | None = None,
+        events: Iterable[Event] = (),
+    ) -> None:
+        """Add a child of the root that began and ended at these times."""
+        began, ended = times
+        parent = set_span_in_context(self._root, Context())
+        start = self._nanoseconds(began)
+        span = self._tracer.start_span(name, parent, attributes=attributes, start_time=start)
+        for at, event, details in events:
+            span.add_event(event, dict(details), self._nanoseconds(at))
+        span.end(self._nanoseconds(max(began, ended)))
+
+    def end(self, ended: float, attributes: Mapping[str, Value], error: str = "") -> None:
+        """End the root, and with it the trace; `error` says why it failed."""
+        self._root.set_attributes(dict(attributes))
+        if error:
+            self._root.set_status(Status(StatusCode.ERROR, error))
+        self._root.end(self._nanoseconds(max(self._began, ended)))
+
+    def _nanoseconds(self, monotonic: float) -> int:
+        return int((monotonic + self.epoch) * 1_000_000_000)

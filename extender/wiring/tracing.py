@@ -1,34 +1,27 @@
 """Traces of a process, as the section `telemetry.traces` says."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
-
-import structlog
+from importlib.metadata import version
+from typing import Final
 
 from extender.config import TraceSettings
 from extender.kube.errors import ConfigurationError
+from extender.telemetry.admission_starts import AdmissionStarts
+from extender.telemetry.gang_starts import GangStarts
 from extender.telemetry.metrics import ProcessMetrics
-from extender.telemetry.spans import Trace
-from extender.telemetry.traces import TracesUnavailableError, traces
-
-_log = structlog.get_logger(__name__)
 
 FLUSH_SECONDS: Final = 3.0
 """How long the end of a process waits, at most, until its last traces are sent."""
 
 
-class Traced(Protocol):
-    """What makes traces."""
-
-    def on_trace(self, listener: Callable[[Trace], None]) -> None:
-        """Call `listener` with each trace that is over."""
-
-
 @asynccontextmanager
 async def tracing(
-    chosen: TraceSettings, service: str, metrics: ProcessMetrics, *traced: Traced
+    chosen: TraceSettings,
+    service: str,
+    metrics: ProcessMetrics,
+    *traced: GangStarts | AdmissionStarts,
 ) -> AsyncIterator[None]:
     """Send the traces of parts where that is asked for, and the last ones at the end.
 
@@ -38,17 +31,27 @@ async def tracing(
         yield
         return
     try:
-        sender = traces(
+        from extender.telemetry.otel import close, tracer_provider
+    except ImportError as error:
+        raise ConfigurationError(
+            "telemetry.traces.enabled: the packages of OpenTelemetry are missing "
+            f"({error.name or error}): pip install 'gang-extender[otel]'"
+        ) from error
+    try:
+        provider = tracer_provider(
             service,
+            version("gang-extender"),
             endpoint=chosen.endpoint,
             ratio=chosen.sample_ratio,
             count=lambda result, spans: metrics.spans.labels(result).inc(spans),
         )
-    except TracesUnavailableError as error:
-        raise ConfigurationError(f"telemetry.traces.enabled: {error}") from error
+    except (OSError, ValueError) as error:  # what the environment says
+        raise ConfigurationError(
+            f"telemetry.traces.enabled: OpenTelemetry cannot be set up: {error}"
+        ) from error
     for each in traced:
-        each.on_trace(sender.add)
+        each.tracer = provider.get_tracer("gang-extender")
     try:
         yield
     finally:
-        await asyncio.to_thread(sender.close, FLUSH_SECONDS)
+        await asyncio.to_thread(close, provider, FLUSH_SECONDS)

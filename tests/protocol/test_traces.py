@@ -7,19 +7,22 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from extender.config import TraceSettings
 from extender.kube.errors import ConfigurationError
+from extender.state.cluster.store import Cluster
+from extender.telemetry import otel
+from extender.telemetry.gang_starts import GangStarts
 from extender.telemetry.metrics import ProcessMetrics
-from extender.telemetry.otel import OtelTraces
-from extender.telemetry.spans import Moment, Stretch, Trace, new_id
-from extender.telemetry.traces import Traces, traces
+from extender.telemetry.traces import Trace
 from extender.wiring import tracing
 from tests.harness.collector import PATH, Collector
 from tests.harness.process import free_port
+from tests.makers import ManualClock
 
 PATIENCE = 120.0
 T0 = 1_700_000_000.0
@@ -53,31 +56,42 @@ def _nothing_left() -> Iterator[None]:
     logging.getLogger("opentelemetry").setLevel(logging.NOTSET)
 
 
-def sender(counts: Counter[str], endpoint: str | None, ratio: float = 1.0) -> Traces:
+def sender(counts: Counter[str], endpoint: str | None, ratio: float = 1.0) -> TracerProvider:
     def count(result: str, spans: int) -> None:
         counts[result] += spans
 
-    return traces("gang-extender", endpoint=endpoint, ratio=ratio, count=count)
+    return otel.tracer_provider("gang-extender", "1.0", endpoint=endpoint, ratio=ratio, count=count)
 
 
-def trace(name: str = "gang") -> Trace:
-    refused = Moment("refused", T0 + 1, {"gang_extender.reason": "NotEnoughResources"})
-    plan = Stretch("plan", T0 + 2, T0 + 3, {"gang_extender.pods": 3}, [refused])
-    bind = Stretch("bind", T0 + 3, T0 + 4)
-    root = Stretch(
-        name, T0, T0 + 4, {"gang_extender.members": 3, "gang_extender.ok": True}, error="it failed"
-    )
-    return Trace(new_id(), root, [plan, bind])
+def trace(provider: TracerProvider) -> str:
+    """Make a trace of three spans, and return its id."""
+    clock = ManualClock(T0)
+    made = Trace(provider.get_tracer("test"), clock, "gang", began=T0)
+    if made.is_recording:
+        refused = {"gang_extender.reason": "NotEnoughResources"}
+        made.add_stage(
+            "plan",
+            (T0 + 2, T0 + 3),
+            attributes={"gang_extender.pods": 3},
+            events=[(T0 + 1, "refused", refused)],
+        )
+        made.add_stage("bind", (T0 + 3, T0 + 4))
+        made.end(
+            T0 + 4,
+            {"gang_extender.members": 3, "gang_extender.ok": True},
+            error="it failed",
+        )
+    return made.id
 
 
 def test_a_trace_arrives_as_it_was_noted(collector: Collector, counts: Counter[str]) -> None:
-    sent, traces = trace(), sender(counts, collector.endpoint)
-    traces.add(sent)
-    traces.close(PATIENCE)
+    provider = sender(counts, collector.endpoint)
+    sent = trace(provider)
+    otel.close(provider, PATIENCE)
 
     (found,) = collector.traces.values()
     assert collector.posts == [PATH]
-    assert found.root.trace == sent.id
+    assert found.root.trace == sent
     assert (found.root.name, found.root.error) == ("gang", "it failed")
     assert found.root.attributes == {"gang_extender.members": 3, "gang_extender.ok": True}
     assert (found.root.began, found.root.ended) == pytest.approx((T0, T0 + 4), abs=1e-6)
@@ -98,9 +112,9 @@ def test_the_environment_says_where_the_collector_is_and_who_sends(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
     monkeypatch.setenv("OTEL_SERVICE_NAME", "gangs-of-berlin")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-    traces = sender(counts, None)
-    traces.add(trace())
-    traces.close(PATIENCE)
+    provider = sender(counts, None)
+    trace(provider)
+    otel.close(provider, PATIENCE)
 
     (found,) = collector.traces.values()
     assert found.root.resource["service.name"] == "gangs-of-berlin"
@@ -111,9 +125,9 @@ def test_the_setting_wins_over_the_environment(
     collector: Collector, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    traces = sender(counts, f"{collector.endpoint}/v1/traces")
-    traces.add(trace())
-    traces.close(PATIENCE)
+    provider = sender(counts, f"{collector.endpoint}/v1/traces")
+    trace(provider)
+    otel.close(provider, PATIENCE)
 
     assert collector.posts == [PATH]
 
@@ -121,10 +135,10 @@ def test_the_setting_wins_over_the_environment(
 def test_a_share_of_the_traces_is_sent_each_with_all_of_its_spans(
     collector: Collector, counts: Counter[str]
 ) -> None:
-    traces = sender(counts, collector.endpoint, ratio=0.5)
+    provider = sender(counts, collector.endpoint, ratio=0.5)
     for _ in range(200):
-        traces.add(trace())
-    traces.close(PATIENCE)
+        trace(provider)
+    otel.close(provider, PATIENCE)
 
     assert 50 < len(collector.traces) < 150
     assert {len(each.children) for each in collector.traces.values()} == {2}
@@ -135,10 +149,10 @@ def test_a_collector_that_does_not_answer_holds_up_neither_gangs_nor_the_end(
     collector: Collector, counts: Counter[str]
 ) -> None:
     collector.may_answer.clear()
-    traces = sender(counts, collector.endpoint)
+    provider = sender(counts, collector.endpoint)
     for _ in range(100):
-        traces.add(trace())
-    traces.close(0.1)
+        trace(provider)
+    otel.close(provider, 0.1)
 
     assert counts == {"made": 300}
     assert collector.spans == []
@@ -148,11 +162,11 @@ def test_of_more_spans_than_may_wait_some_are_dropped(
     collector: Collector, counts: Counter[str]
 ) -> None:
     collector.may_answer.clear()
-    traces = sender(counts, collector.endpoint)
+    provider = sender(counts, collector.endpoint)
     for _ in range(1500):
-        traces.add(trace())
+        trace(provider)
     collector.may_answer.set()
-    traces.close(PATIENCE)
+    otel.close(provider, PATIENCE)
 
     assert counts["made"] == 4500
     assert 0 < counts["sent"] == len(collector.spans) < 4500
@@ -161,51 +175,42 @@ def test_of_more_spans_than_may_wait_some_are_dropped(
 @pytest.mark.parametrize("status", [400, 500])
 def test_spans_that_a_collector_refuses_are_counted(status: int, counts: Counter[str]) -> None:
     with Collector(status=status) as collector:
-        traces = sender(counts, collector.endpoint)
-        traces.add(trace())
-        traces.close(PATIENCE)
+        provider = sender(counts, collector.endpoint)
+        trace(provider)
+        otel.close(provider, PATIENCE)
 
     assert counts == {"made": 3, "failed": 3}
 
 
 def test_without_a_collector_the_end_takes_no_longer_than_it_may(counts: Counter[str]) -> None:
-    traces = sender(counts, f"http://127.0.0.1:{free_port()}")
-    traces.add(trace())
-    traces.close(0.1)
+    provider = sender(counts, f"http://127.0.0.1:{free_port()}")
+    trace(provider)
+    otel.close(provider, 0.1)
 
     assert counts["sent"] == 0
 
 
-class Traced:
-    """Gives a trace when it is asked to."""
-
-    def __init__(self) -> None:
-        self.listeners: list[Callable[[Trace], None]] = []
-
-    def on_trace(self, listener: Callable[[Trace], None]) -> None:
-        self.listeners.append(listener)
-
-
 async def test_the_last_traces_are_sent_at_the_end_of_a_process(collector: Collector) -> None:
     settings = TraceSettings(enabled=True, endpoint=collector.endpoint)
-    metrics, traced = ProcessMetrics(), Traced()
-    async with tracing.tracing(settings, "gang-extender", metrics, traced):
+    metrics, clock = ProcessMetrics(), ManualClock()
+    starts = GangStarts(Cluster(), clock)
+    async with tracing.tracing(settings, "gang-extender", metrics, starts):
         await asyncio.sleep(0)
-        traced.listeners[0](trace())
+        Trace(starts.tracer, clock, "gang", began=clock.now).end(clock.now, {})
 
     assert len(collector.traces) == 1
     value = metrics.registry.get_sample_value
-    assert value("gang_extender_spans_total", {"result": "sent"}) == 3
+    assert value("gang_extender_spans_total", {"result": "sent"}) == 1
 
 
 async def test_what_is_missing_is_named_with_the_setting_and_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(sys.modules, OtelTraces.__module__)
+    monkeypatch.delitem(sys.modules, otel.__name__)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)  # cannot be imported
 
     with pytest.raises(ConfigurationError) as raised:
-        async with tracing.tracing(TraceSettings(enabled=True), "x", ProcessMetrics(), Traced()):
+        async with tracing.tracing(TraceSettings(enabled=True), "x", ProcessMetrics()):
             pass
     assert str(raised.value) == (
         "telemetry.traces.enabled: the packages of OpenTelemetry are missing"
@@ -217,7 +222,7 @@ async def test_what_the_environment_says_wrongly_is_named(monkeypatch: pytest.Mo
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "-1")
 
     with pytest.raises(ConfigurationError, match="OpenTelemetry cannot be set up: schedule_delay"):
-        async with tracing.tracing(TraceSettings(enabled=True), "x", ProcessMetrics(), Traced()):
+        async with tracing.tracing(TraceSettings(enabled=True), "x", ProcessMetrics()):
             pass
 
 

@@ -15,10 +15,10 @@ from extender.state.queue.records import OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.logs import Ids
-from extender.telemetry.spans import Trace
 from tests.makers import ManualClock, key
 from tests.queue_makers import admission, workload
 from tests.unit.controllers.test_admission import Scene
+from tests.unit.telemetry.traces import Trace, record
 
 JOB = OwnerRef("batch/v1", "Job", "train", "uid-of-train")
 WAITING = ConditionInfo("QuotaReserved", "False", "Pending", "no quota", 910.0)
@@ -31,8 +31,7 @@ class Noted:
         self.clock = ManualClock()
         self.queues = Queues()
         self.starts = AdmissionStarts(self.queues, self.clock)
-        self.traces: list[Trace] = []
-        self.starts.on_trace(self.traces.append)
+        self.traces = record(self.starts)
         self.waiting = workload("w", created=900, owners=(JOB,), conditions=(WAITING,))
         self.queues.apply(ev.Applied(self.waiting))
 
@@ -179,14 +178,13 @@ async def test_what_the_loop_decides_is_noted_with_writes_that_fail() -> None:
     scene = Scene()
     scene.server.script = [ConflictError("newer", status=409)]
     starts = scene.admission.starts
+    traces = record(starts)
     ids = Ids()
     ids.add("workload", "admission_id", starts.id_of)
     with capture_logs([ids]) as lines:
         scene.add("w")
         async with scene.running():
             await scene.until(lambda: scene.admitted() == {"w"})
-    traces: list[Trace] = []
-    starts.on_trace(traces.append)
     scene.queues.apply(ev.Deleted(scene.server.stored[key("w")]))
 
     (trace,) = traces

@@ -1,0 +1,95 @@
+"""Traces that are kept in a list when they are over."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import format_trace_id
+from typing_extensions import override
+
+from extender.telemetry.admission_starts import AdmissionStarts
+from extender.telemetry.gang_starts import GangStarts
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An event of a span, in seconds since 1970."""
+
+    at: float
+    name: str
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A span, in seconds since 1970."""
+
+    name: str
+    began: float
+    ended: float
+    attributes: Mapping[str, Any]
+    moments: Sequence[Moment]
+    error: str
+
+
+@dataclass
+class Trace:
+    """A root span and its children."""
+
+    id: str
+    root: Stretch
+    children: list[Stretch] = field(default_factory=list)
+
+
+def record(starts: GangStarts | AdmissionStarts) -> list[Trace]:
+    """Return a list to which all traces of these starts are added when they are over."""
+    sink = _Sink()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(sink))
+    starts.tracer = provider.get_tracer("test")
+    return sink.traces
+
+
+class _Sink(SpanExporter):
+    def __init__(self) -> None:
+        self.traces: list[Trace] = []
+        self._children: dict[int, list[Stretch]] = {}
+
+    @override
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        for span in spans:
+            assert span.context is not None
+            if span.parent is not None:
+                children = self._children.setdefault(span.parent.span_id, [])
+                children.append(_stretch(span))
+                continue
+            trace = format_trace_id(span.context.trace_id)
+            children = self._children.pop(span.context.span_id, [])
+            self.traces.append(Trace(trace, _stretch(span), children))
+        return SpanExportResult.SUCCESS
+
+    @override
+    def shutdown(self) -> None:
+        pass
+
+
+def _stretch(span: ReadableSpan) -> Stretch:
+    return Stretch(
+        span.name,
+        _seconds(span.start_time),
+        _seconds(span.end_time),
+        dict(span.attributes or {}),
+        [_moment(event) for event in span.events],
+        span.status.description or "",
+    )
+
+
+def _moment(event: Event) -> Moment:
+    return Moment(_seconds(event.timestamp), event.name, dict(event.attributes or {}))
+
+
+def _seconds(nanoseconds: int | None) -> float:
+    assert nanoseconds is not None
+    return round(nanoseconds / 1_000_000_000, 6)
