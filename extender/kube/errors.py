@@ -1,5 +1,6 @@
 """What can go wrong between this process and the API server."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -36,6 +37,18 @@ class RefusedError(ApiError):
 
 class InvalidError(RefusedError):
     """400, 422: the request can never succeed as it is."""
+
+
+class UndeclaredFieldsError(InvalidError):
+    """500 to a server-side apply: the CustomResourceDefinition lacks fields of the status.
+
+    The API server gives this answer no `kind: Status` of its own; only its text says so.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None) -> None:
+        super().__init__(message, status=status, retry_after=retry_after)
+        self.fields = frozenset(_UNDECLARED.findall(message))
+        """The fields directly below `status` that the schema lacks, or lacks a part of."""
 
 
 class ForbiddenError(RefusedError):
@@ -94,6 +107,7 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 }
 _UNKNOWN: Final = frozenset((408, 500, 502, 504))
 _READS: Final = frozenset(("GET", "HEAD", "WATCH"))
+_UNDECLARED: Final = re.compile(r"\.status\.(\w+)[^:]*: field not declared in schema")
 _BUDGET: Final = "DisruptionBudget"
 _TOO_LARGE: Final = "ResourceVersionTooLarge"
 _LONGEST_MESSAGE: Final = 500
@@ -135,6 +149,8 @@ def _kind(status: int, said: _ErrorStatus, *, reads: bool) -> type[ApiError]:
         return GoneError  # the server has been set back to before the version that is asked for
     if status == 429 and any(cause.reason == _BUDGET for cause in causes):
         return BudgetError
+    if status == 500 and _UNDECLARED.search(said.message):
+        return UndeclaredFieldsError
     if status in _UNKNOWN and not reads:
         return UnknownOutcomeError
     return _BY_STATUS.get(status, UnavailableError if status >= 500 else ApiError)

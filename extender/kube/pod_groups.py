@@ -1,7 +1,6 @@
 """What is written of groups: the status of PodGroups, a condition of pods, and evictions."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
@@ -10,7 +9,7 @@ import msgspec
 
 from extender.api.wellknown import GANG_READY, GROUP_NATIVE, NATIVE_VERSIONS
 from extender.kube.client import APPLY_PATCH, KubeClient
-from extender.kube.errors import ConflictError, NotFoundError
+from extender.kube.errors import ConflictError, NotFoundError, UndeclaredFieldsError
 from extender.kube.pods import PodRef, evict, set_condition
 from extender.kube.recorder import ObjectRef
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
@@ -70,6 +69,8 @@ async def apply_part(
     The UID is a precondition, so that a later PodGroup of the same name does not get the status of
     an earlier one. A PodGroup that is gone, or is another one, is no error. Nothing is written of a
     native one: its status has no such fields, and its conditions are kube-scheduler's.
+
+    Fields that the CRD of another project lacks are left out. Raises ApiError.
     """
     if pod_group.api_group == GROUP_NATIVE:
         return None
@@ -77,17 +78,23 @@ async def apply_part(
         f"/apis/{pod_group.api_group}/{VERSION}/namespaces/{pod_group.namespace}"
         f"/podgroups/{pod_group.name}/status?fieldManager={quote(manager)}&force=true"
     )
-    body = _encode({
-        "apiVersion": f"{pod_group.api_group}/{VERSION}",
-        "kind": "PodGroup",
-        "metadata": {
-            "name": pod_group.name, "namespace": pod_group.namespace, "uid": pod_group.uid
-        },
-        "status": status,
-    })  # fmt: skip
-    with suppress(NotFoundError, ConflictError):
-        return await client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
-    return None
+    metadata = {"name": pod_group.name, "namespace": pod_group.namespace, "uid": pod_group.uid}
+    while True:
+        body = _encode({
+            "apiVersion": f"{pod_group.api_group}/{VERSION}",
+            "kind": "PodGroup",
+            "metadata": metadata,
+            "status": status,
+        })  # fmt: skip
+        try:
+            return await client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+        except UndeclaredFieldsError as error:
+            declared = {name: status[name] for name in status if name not in error.fields}
+            if len(declared) == len(status):
+                raise
+            status = declared
+        except (NotFoundError, ConflictError):
+            return None
 
 
 def about(pod_group: PodGroupInfo) -> ObjectRef:

@@ -15,6 +15,8 @@ from extender.kube.errors import (
     ForbiddenError,
     NotFoundError,
     UnavailableError,
+    UndeclaredFieldsError,
+    from_response,
 )
 from extender.kube.pod_groups import PodGroupWriter, as_json
 from extender.kube.pods import PodRef
@@ -77,6 +79,35 @@ async def test_a_status_is_applied_by_our_field_manager_to_this_very_group() -> 
         "scheduling.x-k8s.io/v1alpha1",
     )
     assert client.body["status"] == as_json(STATUS)
+
+
+async def test_fields_that_a_crd_lacks_are_left_out_of_the_status() -> None:
+    refused = [["conditions", "scheduled"], ["occupiedBy"]]
+
+    class Strict(Recorded):
+        async def request(self, *args: Any, **options: Any) -> bytes:
+            answer = await super().request(*args, **options)
+            if not refused:
+                return answer
+            lines = [f".status.{name}: field not declared in schema" for name in refused.pop(0)]
+            said = {"kind": "Status", "message": "failed to create: errors:\n" + "\n".join(lines)}
+            raise from_response(500, json.dumps(said).encode(), doing="PATCH it")
+
+    client = Strict()
+    await writer(client).apply_status(GROUP, STATUS)
+
+    left_out = {"conditions", "scheduled", "occupiedBy"}
+    wanted = {name: value for name, value in as_json(STATUS).items() if name not in left_out}
+    assert client.body["status"] == wanted
+
+
+async def test_an_undeclared_field_that_was_not_written_is_an_error() -> None:
+    text = ".status.other[0].name: field not declared in schema"
+    said = json.dumps({"kind": "Status", "message": text}).encode()
+    with pytest.raises(UndeclaredFieldsError, match="other"):
+        await writer(Recorded(from_response(500, said, doing="PATCH it"))).apply_status(
+            GROUP, STATUS
+        )
 
 
 def test_a_status_is_read_as_it_was_written_and_is_one_of_the_crd() -> None:
