@@ -146,11 +146,20 @@ def test_a_group_that_can_never_fit_says_so_and_blocks_no_other(
     gangs.await_phases("huge", Running=3)
 
 
+@pytest.mark.parametrize("pretenders", [0, 24])
 def test_a_stream_of_small_pods_does_not_starve_an_old_large_group(
-    aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+    pretenders: int, aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    """Whenever a small one ends, the next one could take its room."""
+    """Whenever a small one ends, the next one could take its room.
+
+    The older groups that pretend would fit, and kube-scheduler finds a node for none of them.
+    """
     nodes(2, "4")
+    for number in range(pretenders):
+        pretender = f"never-{number}"
+        gangs.create_group(pretender, 1)
+        pod = gangs.late(f"{pretender}-0", group=pretender, cpu="1", scheduler_name="aging")
+        api.create(pod)
     stream = [
         gangs.pod(f"s-{number:02}", cpu="3", run_for="1s", scheduler_name="aging")
         for number in range(80)
@@ -165,7 +174,7 @@ def test_a_stream_of_small_pods_does_not_starve_an_old_large_group(
     assert len(before) < len(stream)
     waiting = sorted({pod["metadata"]["name"] for pod in stream} - before)
     gangs.delete(waiting[2:])
-    gangs.delete(["large-0", "large-1"])
+    gangs.delete(["large-0", "large-1", *(f"never-{number}-0" for number in range(pretenders))])
     api.wait_for("the rest runs", lambda: placed(gangs, api) >= {*waiting[:2]})
     await_claims(api, aging_gang, 0)
 
