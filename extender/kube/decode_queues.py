@@ -72,6 +72,7 @@ _USUAL: Final = 4096
 """Bytes of a template; with longer ones fewer are remembered."""
 _NO_SHAPE: Final = Shape()
 """The shape of a template that cannot be read."""
+_KUEUE: Final = b"kueue.x-k8s.io/"
 _JOB: Final = "batch/job"
 _PREFERENCES: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 """Words of `v1beta1`."""
@@ -253,9 +254,9 @@ class QueueDecoder:
         opened = {gate.name for gate in status.preemption_gates or () if gate.position == "Open"}
         gates = [gate.name for gate in spec.preemption_gates or ()]
         meta = _meta(found.metadata, self._mappings)
-        unused = [path for each in spec.pod_sets for path in _unused_topology(each)]
+        unused = {path for each in spec.pod_sets for path in _unused(each)}.difference(meta.ignored)
         return WorkloadInfo(
-            meta=replace(meta, ignored=(*meta.ignored, *unused)) if unused else meta,
+            meta=replace(meta, ignored=(*meta.ignored, *sorted(unused))) if unused else meta,
             pod_sets=pod_sets,
             queue_name=intern(spec.queue_name),
             priority=spec.priority or 0,
@@ -474,8 +475,11 @@ def _meta_of(kind: str, found: wire.Metadata, raw: bytes | Raw) -> Meta:
     return replace(meta, ignored=(*unused, *meta.ignored)) if unused else meta
 
 
-def _unused_topology(found: wire.PodSet) -> Iterator[str]:
-    """Yield the paths of the fields of a topologyRequest that have no effect."""
+def _unused(found: wire.PodSet) -> Iterator[str]:
+    """Yield what has no effect in a pod set: names in its template, fields of its topology."""
+    if _KUEUE in bytes(found.template):
+        metadata = deeply(_metadata, found.template).metadata
+        yield from names_without_effect(metadata.labels or (), metadata.annotations or ())
     request = found.topology_request
     if request is None:
         return

@@ -232,3 +232,13 @@ def test_a_workload_names_the_parts_of_a_topology_request_that_have_no_effect() 
     request["podIndexLabel"] = wellknown.INDEX_LABEL
     del request["subGroupCount"]
     assert QueueDecoder(Decoder()).workload(msgspec.json.encode(body)).meta.ignored == ()
+
+
+def test_names_in_a_pod_template_are_said_once() -> None:
+    names = {"kueue.x-k8s.io/no-such": "a", "kueue.x-k8s.io/podset": "main", "other/name": "b"}
+    template = {"metadata": {"labels": names, "annotations": {"kueue.x-k8s.io/odd": ""}}}
+    pod_sets = [{"name": name, "template": template} for name in ("a", "b")]
+    meta = {"name": "w", "labels": {"kueue.x-k8s.io/odd": ""}}
+    raw = msgspec.json.encode({"metadata": meta, "spec": {"podSets": pod_sets}})
+    found = QueueDecoder(Decoder()).workload(raw)
+    assert found.meta.ignored == ("kueue.x-k8s.io/odd", "kueue.x-k8s.io/no-such")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.api.scheduling_x_v1alpha1 import PodGroupStatus
 from extender.kube.client import APPLY_PATCH, JSON, STRATEGIC_PATCH
@@ -85,6 +86,7 @@ async def test_fields_that_a_crd_lacks_are_left_out_of_the_status() -> None:
     refused = [["conditions", "scheduled"], ["occupiedBy"]]
 
     class Strict(Recorded):
+        @override
         async def request(self, *args: Any, **options: Any) -> bytes:
             answer = await super().request(*args, **options)
             if not refused:
