@@ -19,10 +19,9 @@ from extender.controllers.workload_writer import Workloads, event
 from extender.kube.recorder import Event
 from extender.queueing import cycle
 from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
-from extender.queueing.pending import PendingQueues
-from extender.queueing.preemption import Victim
+from extender.queueing.pending import PendingQueues, Recalled, recall, recalled
+from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaTree
-from extender.queueing.recalled import Recalled, recall, recalled
 from extender.queueing.room import AdmissionRules
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS

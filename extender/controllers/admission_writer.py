@@ -20,7 +20,7 @@ from extender.kube.recorder import Event
 from extender.queueing import readiness
 from extender.queueing import transitions as to
 from extender.queueing.options import AdmissionOptions
-from extender.queueing.preemption import Victim
+from extender.queueing.preempt import Victim
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo

@@ -18,11 +18,13 @@ from extender.kube.queues import QueueWriter
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import readiness, room
 from extender.queueing import transitions as to
-from extender.queueing.active import Activity, activity, local_activity
 from extender.queueing.status import (
+    Activity,
     QueueStatus,
     Used,
+    activity,
     cluster_queue_status,
+    local_activity,
     local_queue_status,
 )
 from extender.resources.quantity import exact

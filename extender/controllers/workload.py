@@ -13,7 +13,7 @@ from extender.api.wellknown import IN_USE_FINALIZER, PRIORITY_TAKEN
 from extender.controllers.unreadable import SettingWarnings
 from extender.controllers.workload_writer import Workloads, event
 from extender.kube.recorder import Event
-from extender.queueing import lifecycle, priority_class, readiness
+from extender.queueing import lifecycle, readiness
 from extender.queueing.lifecycle import LifecycleRules, WorkloadStep
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
@@ -124,7 +124,7 @@ class WorkloadController:
 
     async def _prioritized(self, workload: WorkloadInfo) -> WorkloadInfo | None:
         """Write the value of its priority class to a workload; return the workload then."""
-        taken = priority_class.decide(workload, self._view)
+        taken = lifecycle.priority_to_take(workload, self._view)
         if taken is None:
             return workload
         annotations = {"annotations": {PRIORITY_TAKEN: taken.note}}

@@ -11,12 +11,12 @@ from extender.api.wellknown import WorkloadCondition
 from extender.explain.facts import Facts
 from extender.explain.waiting_for import Lacks
 from extender.queueing import aging
-from extender.queueing.active import activity
 from extender.queueing.flavors import FlavorLack, Mode, Proposal
-from extender.queueing.nomination import Nomination, Nominator
-from extender.queueing.standing import (
+from extender.queueing.nominate import Nomination, Nominator
+from extender.queueing.status import (
     Absent,
     Queued,
+    activity,
     namespace_mismatch,
     pod_set_fault,
     selects_namespace,

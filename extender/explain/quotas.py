@@ -5,8 +5,7 @@ from itertools import product
 
 from extender.api.visibility_v1beta2 import FlavorQuota
 from extender.explain.facts import Facts
-from extender.queueing.eligibility import unfit
-from extender.queueing.flavors import counts
+from extender.queueing.flavors import counts, unfit
 from extender.resources.quantity import Resources, add, exact
 from extender.state.queue.records import (
     AdmissionInfo,

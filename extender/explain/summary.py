@@ -15,7 +15,7 @@ from extender.api.visibility_v1beta2 import PendingMeta, PendingWorkload, Pendin
 from extender.explain.facts import Facts, moment, owners_of
 from extender.explain.outlook import briefly
 from extender.explain.waiting_for import Lacks
-from extender.queueing.order import Order
+from extender.queueing.options import Order
 from extender.steps import Steps
 
 DEFAULT_LIMIT: Final = 1000

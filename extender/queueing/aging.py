@@ -11,15 +11,12 @@ from typing import Final
 
 from extender.api.reasons import Unadmitted
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing.active import activity
-from extender.queueing.aged import Aged, Choice
-from extender.queueing.eligibility import unfit
-from extender.queueing.flavors import counts
-from extender.queueing.order import Order, queue_order
+from extender.queueing.flavors import counts, unfit
+from extender.queueing.options import Order, queue_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules, RoomFinder
-from extender.queueing.standing import selects_namespace
+from extender.queueing.room import AdmissionRules, Aged, Choice, RoomFinder
+from extender.queueing.status import activity, selects_namespace
 from extender.resources.quantity import PODS
 from extender.state.queue.records import (
     Assignment,

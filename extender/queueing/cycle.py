@@ -20,13 +20,12 @@ from dataclasses import dataclass
 
 from extender.api.reasons import Preempted, Unadmitted
 from extender.queueing import aging
-from extender.queueing.basis import Bases, Basis
 from extender.queueing.lines import Cause
-from extender.queueing.nomination import Nomination, Nominator
-from extender.queueing.order import CycleOrder, cycle_order
+from extender.queueing.nominate import Nomination, Nominator
+from extender.queueing.options import CycleOrder, cycle_order
 from extender.queueing.pending import PendingQueues
-from extender.queueing.preemption import Victim
-from extender.queueing.provisional import ProvisionalQuota
+from extender.queueing.preempt import Victim
+from extender.queueing.provisional import Bases, Basis, ProvisionalQuota
 from extender.queueing.quota import QuotaNode, QuotaTree
 from extender.queueing.readiness import Unready
 from extender.queueing.room import AdmissionRules

@@ -15,10 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.api.reasons import Preempted
-from extender.queueing.holders import QuotaHolder
-from extender.queueing.leaving import Leaving
-from extender.queueing.preemption import Plan, Preemptor, Victim, is_enough, victim
-from extender.queueing.quota import QuotaNode, QuotaTree, level
+from extender.queueing.preempt import Leaving, Plan, Preemptor, Victim, is_enough, victim
+from extender.queueing.quota import QuotaHolder, QuotaNode, QuotaTree, level
 from extender.queueing.room import RoomFinder, requires_room
 from extender.state.queue.records import AdmissionInfo, Assignment, FlavorResource, WorkloadInfo
 from extender.state.queue.usage import usage

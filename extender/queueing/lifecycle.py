@@ -1,7 +1,8 @@
-"""What happens to a workload apart from quota: stopped, deactivated, timed out, or finished.
+"""A Workload follows the value of its WorkloadPriorityClass when that changes.
 
-Each decision is about one workload, from its stored state. The same state gives the same decision,
-so that a restarted process goes on in the same place.
+Source: Kueue writes a changed value into the Workloads of a class since 0.15.3
+(https://github.com/kubernetes-sigs/kueue/pull/8442). A priority set by hand is kept until
+the class changes, across restarts too, because an annotation keeps the value that was taken.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,12 +20,13 @@ from extender.api.reasons import (
     RequeueReason,
     Unadmitted,
 )
-from extender.api.wellknown import WorkloadCondition
+from extender.api.values import value_taken
+from extender.api.wellknown import PRIORITY_TAKEN, WorkloadCondition
 from extender.queueing import readiness
 from extender.queueing import transitions as to
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.readiness import Deadline
-from extender.queueing.standing import Absent, is_orphan, standing
+from extender.queueing.status import Absent, is_orphan, standing
 from extender.state.queue.records import (
     ClusterQueueInfo,
     LocalQueueInfo,
@@ -32,6 +34,33 @@ from extender.state.queue.records import (
     WorkloadInfo,
 )
 from extender.state.queue.view import QueueView
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPriority:
+    """A priority that a Workload takes from its class."""
+
+    value: int
+    note: str
+    """The annotation `PRIORITY_TAKEN` beside it."""
+
+
+def priority_to_take(workload: WorkloadInfo, view: QueueView) -> ClassPriority | None:
+    """Return the priority that a Workload is to take; None where it has taken it already.
+
+    A Workload keeps its priority where its class is gone, or where it has finished itself.
+    """
+    if workload.finished or workload.meta.terminating:
+        return None
+    name = workload.workload_priority_class
+    found = view.workload_priority_classes.get(name) if name else None
+    if found is None:
+        return None
+    note = value_taken(found.name, found.value)
+    if workload.meta.annotations.get(PRIORITY_TAKEN) == note:
+        return None
+    return ClassPriority(found.value, note)
+
 
 LOOK_AGAIN: Final = 1.0
 """Seconds before the next look at a workload whose pods are ready and whose status lags behind."""

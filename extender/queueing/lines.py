@@ -13,7 +13,7 @@ from enum import Enum, auto
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
-from extender.queueing.order import Order
+from extender.queueing.options import Order
 
 
 class Cause(Enum):

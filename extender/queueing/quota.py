@@ -1,25 +1,178 @@
-"""Quota as a tree: ClusterQueues in cohorts, cohorts in cohorts.
+"""Which ClusterQueues share quota."""
 
-Each node has nominal quota. What a lending limit does not keep for the node is lent to its parent,
-and usage beyond the kept part counts as usage of the parent. So a node may use the unused rest of
-what it keeps, and of what its parent may use as much as its borrowing limit allows.
-
-A tree is valid as long as the structure is. Usage is read from the view when a cohort is first
-used, and tentative usage is undone at the end, so that a cycle costs what its heads cost and not
-what all ClusterQueues would.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from extender.queueing.cohorts import path
-from extender.queueing.holders import Holders
+from extender.api.wellknown import WorkloadCondition
 from extender.state.cluster.records import Shape
-from extender.state.queue.records import FlavorResource, Quota, quotas_of
+from extender.state.queue.records import (
+    AdmissionInfo,
+    CohortInfo,
+    FlavorResource,
+    Quota,
+    WorkloadInfo,
+    quotas_of,
+)
+from extender.state.queue.usage import Usage, usage
 from extender.state.queue.view import QueueView
+from extender.steps import PIECE, Steps
+
+
+def cohort_path(cohort: str | None, cohorts: Mapping[str, CohortInfo]) -> tuple[str, ...] | None:
+    """Return a cohort and its ancestors, the root last; None where the parents form a circle.
+
+    A cohort without an object is a root. Without a cohort the path is empty.
+    """
+    found: dict[str, None] = {}
+    name = cohort
+    while name:
+        if name in found:
+            return None
+        found[name] = None
+        known = cohorts.get(name)
+        name = known.parent if known else None
+    return tuple(found)
+
+
+class CohortTrees:
+    """The ClusterQueues of each tree of cohorts; read again when the structure has changed."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._root: dict[str, str] = {}
+        self._members: dict[str, list[str]] = {}
+
+    def sharing_with(self, names: Iterable[str], view: QueueView) -> list[str]:
+        """Return these ClusterQueues and all others of their trees, sorted."""
+        if self._version != view.structure_version:
+            self._read(view)
+        names = set(names)
+        alone = {name for name in names if name not in self._root}
+        roots = {self._root[name] for name in names if name in self._root}
+        return sorted(alone.union(*(self._members[root] for root in roots)))
+
+    def _read(self, view: QueueView) -> None:
+        self._version = view.structure_version
+        self._root, self._members = {}, {}
+        for queue in view.cluster_queues.values():
+            cohorts = cohort_path(queue.cohort, view.cohorts)
+            if cohorts:
+                self._root[queue.name] = cohorts[-1]
+                self._members.setdefault(cohorts[-1], []).append(queue.name)
+
+
+_ASSUMED: Final = float("inf")
+"""A workload that is being admitted counts as the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaHolder:
+    """A workload that has quota; `since` in seconds since the epoch."""
+
+    workload: WorkloadInfo
+    admission: AdmissionInfo
+    usage: Usage
+    since: float
+    leaves: bool
+    """Whether it was evicted, and has not released its quota yet."""
+    rank: tuple[int, float, str]
+    """What possible victims are sorted by: the first is to stay most."""
+
+
+@dataclass(slots=True)
+class Held:
+    """The workloads that have quota in one ClusterQueue."""
+
+    holders: dict[str, QuotaHolder] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
+    """Evicted workloads that have not released their quota yet."""
+    lowest: int = 0
+    """The lowest priority among them."""
+    version: int = -1
+
+
+class Holders:
+    """The workloads with quota by ClusterQueue, read again only as far as they have changed."""
+
+    def __init__(self, view: QueueView) -> None:
+        self._view = view
+        self._known: dict[str, Held] = {}
+
+    def of(self, cluster_queue: str) -> Held:
+        """Return the workloads with quota in a ClusterQueue."""
+        version = self._view.usage_version(cluster_queue)
+        known = self._known.get(cluster_queue)
+        if known is None or known.version != version:
+            known = self._known[cluster_queue] = self._read(cluster_queue, known)
+            known.version = version
+        return known
+
+    def reading(self, cluster_queues: Iterable[str]) -> Steps[None]:
+        """Read ClusterQueues in steps, so that what is asked of them next is answered at once."""
+        for name in cluster_queues:
+            version, found = self._view.usage_version(name), dict[str, QuotaHolder]()
+            if name in self._known or not version:
+                continue
+            for number, key in enumerate(sorted(self._view.reserving(name)), 1):
+                if number % PIECE == 0:
+                    yield
+                found.update(self._found(name, (key,), {}))
+            self._known[name] = _held(found, version)
+
+    def _read(self, cluster_queue: str, before: Held | None) -> Held:
+        view = self._view
+        known = before.holders if before else {}
+        moved = view.usage_since(cluster_queue, before.version) if before else None
+        if moved is None:
+            return _held(self._found(cluster_queue, sorted(view.reserving(cluster_queue)), known))
+        holders = dict(known)
+        for key in moved:
+            holders.pop(key, None)
+        there = view.reserving(cluster_queue)
+        holders |= self._found(cluster_queue, sorted(moved.intersection(there)), known)
+        return _held(holders)
+
+    def _found(
+        self, cluster_queue: str, keys: Iterable[str], known: Mapping[str, QuotaHolder]
+    ) -> dict[str, QuotaHolder]:
+        """Return those of these workloads that have quota there."""
+        found: dict[str, QuotaHolder] = {}
+        for key in keys:
+            before, held = known.get(key), self._view.admission(key)
+            workload = self._view.workloads.get(key)
+            if held is None or workload is None or held.cluster_queue != cluster_queue:
+                continue  # it was changed while others were read
+            if before is None or before.workload is not workload or before.admission is not held:
+                before = _holder(workload, held)
+            found[key] = before
+        return found
+
+
+def _held(holders: dict[str, QuotaHolder], version: int = -1) -> Held:
+    if not holders:
+        return Held(version=version)
+    leaving = frozenset(key for key, each in holders.items() if each.leaves)
+    lowest = min(each.workload.priority for each in holders.values())
+    return Held(holders, leaving, lowest, version)
+
+
+def leaves(workload: WorkloadInfo) -> bool:
+    """Return whether a workload has to give its quota back.
+
+    One that was evicted before and is being admitted again has not: its status is not written yet.
+    """
+    return workload.evicted and workload.admission is not None
+
+
+def _holder(workload: WorkloadInfo, held: AdmissionInfo) -> QuotaHolder:
+    reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
+    since = reserved.transition if reserved and reserved.status == "True" else _ASSUMED
+    rank = (-workload.priority, since, workload.meta.uid)
+    return QuotaHolder(workload, held, usage(held, workload), since, leaves(workload), rank)
+
 
 _NO_QUOTA = Quota()
 _AT_ONCE: Final = 16
@@ -252,12 +405,12 @@ class QuotaTree:
             node.reclaims_any = queue.preemption.reclaim_within_cohort == "Any"
             self._queues[queue.name] = node
             # A ClusterQueue in a circle of cohorts is inactive, and shares quota with no other.
-            if queue.cohort and path(queue.cohort, view.cohorts) is not None:
+            if queue.cohort and cohort_path(queue.cohort, view.cohorts) is not None:
                 self._join(node, queue.cohort)
             if number % _AT_ONCE == 0:
                 yield
         for cohort in view.cohorts.values():
-            if path(cohort.name, view.cohorts) is not None:
+            if cohort_path(cohort.name, view.cohorts) is not None:
                 self._cohort(cohort.name)
         yield
         roots = [x for x in (*self._cohorts.values(), *self._queues.values()) if x.parent is None]

@@ -1,4 +1,4 @@
-"""Room on nodes, which workloads may need as well as quota: what a cycle asks about nodes."""
+"""A workload that has waited for room for long, as `aging` finds it."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,9 +6,7 @@ from typing import Final, Protocol
 
 from extender.api.values import ignored, switch
 from extender.api.wellknown import PREEMPT_FOR_ROOM_ANNOTATION, REQUIRE_ROOM_ANNOTATION
-from extender.queueing.aged import Aged
-from extender.queueing.options import AdmissionOptions, PreemptForRoom
-from extender.queueing.order import Order
+from extender.queueing.options import AdmissionOptions, Order, PreemptForRoom
 from extender.state.queue.records import (
     Assignment,
     ClusterQueueInfo,
@@ -17,6 +15,27 @@ from extender.state.queue.records import (
     WorkloadInfo,
 )
 from extender.steps import Steps
+
+Choice = tuple[Assignment, ...]
+"""Flavors for all pod sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """A workload for which room is to be kept."""
+
+    workload: WorkloadInfo
+    order: Order
+    """Its turn, which is its place among all that wait: priority, time, arrival."""
+    since: float
+    """When room was first kept for it, in seconds since the epoch; now, where none is kept yet."""
+    choices: tuple[Choice, ...]
+    """The flavors that it could have, those that its ClusterQueue tries first before others."""
+    has_quota: bool
+    """Whether it lacks nothing but room, as far as is stored."""
+    like: Hashable = None
+    """What it has in common with equivalent workloads."""
+
 
 _POLICIES: Final[Mapping[str, PreemptForRoom]] = {
     "never": "Never",

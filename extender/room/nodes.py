@@ -20,8 +20,8 @@ from extender.fit.packer import Found, Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import plan
 from extender.jobs.gang import pod_group_key
-from extender.queueing.aged import Aged
-from extender.queueing.order import Order
+from extender.queueing.options import Order
+from extender.queueing.room import Aged
 from extender.resources.quantity import Resources, add, show, subtract
 from extender.room.afterwards import Afterwards
 from extender.room.answers import Answer, Answers, GainsAnswer, NeededAnswer, key_of

@@ -22,8 +22,8 @@ from extender.fit.conflicts import Conflicts, PodShape
 from extender.fit.feasible_nodes import Feasibility
 from extender.fit.packer import Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
-from extender.queueing.aged import Aged, Choice
-from extender.queueing.order import Order
+from extender.queueing.options import Order
+from extender.queueing.room import Aged, Choice
 from extender.resources.quantity import Resources
 from extender.room.afterwards import Afterwards
 from extender.state.cluster.node_order import NodeOrder

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from extender.queueing.holders import leaves
+from extender.queueing.quota import leaves
 from extender.room.members import declared, members
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView

@@ -16,10 +16,10 @@ from extender.queueing.cycle import Admit, Broken, Cycle, NotAdmitted, Outcome, 
 from extender.queueing.lifecycle import LifecycleRules
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.pending import PendingQueues
-from extender.queueing.preemption import Victim
+from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules, requires_room
-from extender.queueing.standing import Absent, standing
+from extender.queueing.status import Absent, standing
 from extender.room.nodes import NodeRoom
 from extender.simulate.clock import VirtualClock
 from extender.state.cluster.view import ClusterView

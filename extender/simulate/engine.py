@@ -15,7 +15,7 @@ from extender.api.reasons import Preempted
 from extender.api.wellknown import GROUP_X
 from extender.jobs.gang import pod_group_key
 from extender.permit.aging import Aging
-from extender.queueing.preemption import Victim
+from extender.queueing.preempt import Victim
 from extender.queueing.room import requires_room
 from extender.room.pod_shapes import PodShapes
 from extender.room.unplaced import PodSetCount

@@ -10,7 +10,7 @@ from typing import Any, Final
 from extender.api.reasons import Reason
 from extender.gang.remembered import NOTHING, Remembered
 from extender.gang.verdicts import Refuse
-from extender.queueing.preemptors import PreemptorState
+from extender.queueing.pending import PreemptorState
 from extender.snapshot.plain import Plain, plain, typed
 
 GROUPS: Final = "remembered"

@@ -9,10 +9,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from extender.queueing.active import activity
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.status import Used, cluster_queue_status, local_queue_status
+from extender.queueing.status import Used, activity, cluster_queue_status, local_queue_status
 from extender.resources.quantity import CPU
 from extender.state.queue.records import (
     ClusterQueueInfo,

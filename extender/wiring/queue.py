@@ -35,7 +35,7 @@ from extender.kube.queues import QueueWriter, WorkloadWriter
 from extender.kube.recorder import Event, ObjectRef, Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import lifecycle
-from extender.queueing.preemption import Victim
+from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules
 from extender.room.lost_hosts import HostRules

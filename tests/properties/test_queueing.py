@@ -18,10 +18,10 @@ from typing_extensions import override
 
 from extender.queueing.cycle import Admit, Outcome, Preempt
 from extender.queueing.flavors import counts
-from extender.queueing.holders import leaves
-from extender.queueing.nomination import Nomination, Nominator
-from extender.queueing.order import queue_order
-from extender.queueing.standing import Queued, standing
+from extender.queueing.nominate import Nomination, Nominator
+from extender.queueing.options import queue_order
+from extender.queueing.quota import leaves
+from extender.queueing.status import Queued, standing
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     AdmissionInfo,

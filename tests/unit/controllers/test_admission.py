@@ -15,7 +15,7 @@ from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.cycle import Outcome
-from extender.queueing.nomination import Nomination, Nominator
+from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.queueing.active import activity, local_activity
+from extender.queueing.status import activity, local_activity
 from extender.state.queue.events import Record
 from extender.state.queue.records import FlavorInfo, TopologyInfo
 from tests.queue_makers import Admissions, cluster_queue, cohort, group, local_queue, meta

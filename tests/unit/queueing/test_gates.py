@@ -10,7 +10,7 @@ from extender.queueing import lifecycle
 from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
 from extender.queueing.options import AdmissionOptions
-from extender.queueing.standing import pod_set_fault
+from extender.queueing.status import pod_set_fault
 from extender.state.queue.records import PreemptionPolicy, WorkloadInfo
 from tests.queue_makers import (
     Admissions,

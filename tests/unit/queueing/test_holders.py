@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from extender.queueing import holders
-from extender.queueing.holders import Holders
+from extender.queueing import quota
+from extender.queueing.quota import Holders
 from extender.state.queue import store
 from extender.steps import PIECE
 from tests.makers import key
@@ -66,14 +66,14 @@ def test_what_is_read_again_is_what_is_read_anew(
 
 def test_one_change_is_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
     there, looks = scene(50), 0
-    made = holders._holder
+    made = quota._holder
 
     def counting(*args: object) -> object:
         nonlocal looks
         looks += 1
         return made(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(holders, "_holder", counting)
+    monkeypatch.setattr(quota, "_holder", counting)
     known = Holders(there.view)
     known.of("a")
     assert looks == 50

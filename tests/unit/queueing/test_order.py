@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.queueing.options import AdmissionOptions
-from extender.queueing.order import cycle_order, queue_order
+from extender.queueing.options import AdmissionOptions, cycle_order, queue_order
 from extender.state.queue.records import Meta
 from tests.queue_makers import condition, workload
 

@@ -9,7 +9,7 @@ import pytest
 from extender.api.reasons import Unadmitted
 from extender.queueing import transitions as to
 from extender.queueing.lifecycle import WorkloadStep, decide
-from extender.queueing.standing import Absent, Queued, standing
+from extender.queueing.status import Absent, Queued, standing
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
 from tests.makers import NAMESPACE

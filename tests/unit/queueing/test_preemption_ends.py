@@ -8,7 +8,7 @@ import pytest
 
 from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
-from extender.queueing.preemption import SPARED
+from extender.queueing.preempt import SPARED
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     ClusterQueueInfo,
@@ -288,7 +288,7 @@ def test_one_that_need_not_go_does_not_leave_another_one_owed() -> None:
 def test_a_search_spares_so_many_and_then_gives_up(
     most: int, evicted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extender.queueing.preemption._MOST_SPARED", most)
+    monkeypatch.setattr("extender.queueing.preempt._MOST_SPARED", most)
     found = queues({"a": 1, "b": 1, "c": 1, "d": 0}, spare=5)
     running: list[Wanted] = [("other", 4, "d", 0), ("x", 2, "b", 0), ("y", 2, "c", 0)]
     assert for_w(found, *running, cores=4, preempted=True) == evicted

@@ -9,9 +9,8 @@ from extender.explain.explanation import explain
 from extender.explain.facts import Facts
 from extender.queueing.cycle import NotAdmitted, Preempt
 from extender.queueing.options import AdmissionOptions
-from extender.queueing.pending import PendingQueues
+from extender.queueing.pending import PendingQueues, recall, recalled
 from extender.queueing.quota import QuotaTree
-from extender.queueing.recalled import recall, recalled
 from extender.queueing.room import AdmissionRules, unreadable
 from extender.queueing.transitions import finished, preempted, reserved
 from extender.room.nodes import NodeRoom

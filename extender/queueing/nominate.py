@@ -7,17 +7,21 @@ from functools import partial
 from typing import Final
 
 from extender.api.reasons import Unadmitted
-from extender.queueing import preemption
-from extender.queueing.active import Activity, activity
+from extender.queueing import preempt
 from extender.queueing.flavors import Mode, Proposal, Quotas, assigning, counts
 from extender.queueing.for_room import ForRoom
-from extender.queueing.leaving import Leaving
 from extender.queueing.lines import Cause
 from extender.queueing.pending import PendingQueues
-from extender.queueing.preemption import Plan, Preemptor, Spared
+from extender.queueing.preempt import Leaving, Plan, Preemptor, Spared
 from extender.queueing.quota import QuotaNode, QuotaTree, level
 from extender.queueing.room import AdmissionRules, preempts_for_room
-from extender.queueing.standing import namespace_mismatch, pod_set_fault, selects_namespace
+from extender.queueing.status import (
+    Activity,
+    activity,
+    namespace_mismatch,
+    pod_set_fault,
+    selects_namespace,
+)
 from extender.state.queue.records import ClusterQueueInfo, FlavorResource
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
@@ -395,7 +399,7 @@ class Nominator:
         protected: frozenset[str] = _NONE,
     ) -> Plan | Spared | None:
         protected = protected | self._admitted
-        found = preemption.find(
+        found = preempt.find(
             preemptor, request, short, tree=self._tree, leaving=self.leaving, protected=protected
         )
         if isinstance(found, Plan) and found.victims and preemptor.workload.closed_gates:

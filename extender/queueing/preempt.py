@@ -1,15 +1,4 @@
-"""Which workloads to evict so that another one gets quota.
-
-Workloads that leave anyway are counted first. Then come workloads of other ClusterQueues before
-those of the preemptor's own, the lowest priority first, and of equal ones the latest admitted. In
-the end each victim that turns out not to be needed keeps its quota. Quota is reclaimed from
-ClusterQueues that borrow, up to what they borrow.
-
-Two policies can work against each other: a workload evicts others in order to borrow, and a
-ClusterQueue takes its quota back from any priority. The same workloads could evict each other
-without end. So a workload that was preempted before spares those whose ClusterQueue could take back
-at once what they release (docs/decisions/0095).
-"""
+"""The workloads that are about to release quota."""
 
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -18,12 +7,53 @@ from enum import Enum
 from typing import Final
 
 from extender.api.reasons import Preempted
-from extender.queueing.holders import QuotaHolder
-from extender.queueing.leaving import Leaving
-from extender.queueing.options import AdmissionOptions
-from extender.queueing.order import queue_time
-from extender.queueing.quota import QuotaNode, QuotaTree, level
+from extender.queueing.options import AdmissionOptions, queue_time
+from extender.queueing.quota import Holders, QuotaHolder, QuotaNode, QuotaTree, level
 from extender.state.queue.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
+from extender.state.queue.view import QueueView
+
+_Under = dict[str, tuple[QuotaNode, list[QuotaHolder]]]
+
+
+class Leaving:
+    """In one cycle: the evicted workloads, and those chosen as victims in this cycle."""
+
+    def __init__(self, view: QueueView, holders: Holders) -> None:
+        self._view, self._holders = view, holders
+        self._chosen: dict[str, set[str]] = {}
+        self._under: dict[QuotaNode, _Under] = {}
+        """By root, then by ClusterQueue: cached, because each head of a tree asks."""
+
+    def choose(self, victims: Iterable[str]) -> None:
+        """Count victims as leaving."""
+        for key in victims:
+            held = self._view.admission(key)
+            if held is not None:
+                self._chosen.setdefault(held.cluster_queue, set()).add(key)
+                self._under.clear()
+
+    def look_again(self) -> None:
+        """Drop the cache: the state has changed."""
+        self._under.clear()
+
+    def of(self, cluster_queue: str) -> Collection[str]:
+        """Return the workloads that leave a ClusterQueue."""
+        held = self._holders.of(cluster_queue)
+        chosen = self._chosen.get(cluster_queue)
+        return held.leaving.union(chosen & held.holders.keys()) if chosen else held.leaving
+
+    def under(self, root: QuotaNode) -> Iterator[tuple[QuotaNode, QuotaHolder]]:
+        """Yield the workloads that leave a tree, each with the ClusterQueue that it leaves."""
+        known = self._under.get(root)
+        if known is None:
+            known = self._under[root] = {}
+            for node in root.queues:
+                keys = self.of(node.name)
+                if keys:
+                    holders = self._holders.of(node.name).holders
+                    known[node.name] = node, [holders[key] for key in sorted(keys)]
+        for node, found in known.values():
+            yield from ((node, holder) for holder in found)
 
 
 @dataclass(frozen=True, slots=True)
