@@ -1,40 +1,32 @@
-"""Carries out what `jobs.decide` decides about a job of any kind (KEP-369).
+"""Notices another writer that keeps undoing what the queue writes into the `suspend` of a job.
 
-A stored write is in the state at once, so that the next reconciliation goes on from it. One that
-fails half way leaves the rest to the next, which first reads what an unanswered write may have
-changed.
+Two controllers that both go on would start and stop the job several times a second. The queue
+stands back from a job that belongs to a controller it does not know. From any other writer it only
+takes its time: a user who unsuspends a job again and again must not get round the queue.
 """
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Final, get_args
 
-import msgspec
 import structlog
 
-from extender.api.reasons import JobReason, PodsReadyReason
+from extender.api.reasons import FinishReason, JobReason, PodsReadyReason
 from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_LABEL, WorkloadCondition
-from extender.controllers.contests import Contests
 from extender.controllers.job_context import JobContexts, JobOptions
-from extender.controllers.job_groups import JobGroups
-from extender.controllers.unreadable import SettingWarnings
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.job_writer import JobGroups, JobObjects, UndecidedError
+from extender.controllers.workload_writer import SettingWarnings, Workloads
 from extender.jobs import actions as do
-from extender.jobs import fields, reclaim
+from extender.jobs import reclaim
 from extender.jobs.actions import Action, Actions, Note
 from extender.jobs.decide import decide
-from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.readiness import is_ready
-from extender.jobs.registry import Integration
-from extender.jobs.steps import ChildChange, Step
 from extender.kube.decode import UNREADABLE
-from extender.kube.errors import ApiError, NotFoundError, RefusedError, UnavailableError
+from extender.kube.errors import RefusedError
 from extender.kube.identity import Identity
 from extender.kube.queues import JobWriter
-from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import readiness
 from extender.queueing import transitions as to
@@ -43,11 +35,91 @@ from extender.runtime.faults import FAULTS
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, WorkloadInfo
 from extender.state.queue.store import Queues
+from extender.state.queue.view import QueueView
+from extender.telemetry.jobs import JobMetrics
+
+WRITES: Final = 4
+"""Equal writes of `suspend` in a row before another writer is noticed. One is enough where the job
+belongs to a controller that the queue does not know."""
+WITHIN_SECONDS: Final = 60.0
+STAND_BACK_SECONDS: Final = 600.0
+DAMPED_SECONDS: Final = 10.0
+
+Key = tuple[str, str]
+
+
+class Contests:
+    """The last writes of `suspend`, by job."""
+
+    def __init__(self) -> None:
+        self._writes: dict[Key, tuple[bool, list[float]]] = {}
+        """By job: what was written, and when it was stored in a row, without another value."""
+
+    def wrote(self, key: Key, now: float, *, suspend: bool) -> None:
+        """Note a write that was stored."""
+        value, before = self._writes.get(key, (suspend, []))
+        self._writes[key] = suspend, [*(before[1 - WRITES :] if value == suspend else ()), now]
+
+    def pause(self, key: Key, now: float, *, suspend: bool, is_foreign: bool) -> float:
+        """Return for how many seconds a write is left out because others undo it."""
+        value, at = self._writes.get(key, (not suspend, []))
+        if value != suspend:
+            return 0.0
+        recent = [each for each in at if at[-1] - each <= WITHIN_SECONDS]
+        contested = len(recent) >= (1 if is_foreign else WRITES)
+        pause = STAND_BACK_SECONDS if is_foreign else DAMPED_SECONDS
+        return max(0.0, at[-1] + pause - now) if contested else 0.0
+
+    def forget(self, key: Key) -> None:
+        """Forget a job that is gone."""
+        self._writes.pop(key, None)
+
+
+_RAN: Final = frozenset((FinishReason.SUCCEEDED, FinishReason.FAILED))
+"""Reasons of workloads whose Job ended, not of those that could not run."""
+
+
+class JobCounts:
+    """Counts batch Jobs; jobs of other kinds have no completion mode."""
+
+    def __init__(self, view: QueueView, metrics: JobMetrics, clock: Clock) -> None:
+        self._view = view
+        self._metrics = metrics
+        self._clock = clock
+
+    def counting(
+        self, reconcile: Callable[[Key], Awaitable[float | None]]
+    ) -> Callable[[Key], Awaitable[float | None]]:
+        """Return a reconciler that is counted; an exception counts as an error."""
+
+        async def counted(key: Key) -> float | None:
+            mode = next((job.completion_mode for job in self._view.unit(key)), None)
+            if mode is None:
+                return await reconcile(key)
+            began, failed = self._clock.monotonic(), False
+            try:
+                return await reconcile(key)
+            except Exception:
+                failed = True
+                raise
+            finally:
+                self._metrics.synced(mode, self._clock.monotonic() - began, failed=failed)
+
+        return counted
+
+    def changed(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
+        """Count the end of a Job, where a written status of its workload shows it."""
+        end = after.condition(WorkloadCondition.FINISHED)
+        job = self._view.job_of(after.owner.uid, after.meta.namespace) if after.owner else None
+        if end is None or job is None or before.finished or not after.finished:
+            return
+        if job.completion_mode is not None and end.reason in _RAN:
+            self._metrics.finished(
+                job.completion_mode, succeeded=end.reason == FinishReason.SUCCEEDED
+            )
+
 
 _log = structlog.get_logger(__name__)
-
-AT_ONCE: Final = 16
-"""Most objects of one job that are written at the same time."""
 
 UNPROCESSABLE: Final = 422
 """The status of an answer that is the same each time: the object would be invalid."""
@@ -60,10 +132,6 @@ UNNOTICED_SECONDS: Final = 30.0
 
 _CRON_JOB: Final = "batch/CronJob"
 """A controller that makes Jobs and never starts or stops one."""
-
-
-class UndecidedError(ApiError):
-    """A decision about a job failed: the job is retried like one whose write failed."""
 
 
 class JobController:
@@ -431,105 +499,3 @@ def _is_loss(action: Action) -> bool:
 def _sets_suspend(action: Action) -> bool:
     """Return whether an action starts or stops a job; the rest of a stop does neither."""
     return isinstance(action, do.StartJob | do.StopJob) and action.note is not None
-
-
-class JobObjects:
-    """Writes objects of jobs, and applies the answers of the API server to the state."""
-
-    def __init__(
-        self, queues: Queues, writer: JobWriter, integrations: Mapping[str, Integration]
-    ) -> None:
-        self._queues = queues
-        self._view = queues.view()
-        self._writer = writer
-        self._integrations = integrations
-        self._unsure: dict[tuple[str, str], set[str]] = {}
-        """By job: names of its objects with an unanswered write."""
-
-    async def make_sure(self, key: tuple[str, str]) -> None:
-        """Read the objects of a job that have an unanswered write. Raises ApiError."""
-        if key not in self._unsure:
-            return
-        for known in self._view.unit(key):
-            if known.meta.name in self._unsure[key]:
-                path = f"{self._collection(known)}/{known.meta.name}"
-                try:
-                    stored = await self._writer.read(path, kind=known.kind)
-                except NotFoundError:
-                    self._queues.apply(ev.JobDeleted(known, for_good=True))
-                else:
-                    self._queues.apply(ev.JobApplied(stored))
-        del self._unsure[key]
-
-    async def take(self, steps: Sequence[Step], of: JobObject) -> None:
-        """Write the steps to start, stop or clean up a job. Raises ApiError.
-
-        Steps of one object are written in order. Several objects of one job, such as a group of
-        pods, are written at the same time; the first error is raised when all writes have ended.
-        """
-        for batch in _batches(steps):
-            errors: list[Exception] = []
-            async with asyncio.TaskGroup() as tasks:
-                for step in batch:
-                    tasks.create_task(self._try(step, of, errors))
-            if errors:
-                raise errors[0]
-
-    async def _try(self, step: Step, of: JobObject, errors: list[Exception]) -> None:
-        try:
-            await self._take(step, of)
-        except Exception as error:  # noqa: BLE001 - raised when the other writes have ended
-            errors.append(error)
-
-    async def _take(self, step: Step, of: JobObject) -> None:
-        name = step.member or of.meta.name
-        path = f"{self._collection(of)}/{name}"
-        try:
-            if step.delete:
-                await self._writer.delete(path, step.patch)
-                return
-            where = f"{path}/{step.subresource}" if step.subresource else path
-            stored = await self._writer.patch(where, step.patch, kind=of.kind)
-        except NotFoundError:
-            return  # the watch will show it
-        except UnavailableError:
-            self._unsure.setdefault(of.unit, set()).add(name)
-            raise
-        self._queues.apply(ev.JobApplied(stored))
-
-    async def change_children(self, changes: Sequence[ChildChange], of: JobObject) -> None:
-        """Bring suspended child Jobs of a job in line with its templates. Raises ApiError."""
-        for each in changes:
-            path = f"{path_of('batch', 'v1', 'jobs', namespace=of.meta.namespace)}/{each.name}"
-            try:
-                child = BatchJob(msgspec.json.decode(await self._writer.raw(path)))
-                for step in self._child_steps(child, each, of):
-                    where = f"{path}/{step.subresource}" if step.subresource else path
-                    await self._writer.merge(where, step.patch)
-            except NotFoundError:
-                continue  # it is made from the templates as they are then
-
-    def _child_steps(self, child: BatchJob, change: ChildChange, of: JobObject) -> Sequence[Step]:
-        owners = fields.objects(child.object, "metadata", "ownerReferences")
-        if child.finished() or not any(each.get("uid") == of.meta.uid for each in owners):
-            return ()
-        if not child.is_suspended():
-            raise UndecidedError(f"its Job {change.name} is not suspended yet")
-        return child.follow_steps(change.before, change.after)
-
-    def _collection(self, of: JobObject) -> str:
-        """Return the API path of the objects of a job."""
-        found = self._integrations[of.kind]
-        return path_of(found.group, found.version, found.plural, namespace=of.meta.namespace)
-
-
-def _batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Yield the steps in order; the steps of one batch are about different objects."""
-    batch: dict[str, Step] = {}
-    for step in steps:
-        if len(batch) == AT_ONCE or step.member in batch:
-            yield list(batch.values())
-            batch = {}
-        batch[step.member] = step
-    if batch:
-        yield list(batch.values())

@@ -10,7 +10,7 @@ import structlog
 from extender.api import job_overrides
 from extender.api.reasons import JobReason
 from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_API_VERSION
-from extender.controllers.unreadable import SettingWarnings
+from extender.controllers.workload_writer import SettingWarnings
 from extender.jobs import reclaim
 from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition

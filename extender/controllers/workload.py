@@ -10,8 +10,7 @@ from typing import Any, Final, Protocol
 
 from extender.api.reasons import JobReason
 from extender.api.wellknown import IN_USE_FINALIZER, PRIORITY_TAKEN
-from extender.controllers.unreadable import SettingWarnings
-from extender.controllers.workload_writer import Workloads, event
+from extender.controllers.workload_writer import SettingWarnings, Workloads, event
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle, readiness
 from extender.queueing.lifecycle import LifecycleRules, WorkloadStep

@@ -11,15 +11,13 @@ import structlog
 from extender.api.reasons import JobReason, Preempted
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
-from extender.controllers.admission_loop import AdmissionLoop
-from extender.controllers.granted_room import GrantKeeper
-from extender.controllers.job import JobController
+from extender.controllers.admission import AdmissionLoop
+from extender.controllers.admitted_pods import GrantKeeper, TopologyGates
+from extender.controllers.job import JobController, JobCounts
 from extender.controllers.job_context import JobOptions
-from extender.controllers.job_counts import JobCounts
-from extender.controllers.job_groups import KnownPodGroups
+from extender.controllers.job_writer import KnownPodGroups
 from extender.controllers.lost_hosts import LostHosts
 from extender.controllers.queue_status import QueueStatusController
-from extender.controllers.topology_gates import TopologyGates
 from extender.controllers.workload import JobAccess, WorkloadController
 from extender.controllers.workload_writer import Workloads, about
 from extender.explain.facts import Facts

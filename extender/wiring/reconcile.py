@@ -19,10 +19,13 @@ from fastapi import FastAPI
 from extender.api.wellknown import Phase
 from extender.config import Reconcile as Section
 from extender.config import Settings
-from extender.controllers.failed_calls import FailedCalls
-from extender.controllers.nominations import StoredNominations
 from extender.controllers.pod_group import PodGroupController, touched
-from extender.controllers.preemption import Outlet, PreemptionController
+from extender.controllers.preemption import (
+    FailedCalls,
+    Outlet,
+    PreemptionController,
+    StoredNominations,
+)
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder

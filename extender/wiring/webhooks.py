@@ -21,8 +21,7 @@ from extender.api.definitions import DEFINITIONS
 from extender.api.selectors import matches_selector
 from extender.config import Settings
 from extender.config import Webhooks as Section
-from extender.controllers.certificates import Certificates, GivenFiles, MadeByUs, Source
-from extender.controllers.conversion import ConversionGate
+from extender.controllers.webhooks import Certificates, ConversionGate, GivenFiles, MadeByUs, Source
 from extender.jobs import registry
 from extender.kube.certificates import CertificateSecret
 from extender.kube.client import KubeClient

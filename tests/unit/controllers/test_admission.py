@@ -9,8 +9,7 @@ import pytest
 from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
-from extender.controllers.admission_loop import RELEASE_DELAY, AdmissionLoop
-from extender.controllers.room_retry import PERIOD
+from extender.controllers.admission import RELEASE_DELAY, ROOM_PERIOD, AdmissionLoop
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.recorder import Event
@@ -236,7 +235,7 @@ async def test_while_others_are_waited_for_nothing_is_tried_before_something_cha
         before = scene.metrics.cycles
         await asyncio.sleep(100)
         # A round for room that may have come is made in any case.
-        assert scene.metrics.cycles - before <= 100 / PERIOD
+        assert scene.metrics.cycles - before <= 100 / ROOM_PERIOD
 
 
 async def test_workloads_that_take_turns_in_keeping_quota_cause_no_busy_loop() -> None:
@@ -255,7 +254,7 @@ async def test_workloads_that_take_turns_in_keeping_quota_cause_no_busy_loop() -
         await asyncio.sleep(30)
         before = scene.metrics.cycles
         await asyncio.sleep(100)
-        assert scene.metrics.cycles - before <= 100 / PERIOD + 3 * 100 / RELEASE_DELAY
+        assert scene.metrics.cycles - before <= 100 / ROOM_PERIOD + 3 * 100 / RELEASE_DELAY
 
 
 async def test_workloads_that_lost_to_a_released_reservation_are_tried_again() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from extender.controllers.admission_loop import FAULT_PAUSE
+from extender.controllers.admission import FAULT_PAUSE, ROOM_PERIOD
 from extender.controllers.pending_reasons import FOLLOWERS_PERIOD
-from extender.controllers.room_retry import PERIOD
 from extender.kube.errors import UnknownOutcomeError
 from extender.queueing.cycle import Admit, Cycle, NotAdmitted, Outcome, Preempt
 from extender.queueing.pending import PendingQueues
@@ -56,7 +55,7 @@ def interrupt(
 
 def in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each piece of a cycle followed by a turn of the loop."""
-    monkeypatch.setattr("extender.controllers.admission_loop.SLICE", 0.0)
+    monkeypatch.setattr("extender.controllers.admission.SLICE", 0.0)
 
 
 def preempting_scene(cpu: int, *workloads: WorkloadInfo) -> Scene:
@@ -306,5 +305,5 @@ async def test_an_error_while_what_lacks_room_is_requeued_is_not_the_last_try(
     monkeypatch.setattr(PendingQueues, "lacks_capacity", True)
     async with scene.running():
         scene.admission.on_room()
-        await asyncio.sleep(3.5 * PERIOD)
+        await asyncio.sleep(3.5 * ROOM_PERIOD)
     assert 3 <= len(tries) <= 5

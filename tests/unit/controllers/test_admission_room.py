@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.controllers.admission_loop import AdmissionLoop
-from extender.controllers.room_retry import FIRST_PAUSE, PERIOD
+from extender.controllers.admission import FIRST_ROOM_PAUSE, ROOM_PERIOD, AdmissionLoop
 from extender.controllers.workload_writer import Workloads
 from extender.fit.room_left import RoomLeft
 from extender.kube.queues import WorkloadWriter
@@ -155,7 +154,7 @@ async def test_many_changes_are_one_try(cluster: Cluster) -> None:
         before = len(bench.metrics.cycles)
         for number in range(9):
             observe(bench.cluster, node("m", 1, labels={"version": str(number)}))
-            await asyncio.sleep(FIRST_PAUSE / 10)
+            await asyncio.sleep(FIRST_ROOM_PAUSE / 10)
         await asyncio.sleep(1)
         assert len(bench.metrics.cycles) == before + 1
 
@@ -163,7 +162,7 @@ async def test_many_changes_are_one_try(cluster: Cluster) -> None:
 async def test_without_a_change_it_is_tried_now_and_then(cluster: Cluster) -> None:
     async with waiting(cluster) as bench:
         before = len(bench.metrics.cycles)
-        await asyncio.sleep(10 * PERIOD)
+        await asyncio.sleep(10 * ROOM_PERIOD)
         assert 9 <= len(bench.metrics.cycles) - before <= 10
 
 
@@ -186,7 +185,7 @@ async def test_no_workload_with_room_is_tried_for_room(cluster: Cluster) -> None
         await asyncio.sleep(1)
         before = len(bench.metrics.cycles)
         observe(bench.cluster, node("m", 3))
-        await asyncio.sleep(10 * PERIOD)
+        await asyncio.sleep(10 * ROOM_PERIOD)
         assert len(bench.metrics.cycles) == before
 
 
@@ -221,7 +220,7 @@ async def test_the_last_of_many_is_tried_while_nodes_change_all_the_time(cluster
         bench.put("small", 1)
         for number in range(600):
             observe(cluster, node("m", 0, labels={"version": str(number)}))
-            await asyncio.sleep(FIRST_PAUSE / 2)
+            await asyncio.sleep(FIRST_ROOM_PAUSE / 2)
             if bench.reported("small").startswith("QuotaReserved: "):
                 return
         raise AssertionError("it never was its turn")
@@ -231,9 +230,11 @@ async def test_what_comes_while_others_are_tried_is_not_forgotten(cluster: Clust
     async with waiting(cluster, heads=1) as bench:
         for number in range(60):
             bench.put(f"large{number}", 5 + number)
-        await asyncio.sleep(PERIOD)
+        await asyncio.sleep(ROOM_PERIOD)
         observe(cluster, node("some", 1))
-        await asyncio.sleep(2 * FIRST_PAUSE)  # the first have been tried, and the last have not
+        await asyncio.sleep(
+            2 * FIRST_ROOM_PAUSE
+        )  # the first have been tried, and the last have not
         observe(cluster, node("enough", 1))
         await asyncio.sleep(1)
         assert bench.reported("w").startswith("QuotaReserved: ")
@@ -248,6 +249,6 @@ async def test_the_pause_is_longer_than_what_it_takes_to_try_all(cluster: Cluste
         before = len(bench.metrics.cycles)
         for number in range(1000):
             observe(cluster, node("m", 0, labels={"version": str(number)}))
-            await asyncio.sleep(FIRST_PAUSE / 2)
+            await asyncio.sleep(FIRST_ROOM_PAUSE / 2)
         # Six cycles of 0.05 s, and five times as long nothing: some thirty times in 50 s.
         assert 120 < len(bench.metrics.cycles) - before < 300

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.controllers.admission_loop import SLICE
+from extender.controllers.admission import SLICE
 from extender.queueing.cycle import Admit, Cycle, Outcome
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
-from extender.controllers.admission_loop import FIRST_BACKOFF, LONGEST_LEAD, LONGEST_REASON
-from extender.controllers.admission_writer import CONCURRENT_WRITES
+from extender.controllers.admission import FIRST_BACKOFF, LONGEST_LEAD, LONGEST_REASON
 from extender.controllers.pending_reasons import FIRST_DELAY, LONGEST_PAUSE, PendingReasons
+from extender.controllers.workload_writer import CONCURRENT_WRITES
 from extender.runtime.faults import FAULTS
 from extender.state.queue.records import WorkloadInfo
 from tests.makers import key

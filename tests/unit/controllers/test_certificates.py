@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from extender.controllers.certificates import (
+from extender.controllers.webhooks import (
     CertificateError,
     Certificates,
     GivenFiles,

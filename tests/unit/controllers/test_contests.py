@@ -1,6 +1,6 @@
 """Another writer of `suspend` is noticed, and the queue stands back for a while."""
 
-from extender.controllers.contests import (
+from extender.controllers.job import (
     DAMPED_SECONDS,
     STAND_BACK_SECONDS,
     WITHIN_SECONDS,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from typing_extensions import override
 
-from extender.controllers.conversion import SETTLE_SECONDS, ConversionGate, refusal
+from extender.controllers.webhooks import SETTLE_SECONDS, ConversionGate, refusal
 from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.webhook_clients import StoredVersions, WebhookClients
 from extender.runtime.backoff import Backoff

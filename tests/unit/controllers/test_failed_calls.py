@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from typing_extensions import override
 
-from extender.controllers.failed_calls import PAUSES, FailedCalls
+from extender.controllers.preemption import PAUSES, FailedCalls
 from extender.kube.errors import UnavailableError
 from extender.kube.pods import PodRef
 from extender.kube.preemptions import VictimWriter

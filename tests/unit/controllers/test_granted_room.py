@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from extender.api.wellknown import GROUP_SIGS, GROUP_X
-from extender.controllers.granted_room import GrantKeeper
+from extender.controllers.admitted_pods import GrantKeeper
 from extender.jobs.gang import made_for
 from extender.kube.errors import NotFoundError
 from extender.kube.queues import JobWriter

@@ -12,15 +12,9 @@ from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import STOPPED_ANNOTATION
-from extender.controllers.job import (
-    AT_ONCE,
-    LOOK_AGAIN,
-    UNNOTICED_SECONDS,
-    JobController,
-    JobObjects,
-)
+from extender.controllers.job import LOOK_AGAIN, UNNOTICED_SECONDS, JobController
 from extender.controllers.job_context import JobOptions
-from extender.controllers.job_groups import PodGroups
+from extender.controllers.job_writer import AT_ONCE, JobObjects, PodGroups
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs.kinds.batch_job import BatchJob

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from extender.controllers.job_counts import JobCounts
+from extender.controllers.job import JobCounts
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import UnavailableError

@@ -11,7 +11,7 @@ from typing_extensions import override
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
 from extender.controllers.job_context import JobOptions
-from extender.controllers.job_groups import GRANTED_SECONDS, JobGroups, PodGroups
+from extender.controllers.job_writer import GRANTED_SECONDS, JobGroups, PodGroups
 from extender.controllers.workload_writer import Workloads
 from extender.gang.options import GangOptions
 from extender.jobs.actions import MakePodGroup

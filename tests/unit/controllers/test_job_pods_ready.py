@@ -9,8 +9,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
-from extender.controllers.job_context import JobOptions
-from extender.controllers.progress import END_SECONDS, RECOVER_SECONDS
+from extender.controllers.job_context import END_SECONDS, RECOVER_SECONDS, JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
 from extender.kube.recorder import Event

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.controllers.nominations import StoredNominations
 from extender.controllers.preemption import (
     LOOK_AGAIN,
     MOST_NOMINATIONS,
@@ -15,6 +14,7 @@ from extender.controllers.preemption import (
     WITHDRAW_SECONDS,
     Outlet,
     PreemptionController,
+    StoredNominations,
 )
 from extender.gang.options import GangOptions
 from extender.kube.errors import ApiError, BudgetError, UnavailableError

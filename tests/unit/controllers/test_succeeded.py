@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from extender.controllers.succeeded import Succeeded
+from extender.controllers.job_context import Succeeded
 from tests.queue_makers import workload
 
 GROUP = replace(workload("g"), reclaimable={"small": 2})

@@ -1,17 +1,24 @@
-"""Writes the PodGroups of jobs, and the room granted to them until their pods exist."""
+"""Writes the objects of jobs, and their PodGroups with the room granted until pods exist."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+import msgspec
 from cachetools import TTLCache
 from typing_extensions import override
 
+from extender.jobs import fields
 from extender.jobs.actions import DropGrant, MakePodGroup
 from extender.jobs.context import PodGroupState
 from extender.jobs.gang import pod_group_key
-from extender.kube.errors import NotFoundError
+from extender.jobs.kinds.batch_job import BatchJob
+from extender.jobs.registry import Integration
+from extender.jobs.steps import ChildChange, Step
+from extender.kube.errors import ApiError, NotFoundError, UnavailableError
 from extender.kube.queues import JobWriter
+from extender.kube.queues import objects as path_of
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.room import requires_room
 from extender.room.members import members
@@ -19,9 +26,121 @@ from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.state.cluster.records import LONGEST_SECONDS, Grant
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.records import WorkloadInfo
+from extender.state.queue import events as ev
+from extender.state.queue.records import JobObject, WorkloadInfo
+from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
 from extender.state.topology import DomainAssignment
+
+AT_ONCE: Final = 16
+"""Most objects of one job that are written at the same time."""
+
+
+class UndecidedError(ApiError):
+    """A decision about a job failed: the job is retried like one whose write failed."""
+
+
+class JobObjects:
+    """Writes objects of jobs, and applies the answers of the API server to the state."""
+
+    def __init__(
+        self, queues: Queues, writer: JobWriter, integrations: Mapping[str, Integration]
+    ) -> None:
+        self._queues = queues
+        self._view = queues.view()
+        self._writer = writer
+        self._integrations = integrations
+        self._unsure: dict[tuple[str, str], set[str]] = {}
+        """By job: names of its objects with an unanswered write."""
+
+    async def make_sure(self, key: tuple[str, str]) -> None:
+        """Read the objects of a job that have an unanswered write. Raises ApiError."""
+        if key not in self._unsure:
+            return
+        for known in self._view.unit(key):
+            if known.meta.name in self._unsure[key]:
+                path = f"{self._collection(known)}/{known.meta.name}"
+                try:
+                    stored = await self._writer.read(path, kind=known.kind)
+                except NotFoundError:
+                    self._queues.apply(ev.JobDeleted(known, for_good=True))
+                else:
+                    self._queues.apply(ev.JobApplied(stored))
+        del self._unsure[key]
+
+    async def take(self, steps: Sequence[Step], of: JobObject) -> None:
+        """Write the steps to start, stop or clean up a job. Raises ApiError.
+
+        Steps of one object are written in order. Several objects of one job, such as a group of
+        pods, are written at the same time; the first error is raised when all writes have ended.
+        """
+        for batch in _batches(steps):
+            errors: list[Exception] = []
+            async with asyncio.TaskGroup() as tasks:
+                for step in batch:
+                    tasks.create_task(self._try(step, of, errors))
+            if errors:
+                raise errors[0]
+
+    async def _try(self, step: Step, of: JobObject, errors: list[Exception]) -> None:
+        try:
+            await self._take(step, of)
+        except Exception as error:  # noqa: BLE001 - raised when the other writes have ended
+            errors.append(error)
+
+    async def _take(self, step: Step, of: JobObject) -> None:
+        name = step.member or of.meta.name
+        path = f"{self._collection(of)}/{name}"
+        try:
+            if step.delete:
+                await self._writer.delete(path, step.patch)
+                return
+            where = f"{path}/{step.subresource}" if step.subresource else path
+            stored = await self._writer.patch(where, step.patch, kind=of.kind)
+        except NotFoundError:
+            return  # the watch will show it
+        except UnavailableError:
+            self._unsure.setdefault(of.unit, set()).add(name)
+            raise
+        self._queues.apply(ev.JobApplied(stored))
+
+    async def change_children(self, changes: Sequence[ChildChange], of: JobObject) -> None:
+        """Bring suspended child Jobs of a job in line with its templates. Raises ApiError."""
+        for each in changes:
+            path = f"{path_of('batch', 'v1', 'jobs', namespace=of.meta.namespace)}/{each.name}"
+            try:
+                child = BatchJob(msgspec.json.decode(await self._writer.raw(path)))
+                for step in self._child_steps(child, each, of):
+                    where = f"{path}/{step.subresource}" if step.subresource else path
+                    await self._writer.merge(where, step.patch)
+            except NotFoundError:
+                continue  # it is made from the templates as they are then
+
+    def _child_steps(self, child: BatchJob, change: ChildChange, of: JobObject) -> Sequence[Step]:
+        owners = fields.objects(child.object, "metadata", "ownerReferences")
+        if child.finished() or not any(each.get("uid") == of.meta.uid for each in owners):
+            return ()
+        if not child.is_suspended():
+            raise UndecidedError(f"its Job {change.name} is not suspended yet")
+        return child.follow_steps(change.before, change.after)
+
+    def _collection(self, of: JobObject) -> str:
+        """Return the API path of the objects of a job."""
+        found = self._integrations[of.kind]
+        return path_of(found.group, found.version, found.plural, namespace=of.meta.namespace)
+
+
+def _batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Yield the steps in order; the steps of one batch are about different objects."""
+    batch: dict[str, Step] = {}
+    for step in steps:
+        if len(batch) == AT_ONCE or step.member in batch:
+            yield list(batch.values())
+            batch = {}
+        batch[step.member] = step
+    if batch:
+        yield list(batch.values())
+
 
 _WRITTEN: Final = 10_000
 _SECONDS: Final = 60.0

@@ -1,21 +1,26 @@
-"""Withdraws room granted to a PodGroup that no admitted Workload needs any more."""
+"""Serves pods of admitted workloads: ends grants of room, and opens the gates of topologies."""
 
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
+from typing import Final
 
 import structlog
+from cachetools import TTLCache
 
 from extender.api.reasons import JobReason
 from extender.api.wellknown import POD_GROUP_LABEL
 from extender.jobs.gang import made_for
 from extender.kube.errors import NotFoundError
+from extender.kube.pods import PodRef, TopologyGateWriter
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Event, ObjectRef
+from extender.room import gated
 from extender.room.promises import OTHER_GROUP, backing_of, why_over
 from extender.runtime.clock import Clock
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.view import QueueView
+from extender.state.topology import Domain
 
 _log = structlog.get_logger(__name__)
 
@@ -86,3 +91,33 @@ class GrantKeeper:
     def backed_by(self, workloads: Iterable[str]) -> Iterable[str]:
         """Return the groups made for Workloads (`namespace/name`) that have a stored grant."""
         return self.granted(map(made_for, workloads))
+
+
+_KNOWN: Final = 100_000
+_SECONDS: Final = 60.0
+
+
+class TopologyGates:
+    """Looks at one workload at a time."""
+
+    def __init__(
+        self, queues: QueueView, cluster: ClusterView, writer: TopologyGateWriter, *, clock: Clock
+    ) -> None:
+        self._queues, self._cluster, self._writer = queues, cluster, writer
+        self._given: TTLCache[str, Domain] = TTLCache(_KNOWN, _SECONDS, clock.monotonic)
+        """By UID: what was written, until the watch has shown it."""
+
+    async def reconcile(self, key: str) -> None:
+        """Let the gated pods of a workload go to their domains. Raises ApiError."""
+        workload = self._queues.workloads.get(key)
+        if workload is None:
+            return
+        for each in gated.due(workload, cluster=self._cluster, given=self._given):
+            self._given[each.pod.uid] = each.domain
+            pod = PodRef(each.pod.namespace, each.pod.name, each.pod.uid)
+            try:
+                await self._writer.open(pod, each.selector)
+            except BaseException:
+                self._given.pop(each.pod.uid, None)
+                raise
+            _log.debug("pod goes to its domain", pod=each.pod.key, workload=key)
