@@ -1,8 +1,7 @@
 """A kind of job that is not built in: frames of a film, rendered by equal pods."""
 
 from extender.jobs import fields
-from extender.jobs.job import Finished, GenericJob
-from extender.jobs.pod_sets import Slot
+from extender.jobs.job import Finished, GenericJob, Slot
 
 
 class Render(GenericJob):

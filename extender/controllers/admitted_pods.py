@@ -14,8 +14,8 @@ from extender.kube.errors import NotFoundError
 from extender.kube.pods import PodRef, TopologyGateWriter
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Event, ObjectRef
-from extender.room import gated
-from extender.room.promises import OTHER_GROUP, backing_of, why_over
+from extender.room import pods
+from extender.room.pods import OTHER_GROUP, backing_of, why_over
 from extender.runtime.clock import Clock
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.view import ClusterView
@@ -112,7 +112,7 @@ class TopologyGates:
         workload = self._queues.workloads.get(key)
         if workload is None:
             return
-        for each in gated.due(workload, cluster=self._cluster, given=self._given):
+        for each in pods.due(workload, cluster=self._cluster, given=self._given):
             self._given[each.pod.uid] = each.domain
             pod = PodRef(each.pod.namespace, each.pod.name, each.pod.uid)
             try:

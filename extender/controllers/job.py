@@ -19,10 +19,9 @@ from extender.controllers.job_context import JobContexts, JobOptions
 from extender.controllers.job_writer import JobGroups, JobObjects, UndecidedError
 from extender.controllers.workload_writer import SettingWarnings, Workloads
 from extender.jobs import actions as do
-from extender.jobs import reclaim
 from extender.jobs.actions import Action, Actions, Note
+from extender.jobs.context import is_ready, release_limits, unreadable_release
 from extender.jobs.decide import decide
-from extender.jobs.readiness import is_ready
 from extender.kube.decode import UNREADABLE
 from extender.kube.errors import RefusedError
 from extender.kube.identity import Identity
@@ -164,7 +163,7 @@ class JobController:
         self._known = {f"{each.group}/{each.kind}" for each in options.integrations.values()}
         self._unnoticed: dict[tuple[str, str], float] = {}
         """By job: since when its operator is waited for."""
-        self._warnings = SettingWarnings(readiness.unreadable, reclaim.unreadable)
+        self._warnings = SettingWarnings(readiness.unreadable, unreadable_release)
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Carry out the actions due for a job. Raises ApiError, also where the decision fails."""
@@ -200,7 +199,7 @@ class JobController:
         release = self._contexts.release_quota(self._contexts.queue(found))
         limited = (
             *readiness.limits(found.meta, ruled, overrides),
-            *reclaim.limits(found.meta, release, overrides),
+            *release_limits(found.meta, release, overrides),
         )
         for reason, said in self._warnings.news(found.unit, found.meta, limited):
             self._report(found, Note(reason, said, warning=True))

@@ -16,13 +16,11 @@ from extender.api.job_overrides import overrides_of
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.job_writer import JobGroups, PodGroups
-from extender.jobs import reclaim
-from extender.jobs.context import Ancestor, Context, ReleaseQuota
+from extender.jobs.context import Ancestor, Context, JobProgress, ReleaseQuota, release_strategy
 from extender.jobs.fields import text
 from extender.jobs.job import GenericJob
 from extender.jobs.kinds.operated import OperatedJob
 from extender.jobs.kinds.pod import PlainPod
-from extender.jobs.readiness import JobProgress
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
 from extender.kube.set_aside import ObjectsSetAside
@@ -460,7 +458,7 @@ class JobContexts:
     def release_quota(self, queue: ClusterQueueInfo | None) -> ReleaseQuota:
         """Return when quota is released: the ClusterQueue's annotation, or else the settings."""
         chosen = self._options.release_quota
-        return reclaim.release_strategy(queue.meta.annotations, chosen) if queue else chosen
+        return release_strategy(queue.meta.annotations, chosen) if queue else chosen
 
     def _workloads_of(self, job: JobObject) -> Collection[str]:
         return self._view.workloads_of(job.meta.uid, job.meta.namespace)

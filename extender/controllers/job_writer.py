@@ -13,16 +13,16 @@ from extender.jobs import fields
 from extender.jobs.actions import DropGrant, MakePodGroup
 from extender.jobs.context import PodGroupState
 from extender.jobs.gang import pod_group_key
+from extender.jobs.job import ChildChange, Step
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import Integration
-from extender.jobs.steps import ChildChange, Step
 from extender.kube.errors import ApiError, NotFoundError, UnavailableError
 from extender.kube.queues import JobWriter
 from extender.kube.queues import objects as path_of
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.room import requires_room
-from extender.room.members import members
 from extender.room.nodes import NodeRoom
+from extender.room.pods import members
 from extender.runtime.clock import Clock
 from extender.state.cluster.records import LONGEST_SECONDS, Grant
 from extender.state.cluster.view import ClusterView

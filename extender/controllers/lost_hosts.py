@@ -32,8 +32,8 @@ from extender.room.lost_hosts import (
     with_others,
     without_others,
 )
-from extender.room.members import members
 from extender.room.nodes import NodeRoom
+from extender.room.pods import members
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer

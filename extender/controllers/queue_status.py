@@ -11,7 +11,7 @@ from extender.api import job_overrides
 from extender.api.reasons import JobReason
 from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_API_VERSION
 from extender.controllers.workload_writer import SettingWarnings
-from extender.jobs import reclaim
+from extender.jobs.context import unreadable_release
 from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
 from extender.kube.queues import QueueWriter
@@ -75,7 +75,7 @@ class QueueStatusController:
         self._warnings = SettingWarnings(
             readiness.unreadable,
             room.unreadable,
-            reclaim.unreadable,
+            unreadable_release,
             lambda meta: job_overrides.unreadable(meta.annotations),
         )
         self._unused = SettingWarnings()

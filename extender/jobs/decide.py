@@ -23,24 +23,33 @@ from extender.jobs.actions import (
     SetBlocked,
     StartJob,
     UpdateMetadata,
+    delete,
+    drop_finalizer,
+    finish,
+    stop,
+    update,
 )
-from extender.jobs.changes import delete, drop_finalizer, finish, stop, update
-from extender.jobs.context import Context
-from extender.jobs.ensure import ensure_one
+from extender.jobs.context import (
+    Context,
+    holds_quota,
+    lowered,
+    readiness,
+    reclaim,
+    runs,
+    with_reclaimable,
+)
 from extender.jobs.fields import Object
 from extender.jobs.gang import pod_group, pod_group_key, regrouped
 from extender.jobs.job import Finished, GenericJob, split_gates
-from extender.jobs.placements import FlavorNotFoundError, placements_of
-from extender.jobs.readiness import readiness
-from extender.jobs.reclaim import holds_quota, lowered, reclaim, runs, with_reclaimable
-from extender.jobs.refusals import refusal
-from extender.jobs.templates import PlacementError
+from extender.jobs.templates import FlavorNotFoundError, PlacementError, placements_of
 from extender.jobs.workload import (
     PriorityClassNotFoundError,
     build,
+    ensure_one,
     free_name,
     prebuilt_name,
     priority_of,
+    refusal,
 )
 from extender.state.queue.records import WorkloadInfo
 

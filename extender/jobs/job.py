@@ -1,23 +1,175 @@
-"""The base class of every kind of job (KEP-369, GenericJob).
+"""The base class of every kind of job (KEP-369, GenericJob), its pod sets, and its writes.
 
 A job wraps one object as the API server has it, or several of them. It has no client and no clock:
 a method sees the wrapped object, and a method that changes something changes only that object.
+Starts and stops are steps: merge patches (RFC 7386) and deletions.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import ClassVar, Final, Self
+
+import msgspec
 
 from extender.api import wellknown
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.pod_sets import JobPodSet, Slot, pod_sets_agree
-from extender.jobs.steps import ChildChange, Step, guarded, merge_patch
 from extender.jobs.templates import Placement
-from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.records import PodSetInfo, WorkloadInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One write of a start or a stop.
+
+    `patch` is a merge patch; for a deletion it is the body of the DELETE. The UID in it is a
+    precondition, and so is the resourceVersion where there is one.
+    """
+
+    patch: Object
+    subresource: str = ""
+    member: str = ""
+    """The name of the object, for a composed job."""
+    delete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChildChange:
+    """A suspended child Job that is to follow the template of its owner."""
+
+    name: str
+    before: Object
+    """The parts of its template that an earlier start wrote."""
+    after: Object
+    """The owner's template as it is started."""
+
+
+def guarded(patch: Object, source: Object, *, subresource: str = "") -> Step:
+    """Return a write to this very object; one that replaces a list, to this very version of it."""
+    mine = ["uid", *(["resourceVersion"] if replaces_list(patch) else [])]
+    known = {name: fields.text(source, "metadata", name) for name in mine}
+    precondition = {name: text for name, text in known.items() if text}
+    metadata = {**fields.mapping(patch, "metadata"), **precondition}
+    return Step({**patch, "metadata": metadata}, subresource)
+
+
+def with_annotation(step: Step, name: str, text: str) -> Step:
+    """Return a step that also sets an annotation."""
+    metadata = fields.mapping(step.patch, "metadata")
+    annotations = {**fields.mapping(metadata, "annotations"), name: text}
+    return replace(step, patch={**step.patch, "metadata": {**metadata, "annotations": annotations}})
+
+
+def merge_patch(before: Object, after: Object) -> Object:
+    """Return the patch that makes `after` of `before`; empty where they are equal.
+
+    A list is replaced as a whole. A null in `after` counts as a field that is not there.
+    """
+    patch: Object = {
+        name: None for name, old in before.items() if old is not None and after.get(name) is None
+    }
+    for name, new in after.items():
+        old = before.get(name)
+        if new is None or new is old or new == old:
+            continue
+        if isinstance(new, dict):
+            # Also where nothing was there: a null inside would mean a field to take away.
+            inner = merge_patch(old if isinstance(old, dict) else {}, new)
+            if inner or not isinstance(old, dict):
+                patch[name] = inner
+        else:
+            patch[name] = deepcopy(new)
+    return patch
+
+
+def replaces_list(patch: object) -> bool:
+    """Return whether a patch replaces a list as a whole."""
+    if isinstance(patch, dict):
+        return any(map(replaces_list, patch.values()))
+    return isinstance(patch, list)
+
+
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class JobPodSet:
+    """Equal pods of a job."""
+
+    name: str
+    count: int
+    template: Object
+    min_count: int | None = None
+    """The smallest number of pods that the job can start with; None is all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A pod template inside of a job, itself and not a copy."""
+
+    name: str
+    count: int
+    template: Object = field(repr=False)
+    min_count: int | None = None
+    counted: Object | None = field(default=None, repr=False)
+    """The template with the containers that the kind's controller adds; None where it adds none."""
+
+    def asked(self) -> JobPodSet:
+        """Return the pod set that needs quota; it shares its template with the job."""
+        template = self.template if self.counted is None else self.counted
+        return JobPodSet(self.name, self.count, template, self.min_count)
+
+
+def template_of(pod_set: PodSetInfo) -> Object:
+    """Return the pod template of a workload's pod set; an empty one where it cannot be read."""
+    try:
+        return _decode(pod_set.template) if pod_set.template else {}
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+
+
+def pod_sets_of(workload: WorkloadInfo) -> list[JobPodSet]:
+    """Return the pod sets of a workload: a job's as they were before it was started."""
+    return [
+        JobPodSet(each.name, each.count, template_of(each), each.min_count)
+        for each in workload.pod_sets
+    ]
+
+
+def pod_sets_agree(
+    slots: Sequence[JobPodSet], workload: WorkloadInfo, *, exact: bool = False
+) -> bool:
+    """Return whether a job's templates are those of a workload.
+
+    Where it is not to be `exact`, they may have got scheduling directives since, and the count may
+    be that for which quota was reserved. What was given is not compared with what the flavors would
+    give now: a flavor that is edited stops no job that runs in it.
+    """
+    if len(slots) != len(workload.pod_sets):
+        return False
+    pairs = zip(slots, workload.pod_sets, strict=True)
+    return all(_agrees(slot, stored, workload, exact=exact) for slot, stored in pairs)
+
+
+def _agrees(slot: JobPodSet, stored: PodSetInfo, workload: WorkloadInfo, *, exact: bool) -> bool:
+    if slot.name != stored.name or slot.count not in _counts(stored, workload, exact=exact):
+        return False
+    if exact:
+        agrees = slot.min_count == stored.min_count
+        return agrees and templates.same(slot.template, template_of(stored))
+    return templates.extends(slot.template, template_of(stored))
+
+
+def _counts(stored: PodSetInfo, workload: WorkloadInfo, *, exact: bool) -> set[int]:
+    counts = {stored.count}
+    if not exact and workload.admission is not None:
+        given = workload.admission.assignments
+        counts.update(each.count for each in given if each.name == stored.name)
+    return counts
+
 
 _LONGEST_NAME: Final = 253
 _HASH_LENGTH: Final = 5

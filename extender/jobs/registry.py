@@ -10,13 +10,10 @@ from extender.jobs.fields import Object
 from extender.jobs.job import GenericJob
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.kinds.jobset import JobSet
-from extender.jobs.kinds.mpi_job import MPIJob
+from extender.jobs.kinds.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
 from extender.jobs.kinds.pod import PlainPod, pod_of, read
 from extender.jobs.kinds.pod_group import PodGroupJob, group_name_of, may_concern
-from extender.jobs.kinds.pytorch_job import PyTorchJob
 from extender.jobs.kinds.ray_job import RayJob
-from extender.jobs.kinds.tf_job import TFJob
-from extender.jobs.kinds.xgboost_job import XGBoostJob
 
 
 class IntegrationError(ValueError):

@@ -1,17 +1,32 @@
-"""What a start writes into a pod template, and what a stop restores.
+"""The parts of pod templates that a start writes and a stop restores, and what users ask for there.
 
 Only scheduling directives change: labels, annotations, node selector, tolerations and gates.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import Final
 
+import msgspec
+
 from extender.api import wellknown
-from extender.api.wellknown import POD_GROUP_LABEL
+from extender.api.core_v1 import Toleration
+from extender.api.values import is_label_key
+from extender.api.wellknown import (
+    INDEX_LABEL,
+    POD_GROUP_LABEL,
+    PODSET_GROUP_NAME,
+    PODSET_PREFERRED_TOPOLOGY,
+    PODSET_REQUIRED_TOPOLOGY,
+    PODSET_SLICE_LAYERS,
+    PODSET_SLICE_SIZE,
+    PODSET_SLICE_TOPOLOGY,
+    PODSET_UNCONSTRAINED_TOPOLOGY,
+)
 from extender.jobs import fields
 from extender.jobs.fields import Object
+from extender.state.queue.records import Assignment, FlavorInfo, WorkloadInfo
 
 _DIRECTIVES: Final = (
     ("metadata", "labels"),
@@ -201,3 +216,145 @@ def _bare(found: object) -> object:
     if isinstance(found, list):
         return [_bare(each) for each in found]
     return str(found) if isinstance(found, float) else found
+
+
+_ONE_OF: Final = (
+    PODSET_REQUIRED_TOPOLOGY,
+    PODSET_PREFERRED_TOPOLOGY,
+    PODSET_UNCONSTRAINED_TOPOLOGY,
+)
+_LEVELS: Final = (PODSET_REQUIRED_TOPOLOGY, PODSET_PREFERRED_TOPOLOGY, PODSET_SLICE_TOPOLOGY)
+_LONGEST_LEVEL: Final = 63
+"""Of a level in a Workload."""
+_NOT_HONOURED: Final[Mapping[str, str]] = {
+    PODSET_GROUP_NAME: "pod sets have their domains each for itself",
+    PODSET_SLICE_LAYERS: (
+        f"slices have one layer: say {PODSET_SLICE_TOPOLOGY} and {PODSET_SLICE_SIZE}"
+    ),
+}
+_TRUE: Final = frozenset(("1", "t", "T", "true", "True", "TRUE"))
+_FALSE: Final = frozenset(("0", "f", "F", "false", "False", "FALSE"))
+
+
+def topology_request(template: Object) -> Object | None:
+    """Return the `topologyRequest` of a template's pods, None where it asks for nothing."""
+    said = topology_annotations(template)
+    request: Object = {}
+    if required := said.get(PODSET_REQUIRED_TOPOLOGY):
+        request["required"] = required
+    elif preferred := said.get(PODSET_PREFERRED_TOPOLOGY):
+        request["preferred"] = preferred
+    elif said.get(PODSET_UNCONSTRAINED_TOPOLOGY) in _TRUE:
+        request["unconstrained"] = True
+    if level := said.get(PODSET_SLICE_TOPOLOGY):
+        request["podSetSliceRequiredTopology"] = level
+        request["podSetSliceSize"] = fields.whole(said.get(PODSET_SLICE_SIZE, ""))
+    return {**request, "podIndexLabel": INDEX_LABEL} if request else None
+
+
+def topology_fault(template: Object, count: int) -> str:
+    """Return what is wrong with the annotations of a template for so many pods, or nothing."""
+    said = topology_annotations(template)
+    several = [name for name in _ONE_OF if name in said]
+    if len(several) > 1:
+        return f"its annotations {' and '.join(several)} exclude each other: remove all but one"
+    for name in _LEVELS:
+        if name in said and not _is_label(said[name]):
+            return (
+                f"annotation {name} is {said[name]!r}: use the label of a level of the Topology, "
+                f"of {_LONGEST_LEVEL} characters at most"
+            )
+    for name, text in _NOT_HONOURED.items():
+        if name in said:
+            return f"annotation {name} is not honoured: {text}"
+    free = said.get(PODSET_UNCONSTRAINED_TOPOLOGY, "true")
+    if free not in _TRUE | _FALSE:
+        return f"annotation {PODSET_UNCONSTRAINED_TOPOLOGY} is {free!r}: use true or false"
+    return _slice_fault(said, count)
+
+
+def _slice_fault(said: Mapping[str, str], count: int) -> str:
+    size = said.get(PODSET_SLICE_SIZE)
+    if (size is None) != (PODSET_SLICE_TOPOLOGY not in said):
+        return f"annotations {PODSET_SLICE_TOPOLOGY} and {PODSET_SLICE_SIZE} belong together"
+    if size is not None and not 1 <= fields.whole(size) <= max(1, count):
+        return (
+            f"annotation {PODSET_SLICE_SIZE} is {size!r}: use a number from 1 to its {count} pods"
+        )
+    return ""
+
+
+def _is_label(text: str) -> bool:
+    return len(text) <= _LONGEST_LEVEL and is_label_key(text)
+
+
+def topology_annotations(template: Object) -> Mapping[str, str]:
+    """Return the annotations of a pod or a template that are about topology."""
+    prefix = f"{wellknown.QUEUE_GROUP}/podset-"
+    said = fields.strings(template, "metadata", "annotations")
+    return {name: text for name, text in said.items() if name.startswith(prefix)}
+
+
+class FlavorNotFoundError(LookupError):
+    """A flavor that quota was given in is not there."""
+
+
+def placements_of(
+    workload: WorkloadInfo,
+    flavors: Mapping[str, FlavorInfo],
+    *,
+    group: str = "",
+    late: Collection[str] = (),
+) -> tuple[Placement, ...]:
+    """Return what the pods of each pod set are given; those that are not `late` join the group.
+
+    Raises PlacementError where two flavors of one pod set exclude each other, FlavorNotFoundError
+    where one is not there.
+    """
+    if workload.admission is None:
+        return ()
+    several = (
+        e for e in workload.admission.assignments if e.topology and len(e.topology.domains) > 1
+    )
+    if workload.is_of_pods and not group and any(several):
+        raise PlacementError(
+            "its pods go to several domains of a topology, and have no PodGroup of the queue that "
+            "says which: plain pods get no gate after they are made"
+        )
+    said = {wellknown.WORKLOAD_ANNOTATION: workload.meta.name}
+    return tuple(
+        replace(_placement(each, flavors, "" if each.name in late else group), annotations=said)
+        for each in workload.admission.assignments
+    )
+
+
+def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str) -> Placement:
+    selector: dict[str, str] = {}
+    tolerations: dict[Toleration, None] = {}
+    for name in sorted(set(given.flavors.values())):
+        flavor = flavors.get(name)
+        if flavor is None:
+            raise FlavorNotFoundError(name)
+        for key, text in flavor.node_labels.items():
+            if selector.setdefault(key, text) != text:
+                raise PlacementError(f"pod set {given.name}: its flavors differ in label {key}")
+        tolerations.update(dict.fromkeys(flavor.tolerations))
+    topology, gates = given.topology, tuple[str, ...]()
+    if topology is not None and not group and topology.domains:
+        if len(topology.domains) == 1:  # all pods go there
+            selector |= topology.selector(topology.domains[0][0])
+        else:
+            gates = (wellknown.TOPOLOGY_GATE,)
+    return Placement(
+        name=given.name,
+        count=given.count,
+        node_selector=selector,
+        tolerations=tuple(_as_json(each) for each in tolerations),
+        gates=gates,
+        labels={wellknown.PODSET_LABEL: given.name, **({POD_GROUP_LABEL: group} if group else {})},
+    )
+
+
+def _as_json(toleration: Toleration) -> dict[str, object]:
+    said: dict[str, object] = msgspec.to_builtins(toleration)
+    return {name: each for name, each in said.items() if each not in ("", None)}

@@ -1,18 +1,65 @@
-"""The workload of a job: its name, its priority, and the object to be created."""
+"""The one workload of a job: its name, its priority, its object, and what becomes of others."""
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.api import wellknown
+from extender.api.reasons import FinishReason, JobReason
 from extender.api.values import value_taken
 from extender.api.wellknown import ADMISSION_GATED_BY, PRIORITY_TAKEN
-from extender.jobs import fields, topology
-from extender.jobs.context import Context
+from extender.jobs import fields, templates
+from extender.jobs.actions import (
+    Action,
+    ReportRefusal,
+    UpdateMetadata,
+    delete,
+    finish,
+    stop,
+    update,
+)
+from extender.jobs.context import Context, fitting, holds_quota
 from extender.jobs.fields import Object
-from extender.jobs.job import GenericJob
-from extender.jobs.pod_sets import JobPodSet
+from extender.jobs.job import GenericJob, JobPodSet
 from extender.jobs.templates import plain
+from extender.state.queue.records import WorkloadInfo
+
+_DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*")
+_MAX_POD_SETS: Final = 18
+_MOST_PODS: Final = 2**31 - 1
+
+
+def refusal(job: GenericJob) -> ReportRefusal | None:
+    """Return why a job could not be started as it is, or None."""
+    queue, found = job.queue_name(), job.pod_sets()
+    pod_sets = len(found)
+    if job.problem():
+        reason = JobReason.INVALID_GROUP if job.is_composed else JobReason.INVALID
+        return ReportRefusal(reason, job.problem())
+    if queue and not _DNS_NAME.fullmatch(queue):
+        message = f"{queue!r} in label {wellknown.QUEUE_LABEL} cannot be the name of a LocalQueue"
+        return ReportRefusal(JobReason.INVALID_QUEUE_NAME, message)
+    if job.incomplete():
+        return ReportRefusal(JobReason.PODS_MISSING, job.incomplete())
+    if not pod_sets:
+        return ReportRefusal(JobReason.NO_PODS, "It has no pod template")
+    if pod_sets > _MAX_POD_SETS:
+        message = f"It has {pod_sets} pod sets; a workload can have {_MAX_POD_SETS}"
+        return ReportRefusal(JobReason.TOO_MANY_POD_SETS, message)
+    return next(filter(None, map(_pod_set_refusal, found)), None)
+
+
+def _pod_set_refusal(each: JobPodSet) -> ReportRefusal | None:
+    if not 0 <= each.count <= _MOST_PODS:
+        message = f"Pod set {each.name} has {each.count} pods: use a number from 0 to {_MOST_PODS}"
+        return ReportRefusal(JobReason.INVALID, message)
+    fault = templates.topology_fault(each.template, each.count)
+    if fault:
+        return ReportRefusal(JobReason.INVALID_TOPOLOGY, f"Pod set {each.name}: {fault}")
+    return None
+
 
 _ATTEMPTS: Final = 100
 """Names that are tried at most; to take them all one has to know the UID of the job."""
@@ -133,7 +180,126 @@ def pod_sets_as_json(pod_sets: Sequence[JobPodSet]) -> list[Object]:
             "count": each.count,
             **({} if each.min_count is None else {"minCount": each.min_count}),
             "template": plain(each.template),
-            **({"topologyRequest": asked} if (asked := topology.request_of(each.template)) else {}),
+            **(
+                {"topologyRequest": asked}
+                if (asked := templates.topology_request(each.template))
+                else {}
+            ),
         }
         for each in pod_sets
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Ensured:
+    """The workload of a job, and what is to be done about its workloads."""
+
+    workload: WorkloadInfo | None = None
+    actions: tuple[Action, ...] = ()
+    settled: bool = True
+    """Whether the decision goes on from here; else it is made again after these actions."""
+
+
+def _unsettled(*actions: Action) -> Ensured:
+    return Ensured(None, actions, settled=False)
+
+
+def ensure_one(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Ensured:
+    """Return the one workload that a job has, or that it has none."""
+    own, brought = sorted(workloads, key=_rank), prebuilt_name(job.object)
+    others = [each for each in own if context.prebuilt is None or each.key != context.prebuilt.key]
+    if brought and not any(each.admission for each in others if not each.finished):
+        found = _prebuilt(job, context)
+        return replace(found, actions=(*delete(others), *found.actions))
+    if own and job.is_stopping():
+        # Half of what was injected is still there: nothing that one could compare.
+        return Ensured(own[0])
+    match = next((each for each in own if job.equivalent_to_workload(each)), None)
+    if match is None and own and (job.finished() is not None or _lacks_pods(job, own[0])):
+        match = own[0]
+    if match is None and own:
+        return _none_matches(job, own, context)
+    kept = () if match is None else _owned(job, match)
+    return Ensured(match, (*kept, *delete(each for each in own if each is not match)))
+
+
+def _lacks_pods(job: GenericJob, workload: WorkloadInfo) -> bool:
+    """Return whether a job is to be compared with its workload only when all its pods are there."""
+    return job.is_suspended() and workload.admission is None and bool(job.incomplete())
+
+
+def _owned(job: GenericJob, workload: WorkloadInfo) -> tuple[Action, ...]:
+    """Return how a workload gets other owners, where most of those that it has are leaving.
+
+    The garbage collector deletes it with the last one, and pods of a group are replaced one by one.
+    """
+    if not workload.is_of_pods or workload.meta.terminating:
+        return ()
+    known = {each.uid for each in workload.owners}
+    lasting = set(job.lasting())
+    if not lasting - known or 2 * len(lasting & known) > len(known):
+        return ()
+    body: Object = {"ownerReferences": job.owners()}
+    return (UpdateMetadata(workload.key, workload.meta.uid, body),)
+
+
+def _rank(workload: WorkloadInfo) -> tuple[bool, bool, bool, float, str]:
+    meta, idle = workload.meta, workload.admission is None
+    return meta.terminating, workload.finished, idle, meta.created, meta.name
+
+
+def _none_matches(job: GenericJob, own: list[WorkloadInfo], context: Context) -> Ensured:
+    first = own[0]
+    if not job.is_suspended():
+        message = f"It no longer asks for what its workload {first.meta.name} does"
+        return _unsettled(*stop(job, JobReason.NO_MATCHING_WORKLOAD, message, workload=first))
+    if holds_quota(job, context):  # the quota is in use until its pods are gone
+        return _unsettled()
+    over = first.admission is not None or first.finished or first.meta.terminating
+    if over or refusal(job) is not None:
+        return _unsettled(*delete(own))
+    try:
+        priority = priority_of(job, context)
+    except PriorityClassNotFoundError as error:
+        return _unsettled(ReportRefusal(JobReason.PRIORITY_CLASS_NOT_FOUND, str(error)))
+    absent: Object = {"maximumExecutionTimeSeconds": None, "queueName": None}
+    wanted = {**absent, **spec(job, priority)}
+    if priority.source is None:
+        wanted["priorityClassRef"] = None
+    counts = {each.name: each.count for each in job.pod_sets()}
+    return _unsettled(*fitting(first, counts), update(first, wanted), *delete(own[1:]))
+
+
+def _prebuilt(job: GenericJob, context: Context) -> Ensured:
+    found, wanted = context.prebuilt, prebuilt_name(job.object)
+    if found is None:
+        message = f"Its workload {wanted} is not there yet"
+        stopped = stop(job, JobReason.WORKLOAD_NOT_FOUND, message, workload=None)
+        return _unsettled(*stopped, ReportRefusal(JobReason.WORKLOAD_NOT_FOUND, message))
+    uid = fields.text(job.object, "metadata", "uid")
+    if found.owner is not None and found.owner.uid != uid:
+        message = f"The workload {wanted} belongs to {found.owner.kind} {found.owner.name}"
+        stopped = stop(job, JobReason.WORKLOAD_OWNED, message, workload=None)
+        return _unsettled(*stopped, ReportRefusal(JobReason.WORKLOAD_OWNED, message))
+    if _is_out_of_sync(job, found):
+        message = "The job asks for something else than its prebuilt workload"
+        stopped = stop(job, FinishReason.OUT_OF_SYNC, message, workload=found)
+        return _unsettled(*stopped, finish(found, FinishReason.OUT_OF_SYNC, message))
+    if found.owner is None:
+        body: Object = {
+            "labels": {wellknown.JOB_UID_LABEL: uid},
+            "ownerReferences": job.owners(),
+            "finalizers": [*dict.fromkeys((*found.meta.finalizers, wellknown.IN_USE_FINALIZER))],
+        }
+        return _unsettled(UpdateMetadata(found.key, found.meta.uid, body))
+    return Ensured(found)
+
+
+def _is_out_of_sync(job: GenericJob, workload: WorkloadInfo) -> bool:
+    ended = workload.finished or job.finished() is not None
+    if ended or job.is_stopping():
+        return False
+    limit = job.is_suspended() and not workload.evicted  # else it was edited while it ran
+    if limit and job.max_execution() != workload.max_execution:
+        return True
+    return not job.equivalent_to_workload(workload)

@@ -14,9 +14,8 @@ from extender.fit.conflicts import PodShape
 from extender.fit.levels import LevelRequest, Spread, spread
 from extender.fit.packer import Packer, Promised
 from extender.fit.room_left import Placed
-from extender.jobs.ranks import done_ranks
-from extender.room.members import members
-from extender.room.unplaced import PodSetCount
+from extender.jobs.kinds.batch_job import done_ranks
+from extender.room.pods import PodSetCount, members
 from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import (

@@ -23,18 +23,20 @@ from extender.jobs.gang import pod_group_key
 from extender.queueing.options import Order
 from extender.queueing.room import Aged
 from extender.resources.quantity import Resources, add, show, subtract
-from extender.room.afterwards import Afterwards
 from extender.room.answers import Answer, Answers, GainsAnswer, NeededAnswer, key_of
-from extender.room.awaited import Awaited
 from extender.room.domains import DomainPlacer
-from extender.room.held import HeldRoom
-from extender.room.lost_hosts import are_on
-from extender.room.members import ending, members
-from extender.room.pod_shapes import PodShapes
-from extender.room.promises import within
-from extender.room.replacing import replacing
-from extender.room.reserved import Reserved
-from extender.room.unplaced import PodSetCount, asked
+from extender.room.lost_hosts import are_on, replacing
+from extender.room.pods import (
+    Awaited,
+    HeldRoom,
+    PodSetCount,
+    PodShapes,
+    asked,
+    ending,
+    members,
+    within,
+)
+from extender.room.reserved import Afterwards, Reserved
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo

@@ -16,8 +16,7 @@ from extender.jobs import fields, registry, workload
 from extender.jobs.context import Context
 from extender.jobs.gang import brought_by
 from extender.jobs.job import GenericJob
-from extender.jobs.refusals import refusal
-from extender.jobs.workload import PriorityClassNotFoundError
+from extender.jobs.workload import PriorityClassNotFoundError, refusal
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.simulate.engine import Simulation

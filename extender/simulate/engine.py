@@ -17,8 +17,7 @@ from extender.jobs.gang import pod_group_key
 from extender.permit.aging import Aging
 from extender.queueing.preempt import Victim
 from extender.queueing.room import requires_room
-from extender.room.pod_shapes import PodShapes
-from extender.room.unplaced import PodSetCount
+from extender.room.pods import PodSetCount, PodShapes
 from extender.simulate.admission import AdmissionModel, CircularError, QueueOutlet
 from extender.simulate.books import Books
 from extender.simulate.clock import VirtualClock

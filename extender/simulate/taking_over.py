@@ -8,7 +8,7 @@ import msgspec
 
 from extender.gang.options import GangOptions
 from extender.jobs.gang import pod_group_key
-from extender.jobs.pod_sets import template_of
+from extender.jobs.job import template_of
 from extender.queueing.options import AdmissionOptions
 from extender.simulate.expected import expected
 from extender.simulate.jobs import SimJob

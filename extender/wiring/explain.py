@@ -19,8 +19,8 @@ from extender.explain.facts import Facts
 from extender.jobs import registry
 from extender.jobs.actions import ReportRefusal
 from extender.jobs.kinds.pod_group import group_name_of
-from extender.jobs.refusals import refusal
 from extender.jobs.registry import Integration
+from extender.jobs.workload import refusal
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder

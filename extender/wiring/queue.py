@@ -37,8 +37,8 @@ from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules
 from extender.room.lost_hosts import HostRules
-from extender.room.members import members, workloads_of
 from extender.room.nodes import NodeRoom
+from extender.room.pods import members, workloads_of
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
 from extender.runtime.faults import FAULTS

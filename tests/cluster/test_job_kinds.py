@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from extender.jobs import templates
-from extender.jobs.job import GenericJob
+from extender.jobs.job import GenericJob, JobPodSet, Step
 from extender.jobs.kinds.pod import pod_of
 from extender.jobs.kinds.pod_group import PodGroupJob
-from extender.jobs.pod_sets import JobPodSet
 from extender.jobs.registry import Integration, builtin
-from extender.jobs.steps import Step
 from extender.jobs.templates import Placement
 from extender.jobs.workload import Priority, build
 from tests.cluster.conftest import NodeFactory

@@ -6,10 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.jobs.job import GenericJob
-from extender.jobs.pod_sets import JobPodSet
+from extender.jobs.job import GenericJob, JobPodSet, Step
 from extender.jobs.registry import Integration, builtin
-from extender.jobs.steps import Step
 from extender.jobs.templates import Placement
 from tests.cluster.conftest import NodeFactory
 from tests.harness import objects

@@ -4,16 +4,18 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import ClassVar, Final
 
+import msgspec
 from typing_extensions import override
 
 from extender.api import wellknown
-from extender.api.batch_v1 import count_below, pods_at_first, pods_left
+from extender.api.batch_v1 import count_below, indexes_below, pods_at_first, pods_left
+from extender.api.core_v1 import Wire
+from extender.api.values import remembered
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import Finished, GenericJob
-from extender.jobs.pod_sets import JobPodSet, Slot
-from extender.jobs.steps import Step, guarded, merge_patch
+from extender.jobs.job import Finished, GenericJob, JobPodSet, Slot, Step, guarded, merge_patch
 from extender.jobs.templates import Placement
+from extender.state.queue.records import JobObject
 
 _POD_SET: Final = "main"
 _DONE: Final = ("completed", "failed")
@@ -219,3 +221,45 @@ class BatchJob(GenericJob):
         spec["parallelism"] = count
         if self._completions_follow():
             spec["completions"] = count
+
+
+_JOBS: Final = 256
+
+
+class _RankedSpec(Wire, frozen=True):
+    completions: int | None = None
+
+
+class _RankedStatus(Wire, frozen=True):
+    completed_indexes: str | None = None
+    failed_indexes: str | None = None
+
+
+class _RankedJob(Wire, frozen=True):
+    spec: _RankedSpec = _RankedSpec()
+    status: _RankedStatus = _RankedStatus()
+
+
+_decode: Final = msgspec.json.Decoder(_RankedJob).decode
+
+
+def done_ranks(job: JobObject | None, places: int) -> frozenset[int] | None:
+    """Return the indexes that are done of a Job with a place for each index.
+
+    None for other jobs, of which it is not known which pod had which place.
+    """
+    if job is None or job.completion_mode != "Indexed":
+        return None
+    return _read(job.raw, places)
+
+
+@remembered(_JOBS)
+def _read(raw: bytes, places: int) -> frozenset[int] | None:
+    try:
+        found = _decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    completions, status = found.spec.completions, found.status
+    if completions is None or completions > places:
+        return None
+    return indexes_below(places, status.completed_indexes or "", status.failed_indexes or "")

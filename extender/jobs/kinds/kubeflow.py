@@ -1,14 +1,13 @@
-"""What the training jobs of Kubeflow have in common: each replica type is a pod set."""
+"""The training jobs of Kubeflow: each replica type is a pod set."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from typing_extensions import override
 
 from extender.jobs import fields
-from extender.jobs.job import Finished
+from extender.jobs.job import Finished, Slot
 from extender.jobs.kinds.operated import OperatedJob
-from extender.jobs.pod_sets import Slot
 
 
 class KubeflowJob(OperatedJob):
@@ -97,3 +96,65 @@ class KubeflowJob(OperatedJob):
         """Return that of the scheduling policy, else the first that a template names."""
         policy = ("spec", "runPolicy", "schedulingPolicy", "priorityClass")
         return fields.text(self.object, *policy) or super().priority_class()
+
+
+class MPIJob(KubeflowJob):
+    """An MPIJob."""
+
+    integration: ClassVar = "kubeflow.org/mpijob"
+    kind: ClassVar = "MPIJob"
+    version: ClassVar = "v2beta1"
+    plural: ClassVar = "mpijobs"
+    replica_specs: ClassVar = "mpiReplicaSpecs"
+    replica_types: ClassVar[tuple[str, ...]] = ("Launcher", "Worker")
+    resumes_as_made: ClassVar = True
+
+    @override
+    def makes(self, kind: str, name: str) -> bool:
+        return kind == "batch/job" and ("launcher", name) in self.child_jobs()
+
+    @override
+    def child_jobs(self) -> Sequence[tuple[str, str]]:
+        """Return the launcher, whose Job the operator makes while the MPIJob is suspended."""
+        return (("launcher", f"{fields.text(self.object, 'metadata', 'name')}-launcher"),)
+
+    @override
+    def _status_is_of_this_start(self) -> bool:
+        """Return True: its controller counts the existing pods, also after a stop."""
+        return True
+
+    @override
+    def late_pod_sets(self) -> Collection[str]:
+        """Return the launcher where it waits for its workers."""
+        policy = fields.text(self.object, "spec", "launcherCreationPolicy")
+        return ("launcher",) if policy == "WaitForWorkersReady" else ()
+
+
+class PyTorchJob(KubeflowJob):
+    """A PyTorchJob."""
+
+    integration: ClassVar = "kubeflow.org/pytorchjob"
+    kind: ClassVar = "PyTorchJob"
+    plural: ClassVar = "pytorchjobs"
+    replica_specs: ClassVar = "pytorchReplicaSpecs"
+    replica_types: ClassVar[tuple[str, ...]] = ("Master", "Worker")
+
+
+class TFJob(KubeflowJob):
+    """A TFJob."""
+
+    integration: ClassVar = "kubeflow.org/tfjob"
+    kind: ClassVar = "TFJob"
+    plural: ClassVar = "tfjobs"
+    replica_specs: ClassVar = "tfReplicaSpecs"
+    replica_types: ClassVar[tuple[str, ...]] = ("Chief", "Master", "PS", "Worker", "Evaluator")
+
+
+class XGBoostJob(KubeflowJob):
+    """An XGBoostJob."""
+
+    integration: ClassVar = "kubeflow.org/xgboostjob"
+    kind: ClassVar = "XGBoostJob"
+    plural: ClassVar = "xgboostjobs"
+    replica_specs: ClassVar = "xgbReplicaSpecs"
+    replica_types: ClassVar[tuple[str, ...]] = ("Master", "Worker")

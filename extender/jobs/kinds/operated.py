@@ -17,9 +17,7 @@ from typing_extensions import override
 from extender.api.wellknown import STOPPED_ANNOTATION
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import GenericJob
-from extender.jobs.pod_sets import JobPodSet
-from extender.jobs.steps import ChildChange, Step
+from extender.jobs.job import ChildChange, GenericJob, JobPodSet, Step
 from extender.jobs.templates import Placement
 
 

@@ -13,12 +13,20 @@ from typing_extensions import override
 
 from extender.api import wellknown
 from extender.api.wellknown import POD_GROUP_LABEL
-from extender.jobs import fields, templates, topology
+from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import Finished, GenericJob, split_gates
+from extender.jobs.job import (
+    Finished,
+    GenericJob,
+    JobPodSet,
+    Slot,
+    Step,
+    guarded,
+    merge_patch,
+    split_gates,
+    template_of,
+)
 from extender.jobs.kinds.pod import PlainPod, pod_of
-from extender.jobs.pod_sets import JobPodSet, Slot, template_of
-from extender.jobs.steps import Step, guarded, merge_patch
 from extender.jobs.templates import Placement, PlacementError
 from extender.state.queue.records import PodSetInfo, WorkloadInfo
 
@@ -306,7 +314,7 @@ def _template(pod: PlainPod) -> Object:
     for name in ("nodeName", "schedulingGates", "hostname"):
         spec.pop(name, None)
     metadata: Object = {"labels": fields.strings(found, "metadata", "labels")}
-    if said := topology.annotations_of(found):
+    if said := templates.topology_annotations(found):
         metadata["annotations"] = {**said}
     return {"metadata": metadata, "spec": spec}
 

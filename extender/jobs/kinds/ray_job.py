@@ -12,10 +12,8 @@ from typing_extensions import override
 
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import Finished
+from extender.jobs.job import Finished, JobPodSet, Slot, Step
 from extender.jobs.kinds.operated import OperatedJob
-from extender.jobs.pod_sets import JobPodSet, Slot
-from extender.jobs.steps import Step
 from extender.jobs.templates import Placement
 
 _HEAD: Final = "head"

@@ -17,9 +17,9 @@ from extender.controllers.job_context import JobOptions
 from extender.controllers.job_writer import AT_ONCE, JobObjects, PodGroups
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
+from extender.jobs.job import Step
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import builtin
-from extender.jobs.steps import Step
 from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Event

@@ -8,10 +8,9 @@ from typing import Any
 from extender.api.core_v1 import Toleration
 from extender.jobs.actions import CreateWorkload
 from extender.jobs.context import Context
-from extender.jobs.job import GenericJob
+from extender.jobs.job import GenericJob, Step
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import builtin
-from extender.jobs.steps import Step
 from extender.jobs.workload import Priority, build
 from extender.state.cluster.records import ConditionInfo, Shape
 from extender.state.queue.records import (

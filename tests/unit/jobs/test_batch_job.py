@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.jobs.steps import Step
+from extender.jobs.job import Step
 from extender.jobs.templates import Placement, PlacementError
 from tests.unit.jobs.scene import UID, body_of, job, sent
 

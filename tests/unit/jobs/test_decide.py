@@ -9,7 +9,7 @@ from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.context import Ancestor, Context
 from extender.jobs.decide import decide
-from extender.jobs.steps import Step
+from extender.jobs.job import Step
 from extender.state.queue.records import (
     FlavorInfo,
     Meta,

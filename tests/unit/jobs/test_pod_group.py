@@ -10,10 +10,10 @@ import pytest
 from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.decide import decide
+from extender.jobs.job import Step
 from extender.jobs.kinds.pod import pod_of
 from extender.jobs.kinds.pod_group import PodGroupJob
 from extender.jobs.registry import builtin
-from extender.jobs.steps import Step
 from extender.jobs.templates import Placement
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder

@@ -8,9 +8,8 @@ import pytest
 from extender.api.job_overrides import Overrides, parsed
 from extender.jobs import actions as act
 from extender.jobs.actions import Action
-from extender.jobs.context import ReleaseQuota
+from extender.jobs.context import ReleaseQuota, release_limits, release_strategy, unreadable_release
 from extender.jobs.decide import decide
-from extender.jobs.reclaim import limits, release_strategy, unreadable
 from extender.jobs.registry import builtin
 from extender.state.queue.usage import usage
 from tests.harness.kinds import pytorchjob
@@ -187,12 +186,12 @@ def test_a_stop_does_not_wait_for_pods_that_end_slowly() -> None:
 
 def test_a_job_that_would_return_its_quota_earlier_than_its_queue_gets_an_event() -> None:
     asks = meta("work", "ns", annotations={RELEASE: "OnTerminating"})
-    [reported] = limits(asks, "OnTerminal", Overrides())
+    [reported] = release_limits(asks, "OnTerminal", Overrides())
     assert reported.startswith(f"{RELEASE}=OnTerminating counts as OnTerminal: ")
-    assert not list(limits(asks, "OnTerminal", FREE))
-    assert not list(limits(asks, "OnTerminating", Overrides()))
+    assert not list(release_limits(asks, "OnTerminal", FREE))
+    assert not list(release_limits(asks, "OnTerminating", Overrides()))
     later = meta("work", "ns", annotations={RELEASE: "OnTerminal"})
-    assert not list(limits(later, "OnTerminating", Overrides()))
+    assert not list(release_limits(later, "OnTerminating", Overrides()))
 
 
 def test_an_unknown_word_says_nothing() -> None:
@@ -216,7 +215,7 @@ def test_an_unknown_word_says_nothing() -> None:
 def test_an_unknown_value_gets_an_event(said: str | None, shown: str | None) -> None:
     found = meta("work", "ns", annotations={} if said is None else {RELEASE: said})
     reported = f"{RELEASE}={shown} is ignored: it is to be OnTerminating or OnTerminal"
-    assert list(unreadable(found)) == ([reported] if shown else [])
+    assert list(unreadable_release(found)) == ([reported] if shown else [])
 
 
 # -- a job that asks for less than is done

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.jobs.steps import merge_patch, replaces_list
+from extender.jobs.job import merge_patch, replaces_list
 from tests.unit.jobs.scene import merged
 
 SCALARS = st.sampled_from(["a", 1, True, ""])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.jobs.topology import fault, request_of
+from extender.jobs.templates import topology_fault, topology_request
 
 Q = "kueue.x-k8s.io/podset"
 INDEX = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
@@ -34,8 +34,8 @@ def template(**said: str) -> dict[str, Any]:
     ],
 )
 def test_annotations_become_a_request(said: dict[str, str], want: dict[str, Any] | None) -> None:
-    assert fault(template(**said), 4) == ""
-    assert request_of(template(**said)) == (None if want is None else {**want, **INDEX})
+    assert topology_fault(template(**said), 4) == ""
+    assert topology_request(template(**said)) == (None if want is None else {**want, **INDEX})
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_annotations_become_a_request(said: dict[str, str], want: dict[str, Any]
     ],
 )
 def test_annotations_that_cannot_be_kept_are_named(said: dict[str, str], text: str) -> None:
-    assert text in fault(template(**said), 4)
+    assert text in topology_fault(template(**said), 4)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.jobs.placements import placements_of
-from extender.jobs.templates import PlacementError, extends, same
+from extender.jobs.templates import PlacementError, extends, placements_of, same
 from extender.jobs.workload import Priority, build
 from extender.state.queue.records import Assignment, FlavorInfo, Meta
 from tests.unit.jobs.scene import FLAVOR, UID, body_of, job, workload

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from extender.api.wellknown import HOSTNAME_LABEL, TOPOLOGY_GATE
-from extender.room.gated import due
+from extender.room.pods import due
 from extender.state.cluster.records import PodInfo
 from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
 from extender.state.topology import DomainAssignment

@@ -11,8 +11,8 @@ from extender.fit.packer import Packer
 from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.queueing.options import AdmissionOptions
-from extender.room.awaited import Awaited
 from extender.room.nodes import NodeRoom
+from extender.room.pods import Awaited
 from extender.state.cluster import events as ev
 from extender.state.cluster.pod_log import PodLog
 from extender.state.cluster.records import NodeInfo, PodInfo
