@@ -51,7 +51,7 @@ test: toolchain helm promtool ## run the tests: the fast ones, those of the benc
 test-long: toolchain ## run repetitions, races at length and large numbers on control planes (ARGS=, WORKERS=)
 	$(BIN)/pytest tests/bench tests/cluster -m long -n $(WORKERS) --dist worksteal --durations=10 $(ARGS)
 
-check: environment ## look at format, lint, types, layers and rendered manifests
+check: environment ## look at format, lint, types, layers and the reference of settings
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -88,10 +88,8 @@ dist: environment ## build wheel, sdist, SBOM and their hashes into dist/, the s
 	$(BIN)/python -m tests.dist
 
 .PHONY: render
-render: environment ## write the generated files: CRDs, the configuration reference, the chart
-	$(BIN)/gang-extender render crds --output manifests/crds
+render: environment ## write the reference of the settings, docs/configuration.md
 	$(BIN)/gang-extender render settings --output docs/configuration.md
-	$(BIN)/gang-extender render chart --output manifests/chart
 
 clean: ## remove the environment and what tools leave behind (not the built binaries)
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

@@ -1,12 +1,12 @@
 """Our CRDs: whether they are there, in the version that we write, with the fields that we write."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
-from extender.api.crds import Definition, crd
-from extender.api.definitions import DEFINITIONS
+from extender.api.crds import Object, Schema, schema_of, stored_version
+from extender.api.crds import crds as shipped_crds
 from extender.api.wellknown import GROUP_SIGS, POD_GROUP_GROUPS
-from extender.check.facts import ClusterFacts, CrdFacts, Object, Unknown
+from extender.check.facts import ClusterFacts, CrdFacts, Unknown
 from extender.check.findings import Finding, failure, ok, warning
 
 APPLY: Final = "kubectl apply -f manifests/crds"
@@ -14,29 +14,30 @@ _SHOWN: Final = 4
 """Missing fields that are named."""
 
 
-def needed(*, queue: bool) -> list[Definition]:
-    """Return the kinds that the processes need; those of the queue only where it is on."""
-    return [each for each in DEFINITIONS if queue or each.group in POD_GROUP_GROUPS]
+def needed(*, queue: bool) -> list[Object]:
+    """Return the CRDs that the processes need, those of the queue only where it is on."""
+    return [each for each in shipped_crds() if queue or each["spec"]["group"] in POD_GROUP_GROUPS]
 
 
 def crds(facts: ClusterFacts) -> Iterator[Finding]:
     """Yield one finding for each CRD that is needed."""
     for definition in needed(queue=facts.queue):
-        found = facts.crds.get(definition.name, Unknown("it was not looked at"))
+        found = facts.crds.get(definition["metadata"]["name"], Unknown("it was not looked at"))
         yield _crd(definition, found)
 
 
-def _id(definition: Definition) -> str:
+def _id(definition: Object) -> str:
     """Return the id; both groups of PodGroups have the same plural."""
-    return f"crds.{definition.plural}{'-sigs' * (definition.group == GROUP_SIGS)}"
+    spec = definition["spec"]
+    return f"crds.{spec['names']['plural']}{'-sigs' * (spec['group'] == GROUP_SIGS)}"
 
 
-def _crd(definition: Definition, found: CrdFacts | Unknown) -> Finding:
-    name, title = _id(definition), definition.name
+def _crd(definition: Object, found: CrdFacts | Unknown) -> Finding:
+    name, title = _id(definition), definition["metadata"]["name"]
     if isinstance(found, Unknown):
         mend = "use a kubeconfig that may read CRDs"
         return warning(name, f"{title} cannot be looked at: {found.why}", mend)
-    version = definition.versions[0].name
+    version = stored_version(definition)
     if found.stored is None:
         return failure(name, f"there is no CRD {title}", APPLY)
     if version not in found.served:
@@ -47,13 +48,14 @@ def _crd(definition: Definition, found: CrdFacts | Unknown) -> Finding:
     return _definition(definition, found.stored)
 
 
-def _definition(definition: Definition, stored: Object) -> Finding:
-    name, title, version = _id(definition), definition.name, definition.versions[0].name
+def _definition(definition: Object, stored: Object) -> Finding:
+    name, title = _id(definition), definition["metadata"]["name"]
+    version = stored_version(definition)
     versions = {each["name"]: each for each in stored["spec"]["versions"]}
     if not versions.get(version, {}).get("storage"):
         [other] = [each for each, said in versions.items() if said.get("storage")] or ["none"]
         return failure(name, f"{title} is stored as {other}, not as {version}", APPLY)
-    absent = missing(_schema(crd(definition), version), _schema(stored, version))
+    absent = missing(schema_of(definition, version), schema_of(stored, version))
     if absent:
         shown = ", ".join(absent[:_SHOWN]) + ", ..." * (len(absent) > _SHOWN)
         return failure(
@@ -65,14 +67,7 @@ def _definition(definition: Definition, stored: Object) -> Finding:
     return ok(name, f"{title} {version}")
 
 
-def _schema(definition: Object, version: str) -> Mapping[str, Any]:
-    versions = definition["spec"]["versions"]
-    [found] = [each for each in versions if each["name"] == version]
-    schema: Mapping[str, Any] = found.get("schema", {}).get("openAPIV3Schema", {})
-    return schema
-
-
-def missing(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") -> list[str]:
+def missing(ours: Schema, theirs: Schema, path: str = "") -> list[str]:
     """Return the paths of fields that a schema has and another one drops."""
     if theirs.get("x-kubernetes-preserve-unknown-fields"):
         return []

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from extender.api.kueue.without_effect import sentence
+from extender.api.without_effect import sentence
 from extender.check.facts import ClusterFacts, Unknown
 from extender.check.findings import Finding, ok, warning
 

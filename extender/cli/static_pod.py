@@ -61,9 +61,9 @@ def write_static_pod(
 
     Exit codes: 0 done, 1 a file cannot be read or written, 2 a file cannot be patched.
     """
+    from extender.api import shipped
     from extender.install.node_files import node_files
     from extender.install.yaml_text import InstallError
-    from extender.wiring import shipped
 
     with exits(2, InstallError), exits(1, OSError, UnicodeDecodeError):
         found = node_files(

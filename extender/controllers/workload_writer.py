@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import structlog
 
-from extender.api.kueue.without_effect import sentence
 from extender.api.reasons import EvictionReason, JobReason
 from extender.api.wellknown import QUEUE_API_VERSION
+from extender.api.without_effect import sentence
 from extender.kube.errors import (
     ApiError,
     ConflictError,

@@ -11,12 +11,12 @@ from msgspec import Raw
 
 from extender.api import queue_wire as wire
 from extender.api.core_v1 import Amount, OwnerReference
-from extender.api.kueue.without_effect import (
+from extender.api.wellknown import INDEX_LABEL, JOB_UID_LABEL, QUEUE_LABEL
+from extender.api.without_effect import (
     POD_SET_FIELDS,
     fields_without_effect,
     names_without_effect,
 )
-from extender.api.wellknown import INDEX_LABEL, JOB_UID_LABEL, QUEUE_LABEL
 from extender.kube import pod_templates, topology_wire
 from extender.kube.decode import (
     DecodeError,

@@ -9,8 +9,8 @@ import msgspec
 import yaml
 from pydantic import Field
 
-from extender.api.kueue.without_effect import names_without_effect, sentence
 from extender.api.wellknown import GROUP_X, POD_GROUP_GROUPS, QUEUE_LABEL
+from extender.api.without_effect import names_without_effect, sentence
 from extender.config.files import SettingsError
 from extender.jobs import fields, registry, workload
 from extender.jobs.context import Context

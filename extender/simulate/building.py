@@ -7,14 +7,8 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
-from pydantic import BaseModel, ValidationError
 
-from extender.api.kueue.cluster_queue import ClusterQueue
-from extender.api.kueue.cohort import Cohort
-from extender.api.kueue.local_queue import LocalQueue
-from extender.api.kueue.resource_flavor import ResourceFlavor
-from extender.api.kueue.topology import Topology
-from extender.api.kueue.workload_priority_class import WorkloadPriorityClass
+from extender.api.crds import faults, schema_for
 from extender.api.wellknown import (
     GROUP_X,
     POD_GROUP_LABEL,
@@ -23,7 +17,6 @@ from extender.api.wellknown import (
     REQUIRE_ROOM_ANNOTATION,
 )
 from extender.config.files import SettingsError
-from extender.config.settings import problems
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.resources.quantity import PODS
@@ -51,11 +44,6 @@ MOST_PODS: Final = 110
 FIRST_VERSION: Final = 1_000_000
 """The resourceVersion of the first job; jobs have theirs in the order in which they come."""
 POD_SET: Final = "main"
-_MODELS: Final[Mapping[str, type[BaseModel]]] = {
-    each.__name__: each
-    for each in (ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, WorkloadPriorityClass)
-}
-"""Kinds whose fields are checked as the API server does."""
 _GROUP: Final = "GROUP-OF-THE-JOB"
 _encode = msgspec.json.encode
 
@@ -206,13 +194,10 @@ class _Builder:
             "resourceVersion": str(self._version),
             "generation": 1,
         }
-        model = _MODELS.get(str(kind))
+        if wrong := "; ".join(_faults(given)):
+            raise SettingsError(f"objects[{number}]: {kind} {name}: {wrong}")
         try:
-            if model is not None:
-                model.model_validate(given)
             return read(_encode({**given, "metadata": {**known, **meta}}))
-        except ValidationError as error:
-            raise SettingsError(f"objects[{number}]: {kind} {name}: {problems(error)}") from None
         except DecodeError as error:
             raise SettingsError(f"objects[{number}]: {kind} {name}: {error}") from None
 
@@ -318,6 +303,16 @@ def _job(
         uid=uid,
         need=group.min_member if group is not None else 0,
     )
+
+
+def _faults(given: Object) -> Iterator[str]:
+    """Yield what is wrong with a manifest of the queue, each with the field."""
+    schema = schema_for(QUEUE_API_VERSION, given.get("kind"))
+    if schema is None:
+        return
+    if given.get("apiVersion") != QUEUE_API_VERSION:
+        yield f"apiVersion: should be {QUEUE_API_VERSION}"
+    yield from faults(given, schema)
 
 
 def _manifest(

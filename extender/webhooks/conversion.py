@@ -11,19 +11,22 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.kueue import v1beta1
-from extender.api.kueue.v1beta1 import POD_PRIORITY_SOURCE, WORKLOAD_PRIORITY_SOURCE
-from extender.api.wellknown import POD_PRIORITY_CLASS, QUEUE_API_VERSION, WORKLOAD_PRIORITY_CLASS
+from extender.api.wellknown import (
+    POD_PRIORITY_CLASS,
+    QUEUE_API_VERSION,
+    QUEUE_GROUP,
+    WORKLOAD_PRIORITY_CLASS,
+)
 
 Object = dict[str, Any]
 Part = Callable[[Object], Object]
 
-OLDER: Final = v1beta1.API_VERSION
+OLDER: Final = f"{QUEUE_GROUP}/v1beta1"
 NEWER: Final = QUEUE_API_VERSION
 _STOP: Final = "MayStopSearch"
 _SOURCES: Final = {
-    WORKLOAD_PRIORITY_SOURCE: WORKLOAD_PRIORITY_CLASS,
-    POD_PRIORITY_SOURCE: POD_PRIORITY_CLASS,
+    "kueue.x-k8s.io/workloadpriorityclass": WORKLOAD_PRIORITY_CLASS,
+    "scheduling.k8s.io/priorityclass": POD_PRIORITY_CLASS,
 }
 LOOKED_INTO: Final = frozenset(
     (
@@ -281,3 +284,10 @@ _PARTS: Final[Mapping[str, Mapping[str, tuple[Part, Part]]]] = {
     },
 }
 """By kind and part of the object: its translation to v1beta2, and to v1beta1."""
+CONVERTED: Final = tuple(
+    f"{kind.lower()}s.{QUEUE_GROUP}" for kind, parts in _PARTS.items() if parts
+)
+"""The names of the CRDs whose versions differ in more than their names.
+
+The API server calls the webhook at every write of such a kind, for watches of the other version.
+"""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from extender.api.scheduler_config import DEFAULT_SCHEDULER
+from extender.api.shipped import manifests
 from extender.check import checks, crds, rights
 from extender.check.entries import Entry, entries, ours
 from extender.check.facts import (
@@ -30,7 +31,6 @@ from extender.runtime.clock import Clock, SystemClock
 from extender.wiring.asking import extender
 from extender.wiring.reading import ApiReader, known, together
 from extender.wiring.running import RunningFacts, of_samples
-from extender.wiring.shipped import manifests
 from extender.wiring.smoke import Smoke
 
 IdentityName = Literal["extender", "reconciler"]
@@ -94,7 +94,7 @@ class _Survey:
         if isinstance(server, Unknown):
             return ClusterFacts(now, server, scheduler=scheduler, extender=asked)
         queue = self._settings.queue.enabled
-        names = [each.name for each in crds.needed(queue=queue)]
+        names = [each["metadata"]["name"] for each in crds.needed(queue=queue)]
         found = await together(known(self._crd(name)) for name in names)
         return ClusterFacts(
             now,

@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 from cryptography import x509
 
-from extender.api.kueue.without_effect import fields_without_effect, names_without_effect
 from extender.api.wellknown import (
     GROUP_NATIVE,
     NATIVE_SCHEDULED,
     QUEUE_API_VERSION,
     QUEUE_LABEL,
 )
+from extender.api.without_effect import fields_without_effect, names_without_effect
 from extender.check import queued
 from extender.check.facts import CertificateFacts, LeaseFacts, OtherFacts, Unknown, WebhookFacts
 from extender.check.others import LOOKED_FOR

@@ -7,7 +7,6 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,8 +15,6 @@ import uvicorn
 from fastapi import FastAPI
 from typing_extensions import override
 
-from extender.api.crds import Definition, needs_webhook
-from extender.api.definitions import DEFINITIONS
 from extender.api.selectors import matches_selector
 from extender.config import Settings
 from extender.config import Webhooks as Section
@@ -32,6 +29,7 @@ from extender.server.webhooks import webhooks_app
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
 from extender.webhooks.certificates import Bundle
+from extender.webhooks.conversion import CONVERTED
 from extender.webhooks.jobs import by_kind
 from extender.wiring import http
 from extender.wiring.queue import QueueControllers
@@ -40,7 +38,6 @@ from extender.wiring.reflectors import backoff
 KEEP_ALIVE_SECONDS: Final = 120
 """Longer than the 90 seconds for which the API server keeps a connection that is idle."""
 _ASKED: Final = ("localqueues", "namespaces")
-_WORKLOADS: Final = "workloads"
 
 
 def webhooks(
@@ -114,7 +111,7 @@ class WebhookServer:
         callers = WebhookClients(
             client,
             _address(section),
-            crds=_converted(),
+            crds=CONVERTED,
             serve=_served(section),
             configuration=section.configuration,
         )
@@ -181,7 +178,7 @@ def conversion_gate(settings: Settings, client: KubeClient) -> ConversionGate:
     """Return the gate that holds the caches back until objects can be read without loss."""
     return ConversionGate(
         WebhookClients(client, _address(settings.webhooks)),
-        _converted(),
+        CONVERTED,
         converts=wanted(settings),
         backoff=backoff(0.2, 5.0),
     )
@@ -189,27 +186,17 @@ def conversion_gate(settings: Settings, client: KubeClient) -> ConversionGate:
 
 def is_converted(kind: str) -> bool:
     """Return whether a reflector's kind is one that the API server may have to convert."""
-    return any(each.plural == kind for each in _definitions())
+    return any(name.startswith(f"{kind}.") for name in CONVERTED)
 
 
 def _address(section: Section) -> Address:
     return Address(section.namespace, section.service, section.conversion_service, section.url)
 
 
-@cache
-def _definitions() -> tuple[Definition, ...]:
-    """Return the kinds that the API server needs a webhook for; comparing schemas is slow."""
-    return tuple(each for each in DEFINITIONS if needs_webhook(each))
-
-
-def _converted() -> list[str]:
-    return [each.name for each in _definitions()]
-
-
 def _served(section: Section) -> list[str]:
     """Return the CRDs whose older versions are to be served."""
     wanted_too = {True: section.older_workloads, False: section.older_versions}
-    return [each.name for each in _definitions() if wanted_too[each.plural == _WORKLOADS]]
+    return [name for name in CONVERTED if wanted_too[name.startswith("workloads.")]]
 
 
 def _source(section: Section, client: KubeClient, clock: Clock) -> Source:

@@ -9,9 +9,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from extender.api.crds import Definition, Version, crd
-from extender.api.kueue import v1beta1
-from extender.api.kueue.workload import Workload
+from extender.api.crds import crds as shipped_crds
 from extender.webhooks.conversion import convert
 from tests.cluster.alone import alone
 from tests.harness.client import Api, ApiError
@@ -29,17 +27,27 @@ SINCE = "2026-11-21T08:54:00Z"
 control_plane, api = alone()
 
 
+def of_group(group: str, plural: str, version: str) -> Object:
+    """Return a CRD of ours with one version, for another group."""
+    name = f"{plural}.{GROUP}"
+    [found] = [deepcopy(dict(x)) for x in shipped_crds() if x["metadata"]["name"] == name]
+    [only] = [each for each in found["spec"]["versions"] if each["name"] == version]
+    only.pop("deprecated", None)
+    only.pop("deprecationWarning", None)
+    names = {key: found["spec"]["names"][key] for key in ("kind", "listKind", "plural", "singular")}
+    versions = [{**only, "served": True, "storage": True}]
+    return {
+        **found,
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {**found["spec"], "group": group, "names": names, "versions": versions},
+    }
+
+
 @pytest.fixture(autouse=True, scope="module")
 def crds(api: Api) -> Iterator[None]:
     api.apply(MANIFESTS / "crds")
     group, version = ALONE.split("/")
-    alone = [
-        crd(Definition(group, plural, [Version(version, model)], scope=scope))
-        for plural, model, scope in (
-            ("clusterqueues", v1beta1.ClusterQueue, "Cluster"),
-            ("workloads", v1beta1.Workload, "Namespaced"),
-        )
-    ]
+    alone = [of_group(group, plural, version) for plural in ("clusterqueues", "workloads")]
     api.apply(alone)
     yield
     for each in alone:
@@ -811,7 +819,7 @@ WRONG_SETS = [pod_set("a", minCount=1), pod_set("b", 1, minCount=2)]
 
 def test_a_workload_that_is_older_than_the_rules_goes_on(api: Api, namespace: str) -> None:
     group = "lenient.example.com"
-    strict = crd(Definition(group, "workloads", [Version("v1beta2", Workload)]))
+    strict = of_group(group, "workloads", "v1beta2")
     lenient = deepcopy(strict)
     whole = lenient["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     del whole["x-kubernetes-validations"]

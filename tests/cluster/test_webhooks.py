@@ -16,9 +16,8 @@ import httpx
 import pytest
 import yaml
 
-from extender.api.crds import needs_webhook
-from extender.api.definitions import DEFINITIONS
 from extender.config import Webhooks
+from extender.webhooks import conversion
 from extender.webhooks.certificates import Bundle, fault, issue
 from tests.cluster.alone import alone
 from tests.cluster.served import CONVERTED, CRDS, OLDER, is_older_served
@@ -465,7 +464,7 @@ def allowed(api: Api, what: tuple[str, str, str, str]) -> set[str]:
 
 
 def test_the_role_names_the_kinds_that_are_converted() -> None:
-    assert {each.name for each in DEFINITIONS if needs_webhook(each)} == set(CONVERTED)
+    assert set(conversion.CONVERTED) == set(CONVERTED)
 
 
 def test_the_services_are_those_that_the_process_names(api: Api) -> None:

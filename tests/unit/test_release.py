@@ -12,14 +12,12 @@ from importlib.metadata import version as installed
 from pathlib import Path
 
 import pytest
-import yaml
 from fastapi import FastAPI
 
 from extender.server.health import Probes, health_app
 from tests import dist
 from tests.dist import SUMS, uv
 from tests.documents import DOCUMENTS
-from tests.harness.manifests import documents
 from tests.once import once
 from tests.protocol.service import Service
 
@@ -209,17 +207,10 @@ def test_the_wheel_works_where_nothing_else_is(built: Path, program: Path, tmp_p
     assert said("--version") == f"gang-extender {installed_of(built)}\n"
     assert "reconcile" in said("--help")
     assert "--smoke" in said("check", "--help")
-    rendered = {
-        each["metadata"]["name"]: each for each in yaml.safe_load_all(said("render", "crds"))
-    }
-    shipped = [*(ROOT / "manifests" / "crds").glob("*.yaml")]
-    assert len(rendered) == len(shipped) > 0
-    for path in shipped:
-        [each] = documents(path)
-        assert rendered[each["metadata"]["name"]] == each
+    assert "| `listen.port` |" in said("render", "settings")
 
 
-@pytest.mark.parametrize("folder", ["policies", "rbac"])
+@pytest.mark.parametrize("folder", ["crds", "policies", "rbac"])
 def test_the_wheel_has_the_manifests_that_check_compares_with(program: Path, folder: str) -> None:
     [inside] = program.parents[1].glob(f"lib/python*/site-packages/extender/manifests/{folder}")
     source = ROOT / "manifests" / folder

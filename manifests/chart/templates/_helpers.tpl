@@ -1,7 +1,6 @@
 {{- /*
-The templates in folders, values.yaml and its schema are generated from manifests/ and
-extender/cli/chart_values.py. This file, NOTES.txt, checks.yaml, settings.yaml and
-service-monitor.yaml are written by hand.
+The templates in folders are the files of manifests/ with values put in. A test compares what both
+give: change them together.
 */}}
 
 {{- define "gang-extender.image" -}}

@@ -1,285 +1,52 @@
-"""From pydantic models to what the API server takes as a CRD."""
+"""The CRDs of `manifests/crds`, and what is wrong with manifests by their schemas."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+import yaml
 
-from extender.api.crds import (
-    Column,
-    Definition,
-    StructuralSchemaError,
-    Version,
-    crd,
-    needs_webhook,
-    structural,
-)
-from extender.api.definitions import DEFINITIONS
+from extender.api.crds import crds, faults, schema_for, stored_version
+from extender.api.wellknown import Phase
+from extender.webhooks.conversion import CONVERTED
 
-SERVER = {
-    "apiVersion": {"type": "string", "description": "The group and version of this object."},
-    "kind": {"type": "string", "description": "The kind of this object."},
-    "metadata": {"type": "object"},
-}
+ROOT = Path(__file__).parents[3]
+GROUP = "kueue.x-k8s.io/"
 
 
-class Flavor(BaseModel):
-    name: str
-    quota: int | str = 0
+def test_apply_k_covers_every_crd_and_every_file_that_it_names() -> None:
+    named = yaml.safe_load((ROOT / "manifests/kustomization.yaml").read_text())["resources"]
+    files = yaml.safe_load((ROOT / "manifests/crds/Kustomization").read_text())["resources"]
 
-
-class Named(BaseModel):
-    """Described once."""
-
-    name: Annotated[str, Field(min_length=1)]
-
-
-class Again(BaseModel):
-    children: list["Again"] = []
-
-
-def one(annotation: Any, field: Any = ...) -> type[BaseModel]:
-    """Return a model with one field `x` of that type."""
-    return type("One", (BaseModel,), {"__annotations__": {"x": annotation}, "x": field})
-
-
-WANT: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
-    "a required field has its type": (one(int, Field()), {"type": "integer"}),
-    "None is how an absent field is said": (one(int | None, None), {"type": "integer"}),
-    "a default that is not None is the server's too": (
-        one(str, "BestEffortFIFO"),
-        {"type": "string", "default": "BestEffortFIFO"},
-    ),
-    "a falsy default is a default": (
-        one(bool, Field(default=False)),
-        {"type": "boolean", "default": False},
-    ),
-    "limits keep their words": (
-        one(Annotated[int, Field(ge=0, le=9)], Field()),
-        {"type": "integer", "minimum": 0, "maximum": 9},
-    ),
-    "an exclusive limit is a flag in OpenAPI v3": (
-        one(Annotated[float, Field(gt=0, lt=1)], Field()),
-        {
-            "type": "number",
-            "minimum": 0,
-            "exclusiveMinimum": True,
-            "maximum": 1,
-            "exclusiveMaximum": True,
-        },
-    ),
-    "literals are an enum": (
-        one(Literal["Hold", "None"] | None, None),
-        {"type": "string", "enum": ["Hold", "None"]},
-    ),
-    "one literal is an enum of one": (
-        one(Literal["a"], Field()),
-        {"type": "string", "enum": ["a"]},
-    ),
-    "a set is a list that the server merges as a set": (
-        one(set[str], Field()),
-        {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-    ),
-    "int or text is one value of two types": (
-        one(int | Annotated[str, Field(pattern="^[0-9]+m?$")], Field()),
-        {"x-kubernetes-int-or-string": True, "pattern": "^[0-9]+m?$"},
-    ),
-    "a map has values of one type": (
-        one(dict[str, int], Field()),
-        {"type": "object", "additionalProperties": {"type": "integer"}},
-    ),
-    "a map of anything keeps what it is given": (
-        one(dict[str, Any], Field()),
-        {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-    ),
-    "a model is put where it is referred to, in the words of the field": (
-        one(Named | None, Field(default=None, description="Described here.")),
-        {
-            "type": "object",
-            "description": "Described here.",
-            "properties": {"name": {"type": "string", "minLength": 1}},
-            "required": ["name"],
-        },
-    ),
-    "what only Kubernetes knows goes through": (
-        one(
-            list[Named],
-            Field(
-                max_length=16,
-                json_schema_extra={
-                    "x-kubernetes-list-type": "map",
-                    "x-kubernetes-list-map-keys": ["name"],
-                    "x-kubernetes-validations": [{"rule": "size(self) > 0", "message": "none"}],
-                },
-            ),
-        ),
-        {
-            "type": "array",
-            "maxItems": 16,
-            "items": {
-                "type": "object",
-                "description": "Described once.",
-                "properties": {"name": {"type": "string", "minLength": 1}},
-                "required": ["name"],
-            },
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-            "x-kubernetes-validations": [{"rule": "size(self) > 0", "message": "none"}],
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize(("model", "want"), WANT.values(), ids=WANT)
-def test_a_field_is_translated(model: type[BaseModel], want: dict[str, Any]) -> None:
-    assert structural(model)["properties"] == {**SERVER, "x": want}
-
-
-WANT_REFUSED: dict[str, tuple[type[BaseModel], str]] = {
-    "a value of two types": (one(int | bool, Field()), r"One\.x: .* one of many types"),
-    "a choice between models": (one(list[Named | Flavor], Field()), r"One\.x\[\]: .* many types"),
-    "a tuple": (one(tuple[int, str], Field()), r"One\.x: a CRD cannot say 'prefixItems'"),
-    "a map with a rule for its keys": (
-        one(dict[Annotated[str, Field(pattern="^a")], int], Field()),
-        r"One\.x: a CRD cannot say 'patternProperties'",
-    ),
-    "a type that holds itself": (one(Again, Field()), "inside itself: Again > Again"),
-}
-
-
-@pytest.mark.parametrize(("model", "want"), WANT_REFUSED.values(), ids=WANT_REFUSED)
-def test_what_a_crd_cannot_say_is_an_error_with_its_path(model: type[BaseModel], want: str) -> None:
-    with pytest.raises(StructuralSchemaError, match=want):
-        structural(model)
-
-
-class ResourceFlavor(BaseModel):
-    """A kind of
-    node.
-
-    Second paragraph.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"x-kubernetes-validations": [{"rule": "true"}]}
-    )
-
-    kind: Literal["ResourceFlavor"]
-    spec: Flavor
-
-
-def test_a_whole_definition() -> None:
-    definition = Definition(
-        group="example.com",
-        plural="resourceflavors",
-        versions=(
-            Version("v1", ResourceFlavor, columns=(Column("Quota", ".spec.quota", wide=True),)),
-        ),
-        short_names=("rf",),
-        categories=("queueing",),
-        scope="Cluster",
-    )
-
-    assert crd(definition) == {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "resourceflavors.example.com"},
-        "spec": {
-            "group": "example.com",
-            "names": {
-                "kind": "ResourceFlavor",
-                "listKind": "ResourceFlavorList",
-                "plural": "resourceflavors",
-                "singular": "resourceflavor",
-                "shortNames": ["rf"],
-                "categories": ["queueing"],
-            },
-            "scope": "Cluster",
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "additionalPrinterColumns": [
-                        {
-                            "name": "Quota",
-                            "type": "string",
-                            "jsonPath": ".spec.quota",
-                            "priority": 1,
-                        }
-                    ],
-                    "schema": {
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "description": "A kind of node.\n\nSecond paragraph.",
-                            "required": ["spec"],
-                            "properties": {
-                                **SERVER,
-                                "spec": {
-                                    "type": "object",
-                                    "required": ["name"],
-                                    "properties": {
-                                        "name": {"type": "string"},
-                                        "quota": {"x-kubernetes-int-or-string": True, "default": 0},
-                                    },
-                                },
-                            },
-                            "x-kubernetes-validations": [{"rule": "true"}],
-                        }
-                    },
-                }
-            ],
-        },
-    }
-
-
-class Older(BaseModel):
-    kind: Literal["ResourceFlavor"]
-    data: Flavor
-
-
-def test_the_first_version_is_stored_and_older_ones_wait_for_the_conversion_webhook() -> None:
-    versions = (
-        Version("v2", ResourceFlavor, selectable=(".spec.name",)),
-        Version("v1", Older, deprecation="v1 is old, say v2."),
-    )
-
-    spec = crd(Definition("example.com", "resourceflavors", versions))["spec"]
-
-    newer, older = spec["versions"]
-    assert (newer["served"], newer["storage"]) == (True, True)
-    assert newer["selectableFields"] == [{"jsonPath": ".spec.name"}]
-    assert "deprecated" not in newer
-    assert (older["served"], older["storage"]) == (False, False)
-    assert (older["deprecated"], older["deprecationWarning"]) == (True, "v1 is old, say v2.")
-    assert set(older["schema"]["openAPIV3Schema"]["properties"]) == {*SERVER, "data"}
-    assert "conversion" not in spec
-
-
-def test_versions_that_say_the_same_need_no_conversion() -> None:
-    versions = (Version("v2", ResourceFlavor), Version("v1", ResourceFlavor, deprecation="Old."))
-
-    spec = crd(Definition("example.com", "resourceflavors", versions))["spec"]
-
-    found = [(each["name"], each["served"], each["storage"]) for each in spec["versions"]]
-    assert found == [("v2", True, True), ("v1", True, False)]
-    assert "conversion" not in spec
+    assert all((ROOT / "manifests" / path).exists() for path in named)
+    assert "crds" in named
+    assert set(files) == {path.name for path in (ROOT / "manifests/crds").glob("*.yaml")}
+    assert len(files) == 9
+    for each in crds():
+        names = each["spec"]["names"]
+        assert each["metadata"]["name"] == f"{names['plural']}.{each['spec']['group']}"
 
 
 def test_only_kinds_that_differ_are_converted_by_a_webhook() -> None:
-    assert {each.kind for each in DEFINITIONS if needs_webhook(each)} == {
-        "ClusterQueue",
-        "LocalQueue",
-        "Workload",
-    }
+    """The others are served in both versions, for which the API server needs no one."""
+    for each in crds():
+        first, *others = (
+            version["schema"]["openAPIV3Schema"]["properties"]
+            for version in each["spec"]["versions"]
+        )
+        differs = any(other != first for other in others)
+        assert (each["metadata"]["name"] in CONVERTED) is differs
+        served = [version["served"] for version in each["spec"]["versions"]]
+        assert served == [True, *([not differs] * len(others))]
 
 
-CRDS = {definition.name: crd(definition) for definition in DEFINITIONS}
+CRDS = {each["metadata"]["name"]: each for each in crds()}
 POD_GROUPS = {name: manifest for name, manifest in CRDS.items() if name.startswith("podgroups.")}
 
 
-def version_of(manifest: dict[str, Any]) -> dict[str, Any]:
+def version_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     [version] = manifest["spec"]["versions"]
     return dict(version)
 
@@ -386,3 +153,125 @@ def test_the_columns_of_kubectl_get() -> None:
         ("Message", 1),
         ("Age", 0),
     ]
+
+
+def found_in(each: dict[str, Any]) -> list[str]:
+    schema = schema_for(each["apiVersion"], each["kind"])
+    assert schema is not None
+    return [*faults(each, schema)]
+
+
+WRITTEN: dict[str, dict[str, Any]] = {
+    f"{path.name}: {each['kind']} {each['metadata']['name']}": each
+    for path in sorted((ROOT / "manifests/samples").glob("*.yaml"))
+    for each in yaml.safe_load_all(path.read_text())
+    if each["apiVersion"].startswith(GROUP) or each["kind"] == "PodGroup"
+}
+
+
+def test_there_are_samples_of_the_kinds_that_people_write_in_both_versions() -> None:
+    assert {
+        (each["apiVersion"], each["kind"])
+        for each in WRITTEN.values()
+        if each["kind"] != "PodGroup"
+    } == {
+        (f"{GROUP}{version}", kind)
+        for version in ("v1beta1", "v1beta2")
+        for kind in ("ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass")
+    }
+
+
+@pytest.mark.parametrize("each", WRITTEN.values(), ids=WRITTEN)
+def test_a_sample_has_no_fault(each: dict[str, Any]) -> None:
+    assert found_in(each) == []
+
+
+NO_QUOTAS = [{"coveredResources": ["cpu"], "flavors": [{"name": "a"}]}]
+WANT_FAULTS: dict[str, tuple[str, object, list[str]]] = {
+    "a misspelt field": (
+        "LocalQueue",
+        {"clusterQeue": "a"},
+        ["spec.clusterQeue: there is no such field"],
+    ),
+    "the older word": ("ClusterQueue", {"cohort": "a"}, ["spec.cohort: there is no such field"]),
+    "a strategy that there is not": (
+        "ClusterQueue",
+        {"queueingStrategy": "LIFO"},
+        ["spec.queueingStrategy: 'LIFO' should be one of StrictFIFO, BestEffortFIFO"],
+    ),
+    "a flavor without quotas": (
+        "Cohort",
+        {"resourceGroups": NO_QUOTAS},
+        ["spec.resourceGroups.0.flavors.0.resources: is missing"],
+    ),
+    "a name that is none": ("LocalQueue", {"clusterQueue": "A_B"}, ["spec.clusterQueue: 'A_B'"]),
+    "no effect": (
+        "ResourceFlavor",
+        {"nodeTaints": [{"key": "a"}]},
+        ["spec.nodeTaints.0.effect: is missing"],
+    ),
+    "text for a mapping": ("ClusterQueue", "a", ["spec: 'a' should be of type object"]),
+    "an empty list": ("Topology", {"levels": []}, ["spec.levels: is 0, and 1 is the least"]),
+    "no group": ("PodGroup", {"minMember": 0}, ["spec.minMember: is 0, and 1 is the least"]),
+    "beyond int32": ("PodGroup", {"minMember": 2**31}, ["spec.minMember: is 2147483648, and"]),
+    "text for a number": ("PodGroup", {"minMember": "4"}, ["spec.minMember: '4' should be of"]),
+    "a fraction": ("PodGroup", {"minMember": 4.0}, ["spec.minMember: 4.0 should be of type"]),
+    "yes for a number": ("PodGroup", {"minMember": True}, ["spec.minMember: True should be of"]),
+    "a unit that there is not": (
+        "PodGroup",
+        {"minResources": {"memory": "1GiB"}},
+        ["spec.minResources.memory: '1GiB' should match "],
+    ),
+    "an amount ends in a line feed": (
+        "PodGroup",
+        {"minResources": {"memory": "1Gi\n"}},
+        ["spec.minResources.memory: '1Gi\\n' should match "],
+    ),
+    "an amount is a bare fraction": (
+        "PodGroup",
+        {"minResources": {"cpu": 1.5}},
+        ["spec.minResources.cpu: 1.5 should be of type integer or string"],
+    ),
+    "amounts": (
+        "PodGroup",
+        {"minResources": {"cpu": -1, "memory": "1E3", "pods": ".5k", "a": "1.5"}, "minMember": 1},
+        [],
+    ),
+    "an absent field is null": ("PodGroup", {"minMember": None}, []),
+    "a time of YAML": (
+        "ResourceFlavor",
+        {"nodeTaints": [{"key": "a", "effect": "NoSchedule", "timeAdded": datetime.now(UTC)}]},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "spec", "want"), WANT_FAULTS.values(), ids=WANT_FAULTS)
+def test_what_is_wrong_is_named_with_its_field(kind: str, spec: object, want: list[str]) -> None:
+    version = "scheduling.x-k8s.io/v1alpha1" if kind == "PodGroup" else f"{GROUP}v1beta2"
+    each = {"apiVersion": version, "kind": kind, "metadata": {"name": "one"}, "spec": spec}
+
+    found = found_in(each)
+
+    assert len(found) == len(want)
+    for fault, start in zip(found, want, strict=True):
+        assert fault.startswith(start)
+
+
+def test_the_version_that_is_stored() -> None:
+    assert stored_version(CRDS["workloads.kueue.x-k8s.io"]) == "v1beta2"
+
+
+def test_kinds_and_versions_of_others_have_no_schema() -> None:
+    assert schema_for("batch/v1", "Job") is None
+    assert schema_for(f"{GROUP}v1beta1", "ClusterQueue") is not None
+    assert schema_for(f"{GROUP}v1", "ClusterQueue") is None
+    assert schema_for(None, None) is None
+
+
+def test_the_phases_are_those_that_dashboards_know() -> None:
+    want = ["Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Unknown"]
+    assert [phase.value for phase in Phase] == [*want, "Finished", "Failed"]
+    for each in POD_GROUPS.values():
+        status = version_of(each)["schema"]["openAPIV3Schema"]["properties"]["status"]
+        assert status["properties"]["phase"]["enum"] == [phase.value for phase in Phase]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from extender.api import wellknown
-from extender.api.kueue.without_effect import (
+from extender.api.without_effect import (
     FIELDS,
     INFORMATIVE,
     POD_SET_FIELDS,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.api.crds import Schema, crd
+from extender.api.crds import Schema, stored_version
 from extender.check.checks import check
 from extender.check.crds import crds, missing, needed
 from extender.check.facts import ClusterFacts, CrdFacts, ServerFacts, Unknown
@@ -64,12 +64,14 @@ def test_of_a_cluster_that_does_not_answer_nothing_else_is_said() -> None:
 
 
 def stored() -> dict[str, Any]:
-    return {each.name: deepcopy(crd(each)) for each in needed(queue=True)}
+    return {each["metadata"]["name"]: deepcopy(each) for each in needed(queue=True)}
 
 
 def of_crds(stored: dict[str, Any], *, queue: bool = True) -> dict[str, FindingLevel]:
     facts = {
-        each.name: CrdFacts(frozenset({each.versions[0].name}), stored.get(each.name))
+        each["metadata"]["name"]: CrdFacts(
+            frozenset({stored_version(each)}), stored.get(each["metadata"]["name"])
+        )
         for each in needed(queue=True)
     }
     found = [*crds(ClusterFacts(0.0, SERVER, crds=facts, queue=queue))]

@@ -1,9 +1,9 @@
 """Rights are those of the shipped roles, and what is missing is named."""
 
+from extender.api.shipped import manifests
 from extender.check.facts import ClusterFacts, IdentityFacts, NeededRight, RightsFacts, Unknown
 from extender.check.findings import Finding, FindingLevel
 from extender.check.rights import needed, policies, rights, subjects
-from extender.wiring.shipped import manifests
 
 EXTENDER, RECONCILER = manifests("rbac/extender.yaml"), manifests("rbac/reconciler.yaml")
 USER = "system:serviceaccount:gang-extender-system:gang-extender"

@@ -10,15 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
-from extender.api.kueue import v1beta1
-from extender.api.kueue.cluster_queue import ClusterQueue
-from extender.api.kueue.cohort import Cohort
-from extender.api.kueue.local_queue import LocalQueue
-from extender.api.kueue.resource_flavor import ResourceFlavor
-from extender.api.kueue.workload import Workload
-from extender.api.kueue.workload_priority_class import WorkloadPriorityClass
+from extender.api.crds import faults, schema_for
 from extender.webhooks.conversion import (
     LARGEST_FIELD,
     LOOKED_INTO,
@@ -31,20 +24,6 @@ from extender.webhooks.conversion import (
 )
 
 Object = dict[str, Any]
-MODELS: dict[tuple[str, str], type[BaseModel]] = {
-    (NEWER, "ClusterQueue"): ClusterQueue,
-    (NEWER, "Cohort"): Cohort,
-    (NEWER, "LocalQueue"): LocalQueue,
-    (NEWER, "ResourceFlavor"): ResourceFlavor,
-    (NEWER, "Workload"): Workload,
-    (NEWER, "WorkloadPriorityClass"): WorkloadPriorityClass,
-    (OLDER, "ClusterQueue"): v1beta1.ClusterQueue,
-    (OLDER, "Cohort"): v1beta1.Cohort,
-    (OLDER, "LocalQueue"): v1beta1.LocalQueue,
-    (OLDER, "ResourceFlavor"): v1beta1.ResourceFlavor,
-    (OLDER, "Workload"): v1beta1.Workload,
-    (OLDER, "WorkloadPriorityClass"): v1beta1.WorkloadPriorityClass,
-}
 NOW = "2026-11-21T08:54:00Z"
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main"}]}}
 
@@ -187,7 +166,9 @@ def test_both_versions_say_the_same(older: Object, newer: Object) -> None:
     assert convert(newer, OLDER) == older
     for each in (older, newer):
         assert convert(each, each["apiVersion"]) == each
-        MODELS[each["apiVersion"], each["kind"]].model_validate(each)
+        schema = schema_for(each["apiVersion"], each["kind"])
+        assert schema is not None
+        assert [*faults(each, schema)] == []
 
 
 WANT_LOST: dict[str, tuple[Object, Object]] = {
