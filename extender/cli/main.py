@@ -15,7 +15,7 @@ from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
 from extender.cli.simulate import simulate
 from extender.cli.snapshot import snapshot
-from extender.runtime.version import version
+from extender.runtime.process import version
 
 app = typer.Typer(
     name="gang-extender",

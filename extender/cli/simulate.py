@@ -62,7 +62,7 @@ def simulate(
 
     Exit codes: 0 done, 1 it failed, 2 the scenario is wrong.
     """
-    from extender.config.files import SettingsError
+    from extender.config.sections import SettingsError
     from extender.kube.errors import ApiError, ConfigurationError
     from extender.simulate.answering import UnknownJobError
     from extender.snapshot.header import SnapshotError
@@ -89,7 +89,7 @@ def simulate(
 
 def submission(job: Path, assume: str | None, sources: Beginning, *, output: str) -> None:
     """Print what would become of a job in a cluster, or in a snapshot of it."""
-    from extender.config.files import SettingsError
+    from extender.config.sections import SettingsError
     from extender.kube.errors import ApiError, ConfigurationError
     from extender.simulate.answering import UnknownJobError
     from extender.snapshot.header import SnapshotError
@@ -134,7 +134,7 @@ def _world(sources: Beginning, *, assume: str | None) -> "World":
 
 def _seconds(assume: str | None) -> float | None:
     from extender.api.values import seconds
-    from extender.config.files import SettingsError
+    from extender.config.sections import SettingsError
 
     if assume is None:
         return None

@@ -3,15 +3,11 @@
 A file for each section.
 """
 
-from extender.config.files import SettingsError
 from extender.config.gang import Gang
-from extender.config.listen import Listen
 from extender.config.queue import Queue
-from extender.config.reconcile import Reconcile
-from extender.config.settings import Health, Settings, load
-from extender.config.telemetry import Telemetry, TraceSettings
-from extender.config.tls import Certificate, Tls
-from extender.config.webhooks import Webhooks
+from extender.config.sections import SettingsError
+from extender.config.serving import Certificate, Listen, Reconcile, Tls, Webhooks
+from extender.config.settings import Health, Settings, Telemetry, TraceSettings, load
 
 __all__ = [
     "Certificate",

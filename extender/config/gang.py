@@ -13,8 +13,14 @@ from extender.api.scheduler_config import (
     ignored_resources,
     speaks_against_together,
 )
-from extender.config.files import SettingsError, read_yaml
-from extender.config.sections import Percentage, Positive, Seconds, Section
+from extender.config.sections import (
+    Percentage,
+    Positive,
+    Seconds,
+    Section,
+    SettingsError,
+    read_yaml,
+)
 from extender.fit.placement import GangPlacement
 from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial, OnPartialOverrides

@@ -1,12 +1,29 @@
-"""What the sections have in common: strict models, and kinds of values."""
+"""What the sections have in common: strict models, kinds of values, and how a file is read."""
 
 import ipaddress
+from pathlib import Path
 from typing import Annotated
 
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from extender.api.values import LONGEST, seconds
+
+
+class SettingsError(Exception):
+    """A setting is wrong; the text names each field and what is wrong with it."""
+
+
+def read_yaml(path: Path) -> object:
+    """Return what a file holds; SettingsError where it cannot be read."""
+    try:
+        parsed: object = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not YAML: {error}") from error
+    return parsed
 
 
 def is_loopback(host: str) -> bool:

@@ -2,20 +2,44 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from extender.config.files import SettingsError, read_yaml
 from extender.config.gang import Gang
-from extender.config.listen import Listen
 from extender.config.queue import Queue
-from extender.config.reconcile import Reconcile
-from extender.config.sections import Positive, Section
-from extender.config.telemetry import Telemetry
-from extender.config.webhooks import Webhooks
+from extender.config.sections import Positive, Section, SettingsError, read_yaml
+from extender.config.serving import Listen, Reconcile, Webhooks
+
+
+def _collector(address: str) -> str:
+    """Return the address of a collector."""
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("should be the address of a collector, such as http://collector:4318")
+    return address
+
+
+class TraceSettings(Section):
+    """Traces of gangs and admissions, sent by OpenTelemetry's protocol (OTLP) over HTTP."""
+
+    enabled: bool = False
+    """whether traces are sent; the packages are an extra: pip install 'gang-extender[otel]'"""
+    endpoint: Annotated[str, AfterValidator(_collector)] | None = None
+    """address of the collector; default: what the environment says (`OTEL_EXPORTER_OTLP_ENDPOINT`
+    and the other standard variables), else http://localhost:4318"""
+    sample_ratio: float = Field(default=1.0, ge=0, le=1)
+    """share of the traces that are sent; a gang or an admission has all of its spans or none"""
+
+
+class Telemetry(Section):
+    """What is sent to others; metrics and logs are there without it."""
+
+    traces: TraceSettings = TraceSettings()
+    """traces of gangs and admissions"""
 
 
 class Kube(Section):

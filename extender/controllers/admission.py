@@ -29,7 +29,7 @@ from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.telemetry.admission_starts import AdmissionStarts
-from extender.telemetry.queue import QueueMetrics
+from extender.telemetry.queue_metrics import QueueMetrics
 
 FIRST_ROOM_PAUSE: Final = 0.1
 LONGEST_ROOM_PAUSE: Final = 2.0

@@ -35,7 +35,7 @@ from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
-from extender.telemetry.jobs import JobMetrics
+from extender.telemetry.queue_metrics import JobMetrics
 
 WRITES: Final = 4
 """Equal writes of `suspend` in a row before another writer is noticed. One is enough where the job

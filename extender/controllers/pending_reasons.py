@@ -22,9 +22,9 @@ from extender.queueing.cycle import NotAdmitted
 from extender.queueing.pending import PendingQueues
 from extender.queueing.room import RoomFinder
 from extender.runtime.clock import Clock
+from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
-from extender.runtime.workqueue import WorkQueue
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
 

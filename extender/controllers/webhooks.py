@@ -11,9 +11,9 @@ import structlog
 from extender.kube.certificates import CertificateSecret, Kept
 from extender.kube.errors import ApiError, ConflictError
 from extender.kube.webhook_clients import StoredVersions, WebhookClients
-from extender.runtime.backoff import Backoff
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
+from extender.runtime.retry import Backoff
 from extender.webhooks.certificates import Bundle, ends, fault, is_due, issue
 
 _log = structlog.get_logger(__name__)

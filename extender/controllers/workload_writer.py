@@ -34,7 +34,7 @@ from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, Meta, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
-from extender.telemetry.queue import QueueMetrics
+from extender.telemetry.queue_metrics import QueueMetrics
 
 Reader = Callable[[Meta], Iterable[str]]
 """Returns a warning for each value that it cannot read."""

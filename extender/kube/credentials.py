@@ -30,9 +30,9 @@ from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
 from yaml import YAMLError
 
 from extender.kube.errors import ConfigurationError
-from extender.runtime.backoff import Backoff
 from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.faults import FAULTS
+from extender.runtime.retry import Backoff
 
 LOOK_SECONDS: Final = 5.0
 """How often files are looked at: a kubelet or an administrator renews them hours ahead."""

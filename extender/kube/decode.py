@@ -53,7 +53,7 @@ from extender.resources.ignored import (
     IgnoredResources,
 )
 from extender.resources.quantity import parse_resources
-from extender.runtime.deep import deep_stack
+from extender.runtime.process import deep_stack
 from extender.state.cluster.records import (
     RESOURCE_CLAIMS,
     VOLUME_CLAIMS,

@@ -29,7 +29,7 @@ from extender.kube.decode import (
 from extender.kube.sharing import SharedMappings
 from extender.kube.sizes import FREE_OF_A_JOB, JOBS, NamespaceBytes, size_of
 from extender.resources.quantity import amount, parse_resources
-from extender.runtime.deep import deep_stack
+from extender.runtime.process import deep_stack
 from extender.state.cluster.records import Shape
 from extender.state.queue.records import (
     AdmissionInfo,

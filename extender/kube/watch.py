@@ -33,8 +33,7 @@ from extender.kube.errors import (
 )
 from extender.kube.freshness import Freshness
 from extender.kube.lists import decoded, pages
-from extender.runtime.backoff import Backoff
-from extender.runtime.retry import asked_pause
+from extender.runtime.retry import Backoff, asked_pause
 
 WATCH_SECONDS: Final = 290
 """The server ends a watch after this; bookmarks keep the resource version fresh until then."""

@@ -8,9 +8,9 @@ import structlog
 
 from extender.gang import aging
 from extender.gang.options import GangOptions
-from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import in_turns
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import LONGEST_SECONDS
 from extender.state.cluster.store import Cluster

@@ -18,8 +18,8 @@ from extender.gang.verdicts import FilterVerdict, OneNode, Refuse, about
 from extender.kube.claims import ClaimWriter
 from extender.kube.errors import ApiError
 from extender.runtime.clock import Clock
+from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
-from extender.runtime.workqueue import WorkQueue
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import NodeInfo, PodInfo, VolumeInfo
 from extender.state.cluster.store import Cluster

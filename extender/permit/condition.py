@@ -10,8 +10,8 @@ from extender.gang import permitted
 from extender.kube.errors import ApiError
 from extender.permit.verdicts import MAX_GROUPS, Verdicts
 from extender.runtime.clock import Clock
+from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
-from extender.runtime.workqueue import WorkQueue
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo
 from extender.state.cluster.store import Cluster

@@ -10,9 +10,9 @@ from typing import Final
 
 from extender.gang.options import GangOptions
 from extender.permit.plans import Plans
-from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import in_turns
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster

@@ -22,8 +22,8 @@ from cachetools import TTLCache
 from extender.gang import next_group
 from extender.gang.next_group import Prospect
 from extender.permit.plans import Plans
-from extender.runtime.budget import advance
 from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import advance
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster

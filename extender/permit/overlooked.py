@@ -13,8 +13,8 @@ import structlog
 
 from extender.gang import overlooked
 from extender.permit.plans import Plans
-from extender.runtime.budget import in_turns
 from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import in_turns
 from extender.state.cluster.records import Refusal
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps

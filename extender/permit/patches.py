@@ -13,9 +13,8 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from extender.kube.errors import ApiError, UnavailableError
-from extender.runtime.backoff import Backoff
 from extender.runtime.faults import FAULTS
-from extender.runtime.retry import asked_pause
+from extender.runtime.retry import Backoff, asked_pause
 from extender.state.cluster.records import PodInfo
 
 PARALLEL: Final = 32

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, Literal
 
-from extender.runtime.budget import advance
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import advance
 
 SLICE_SECONDS: Final = 0.01
 REST: Final = 9

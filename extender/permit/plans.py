@@ -12,7 +12,7 @@ from extender.gang.fit import Fit, Offer
 from extender.gang.verdicts import Refuse, about
 from extender.permit.planner import Planner
 from extender.permit.verdicts import Since, Verdicts
-from extender.runtime.budget import advance
+from extender.runtime.pacer import advance
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.store import Cluster

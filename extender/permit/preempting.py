@@ -26,9 +26,9 @@ from extender.kube.errors import ApiError
 from extender.kube.preemptions import NotStoredError, TooManyVictimsError
 from extender.permit.plans import Plans
 from extender.permit.tried import Tried
-from extender.runtime.budget import in_turns
+from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
-from extender.runtime.workqueue import WorkQueue
+from extender.runtime.pacer import in_turns
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PreemptedRoom

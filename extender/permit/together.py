@@ -23,8 +23,8 @@ from extender.permit.plans import Plans
 from extender.permit.waiting_pods import WaitingPods
 from extender.permit.waker import SPARED_SECONDS
 from extender.permit.writing_ahead import AT_ONCE, AheadWriter, Member
-from extender.runtime.budget import advance
 from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import advance
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps

@@ -19,8 +19,8 @@ from extender.gang.standing import Standing, Versions, versions_of
 from extender.gang.verdicts import Refuse
 from extender.permit.in_hand import InHand
 from extender.permit.proven import Proven
-from extender.runtime.backoff import Backoff
 from extender.runtime.clock import Clock
+from extender.runtime.retry import Backoff
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, Shape
 from extender.state.cluster.store import Cluster

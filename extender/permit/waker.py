@@ -12,10 +12,10 @@ from extender.gang.options import GangOptions
 from extender.gang.wake_for_room import PodKind
 from extender.kube.pods import PodRef
 from extender.permit.patches import Failure, Patches
-from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
+from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
-from extender.runtime.workqueue import WorkQueue
+from extender.runtime.pacer import in_turns
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo

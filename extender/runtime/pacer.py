@@ -1,12 +1,17 @@
 """Long work in short steps, so that other tasks run in between."""
 
 import asyncio
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 from extender.runtime.clock import Clock
+from extender.steps import Steps
+
+T = TypeVar("T")
 
 AT_ONCE_SECONDS: Final = 0.005
+SLICE_SECONDS: Final = 0.01
 
 
 class Pacer:
@@ -43,3 +48,55 @@ class Pacer:
         for _ in steps:
             if self.is_due:
                 await self.rest()
+
+
+@dataclass(frozen=True, slots=True)
+class Computed(Generic[T]):
+    """The result of a computation."""
+
+    value: T
+
+
+def advance(steps: Generator[None, None, T], clock: Clock, *, seconds: float) -> Computed[T] | None:
+    """Return the result; None where the steps need more than so many seconds, and can go on.
+
+    At least one step is taken, and no step is cut short.
+    """
+    until = clock.monotonic() + seconds
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return Computed(end.value)
+        if clock.monotonic() >= until:
+            return None
+
+
+async def in_turns(
+    steps: Generator[None, None, T], clock: Clock, *, seconds: float = SLICE_SECONDS
+) -> T:
+    """Return the result; after each slice other tasks run for as many seconds."""
+    answer = advance(steps, clock, seconds=seconds)
+    while answer is None:
+        await asyncio.sleep(seconds)
+        answer = advance(steps, clock, seconds=seconds)
+    return answer.value
+
+
+async def in_slices(steps: Steps[T], pacer: Pacer) -> T:
+    """Return the result of the work. Raises what a step raises.
+
+    Each step is sent whether other tasks have run since the step before.
+    """
+    try:
+        next(steps)
+        while True:
+            rests = pacer.is_due
+            if rests:
+                await pacer.rest()
+            steps.send(rests)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+    finally:
+        steps.close()

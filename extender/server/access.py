@@ -1,20 +1,109 @@
-"""Access to the endpoints: a bearer token names the user, the API server checks the user's rights.
+"""Access to the endpoints for users with a bearer token, limits for expensive requests, and errors.
 
-Reviews are remembered for some seconds, as aggregated API servers do, so that a dashboard does not
-cost the API server two requests each time; a right that is taken away counts after that time.
+The API server says which user a token names, and what that user may do. Its answers are remembered
+for some seconds, as aggregated API servers do, so that a dashboard does not cost the API server two
+requests each time. A right that is taken away counts after that time. Errors have the API server's
+form, a `Status` with the code of the answer.
 """
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from cachetools import TTLCache
-from fastapi import Request
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 
+from extender.api.visibility_v1beta2 import Status
 from extender.kube.errors import ApiError
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import Clock
-from extender.server.status import StatusError
-from extender.server.turnstile import Turnstile
+
+_REASONS: Final[Mapping[int, str]] = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    429: "TooManyRequests",
+    503: "ServiceUnavailable",
+}
+
+REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
+    401: {"model": Status, "description": "The bearer token is missing or not valid."},
+    403: {"model": Status, "description": "The user may not get this."},
+    429: {"model": Status, "description": "Too many requests; Retry-After says when to come."},
+    503: {"model": Status, "description": "The user's rights are not known."},
+}
+"""Answers to a user who may not read, for the OpenAPI document."""
+
+
+class StatusError(Exception):
+    """The answer is a Status with this code; `headers` go with it."""
+
+    def __init__(
+        self, code: int, message: str, *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = Status(message=message, reason=_REASONS[code], code=code)
+        self.headers = dict(headers or {})
+
+
+def add_statuses(app: FastAPI) -> None:
+    """Answer with a Status where a handler raises StatusError, or a parameter is wrong."""
+    app.add_exception_handler(StatusError, _as_status)
+    app.add_exception_handler(RequestValidationError, _as_bad_request)
+
+
+async def _as_status(_: Request, error: Exception) -> Response:
+    assert isinstance(error, StatusError)
+    return _answer(error.status, error.headers)
+
+
+async def _as_bad_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    words = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
+    return _answer(Status(message=words, reason=_REASONS[400], code=400), {})
+
+
+def _answer(status: Status, headers: Mapping[str, str]) -> Response:
+    body = status.model_dump_json(by_alias=True)
+    return Response(body, status.code, headers=dict(headers), media_type="application/json")
+
+
+RETRY_SECONDS: Final = 1
+
+
+class Turnstile:
+    """Serves requests one after the other, and refuses those beyond the limits at once."""
+
+    def __init__(self, *, at_once: int = 1, most: int = 16, each: int = 4) -> None:
+        """Serve `at_once` requests; `most` may be here, and `each` of one named caller."""
+        self._slots = asyncio.Semaphore(at_once)
+        self._most = most
+        self._each = each
+        self._here: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, caller: str = "") -> AsyncIterator[None]:
+        """Wait for a turn; raises StatusError 429 where too many wait already."""
+        if self._here.total() >= self._most or (caller and self._here[caller] >= self._each):
+            raise StatusError(
+                429,
+                "too many requests are being answered, try again later",
+                headers={"Retry-After": str(RETRY_SECONDS)},
+            )
+        self._here[caller] += 1
+        try:
+            async with self._slots:
+                yield
+        finally:
+            self._here[caller] -= 1
+            if not self._here[caller]:
+                del self._here[caller]
+
 
 REMEMBERED_SECONDS: Final = 10.0
 _REMEMBERED: Final = 1024

@@ -16,10 +16,10 @@ from typing_extensions import override
 
 from extender.api import extender_v1 as wire
 from extender.permit.waiting_pods import Gone
-from extender.runtime.version import version
+from extender.runtime.process import version
 from extender.server import openapi
 from extender.server.binding import Binding
-from extender.server.caller import Caller
+from extender.server.connections import Caller
 from extender.server.filtering import Filtering
 from extender.server.health import Probes, add_health
 from extender.server.verb import Answer, Verb

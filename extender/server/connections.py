@@ -1,9 +1,16 @@
-"""Limits for one client: seconds to send a request and to read an answer, bytes, connections.
+"""The connections of clients: limits for one client, and which of them is kube-scheduler's loop.
 
 uvicorn waits without end for the rest of a request, and for the client to read its answer. Here
 both have a deadline. Where there are too many connections, the one that has been without a whole
 request for longest makes way. A connection whose request is being answered, such as a held bind, is
 never closed for another one.
+
+kube-scheduler's loop calls filter and preempt for one pod after the other, by one connection that
+stays open in between. The connection ends with the process, also with one that gives its lease back
+before it ends. Where one entry of kube-scheduler's configuration has all verbs, they share
+connections. After many binds at a time kube-scheduler keeps two connections and closes the others,
+perhaps the one with the last filter. Such a caller is there as long as any of its connections is
+open: a process that ends ends them all.
 """
 
 import asyncio
@@ -11,19 +18,92 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import uvicorn
 from prometheus_client import Counter, Gauge
+from starlette.types import Scope
 from typing_extensions import override
 from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from extender.server.caller import STATE
-from extender.server.clients import names_of
+from extender.server.tls import names_of
+
+STATE: Final = "connection"
+"""Where the state of a request has its connection."""
+VERBS: Final = frozenset(("filter", "bind"))
+"""With filter and bind by one connection, all verbs share."""
+_OF_LOOP: Final = frozenset(("filter", "preempt"))
+"""The verbs that kube-scheduler's loop waits for. Where no node has room by its own filters, it
+calls preempt alone."""
+
+
+class ClientConnection(Protocol):
+    """A connection of a client."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended, and is not about to."""
+
+
+@dataclass(slots=True)
+class _Use:
+    """What a connection is used for."""
+
+    host: str
+    verbs: set[str] = field(default_factory=set)
+
+
+class Caller:
+    """The connection of the last call of filter or preempt, or one that stands for it."""
+
+    def __init__(self, lost: Callable[[], None]) -> None:
+        """`lost` is called when the last connection has ended that shows the caller."""
+        self._lost = lost
+        self._connection: ClientConnection | None = None
+        self._open: dict[ClientConnection, _Use] = {}
+        self._sharing: set[str] = set()
+        """Addresses from which filter and bind have come by one connection."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether that connection is open."""
+        return self._connection is not None
+
+    def called(self, scope: Scope, verb: str = "filter") -> None:
+        """Take note of a call of a verb."""
+        if verb not in VERBS | _OF_LOOP:
+            return
+        connection: ClientConnection | None = scope.get("state", {}).get(STATE)
+        if connection is not None and not connection.is_open:
+            connection = None  # it ended before its request was read
+        if connection is not None:
+            host, _ = scope.get("client") or ("", 0)
+            use = self._open.setdefault(connection, _Use(host))
+            use.verbs.add(verb)
+            if use.verbs >= VERBS:
+                self._sharing.add(host)
+        if verb in _OF_LOOP:
+            self._connection = connection
+
+    def gone(self, connection: ClientConnection) -> None:
+        """Take note that a connection has ended."""
+        use = self._open.pop(connection, None)
+        if use is None:
+            return
+        others = [other for other, used in self._open.items() if used.host == use.host]
+        shares = use.host in self._sharing
+        if not others:
+            self._sharing.discard(use.host)
+        if connection is not self._connection:
+            return
+        self._connection = others[-1] if others and shares else None
+        if self._connection is None:
+            self._lost()
+
 
 _PIPELINED: Final = 8
 """Requests that a connection may send before the first one of them is answered."""

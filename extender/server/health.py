@@ -7,9 +7,8 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 
 from extender.kube.reviews import Access
-from extender.runtime.version import version
-from extender.server.access import Guard
-from extender.server.status import REFUSALS, add_statuses
+from extender.runtime.process import version
+from extender.server.access import REFUSALS, Guard, add_statuses
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -18,11 +18,9 @@ from extender.explain.gang_list import group_list
 from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest
 from extender.permit.memory import GroupMemory
 from extender.permit.plans import Plans
-from extender.runtime.pacer import Pacer
-from extender.runtime.slices import in_slices
+from extender.runtime.pacer import Pacer, in_slices
 from extender.server import openapi
-from extender.server.status import StatusError, add_statuses
-from extender.server.turnstile import Turnstile
+from extender.server.access import StatusError, Turnstile, add_statuses
 from extender.state.cluster.view import ClusterView
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {

@@ -18,9 +18,7 @@ from typing_extensions import override
 from extender.api.visibility_v1beta2 import Status
 from extender.kube.reviews import Access
 from extender.runtime.pacer import Pacer
-from extender.server.access import Guard
-from extender.server.status import REFUSALS, add_statuses
-from extender.server.turnstile import Turnstile
+from extender.server.access import REFUSALS, Guard, Turnstile, add_statuses
 from extender.snapshot.writing import Belief, written
 
 PATH: Final = "/debug/snapshot"

@@ -23,12 +23,9 @@ from extender.explain.facts import Facts
 from extender.explain.hidden import within
 from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest
 from extender.kube.reviews import Access, User
-from extender.runtime.pacer import Pacer
-from extender.runtime.slices import in_slices
+from extender.runtime.pacer import Pacer, in_slices
 from extender.server import openapi
-from extender.server.access import Guard
-from extender.server.status import REFUSALS, StatusError
-from extender.server.turnstile import Turnstile
+from extender.server.access import REFUSALS, Guard, StatusError, Turnstile
 from extender.steps import Steps
 
 PREFIX: Final = f"/apis/{API_VERSION}"

@@ -14,9 +14,8 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from msgspec import Struct
 
-from extender.runtime.deep import deep_stack
 from extender.runtime.faults import FAULTS
-from extender.runtime.version import version
+from extender.runtime.process import deep_stack, version
 from extender.server import openapi
 from extender.webhooks import conversion, jobs, reviews
 from extender.webhooks.jobs import Kinds, QueueFacts

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from extender.api.wellknown import GROUP_X, POD_GROUP_GROUPS, QUEUE_LABEL
 from extender.api.without_effect import names_without_effect, sentence
-from extender.config.files import SettingsError
+from extender.config.sections import SettingsError
 from extender.jobs import fields, registry, workload
 from extender.jobs.context import Context
 from extender.jobs.gang import brought_by

@@ -16,7 +16,7 @@ from extender.api.wellknown import (
     QUEUE_API_VERSION,
     REQUIRE_ROOM_ANNOTATION,
 )
-from extender.config.files import SettingsError
+from extender.config.sections import SettingsError
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.resources.quantity import PODS

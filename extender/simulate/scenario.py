@@ -5,10 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from extender.config.files import SettingsError, read_yaml
 from extender.config.gang import Gang
 from extender.config.queue import Queue
-from extender.config.sections import Duration, Name, Section
+from extender.config.sections import Duration, Name, Section, SettingsError, read_yaml
 from extender.config.settings import problems
 from extender.resources.quantity import QuantityError, parse_resources
 

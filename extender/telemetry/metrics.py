@@ -1,16 +1,68 @@
-"""The metrics of the extender, and those that both processes have."""
+"""The metrics of the processes, but for those of the queue."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import product
+from typing import cast
 
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+from typing_extensions import override
 
-from extender.runtime.faults import FAULTS
+from extender.runtime.faults import FAULTS, Faults
+from extender.runtime.pacer import Pacer
 from extender.telemetry import definitions
-from extender.telemetry.faults import FaultCollector
+
+
+class FaultCollector(Collector):
+    """Internal errors by the place where they were caught."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        """Yield the counter."""
+        found = definitions.INTERNAL_ERRORS.counts()
+        for where, count in sorted(self._faults.counts.items()):
+            found.add_metric([where], count)
+        yield found
+
+
+class AsideCollector(Collector):
+    """Objects that are set aside, by kind."""
+
+    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._counts = counts
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        """Yield the gauge."""
+        found = definitions.SET_ASIDE.values()
+        for kind, count in sorted(self._counts().items()):
+            found.add_metric([kind], count)
+        yield found
+
+
+class GuardedCollector(Collector):
+    """Wraps a collector: one that fails loses its own metrics only."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics of the wrapped collector, or none."""
+        try:
+            return list(self._collector.collect())
+        except Exception as error:  # noqa: BLE001 - another metric counts it
+            FAULTS.report("metrics", error, key=type(self._collector).__name__)
+            return []
 
 
 class ProcessMetrics:
@@ -65,3 +117,107 @@ class Metrics(ProcessMetrics):
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+class ReconcilerMetrics(ProcessMetrics):
+    """The collectors of the reconciler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reconcile_seconds = definitions.RECONCILE_SECONDS.on(self.registry)
+        self.reconciles = definitions.RECONCILES.on(self.registry)
+        self.groups = definitions.POD_GROUPS.on(self.registry)
+        self.leader = definitions.LEADER.on(self.registry)
+        self.certificate_ends = definitions.WEBHOOKS_CERTIFICATE_END.on(self.registry)
+        self.victims = definitions.PREEMPTION_VICTIMS.on(self.registry)
+
+
+class WaitingCollector(Collector):
+    """Counts the groups that wait, and shows since when the oldest one does."""
+
+    def __init__(self, waiting: Callable[[], Iterable[tuple[str, float]]]) -> None:
+        """Read `waiting`: reason and begin, in seconds since the epoch, of each group."""
+        self._waiting = waiting
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Yield the current metrics: 20 ms where 50,000 groups wait."""
+        counts: dict[str, int] = {}
+        oldest: dict[str, float] = {}
+        for reason, since in self._waiting():
+            counts[reason] = counts.get(reason, 0) + 1
+            if since < oldest.get(reason, float("inf")):
+                oldest[reason] = since
+        waiting = definitions.WAITING_GROUPS.values()
+        begins = definitions.OLDEST_WAITING_GROUP.values()
+        for reason, count in sorted(counts.items()):
+            waiting.add_metric([reason], count)
+            begins.add_metric([reason], oldest[reason])
+        yield from (waiting, begins)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessState:
+    """The access at one moment; times in seconds."""
+
+    ages: Mapping[str, float]
+    """By kind: how long ago its watch last received something."""
+    ends: Mapping[str, float]
+    """By credential: when it expires, since the epoch."""
+    reads: Mapping[str, int]
+    """By result: how often credentials were reloaded."""
+    refusals: int
+    """How often the API server rejected credentials."""
+
+
+class AccessMetrics(Collector):
+    """Collects the current access."""
+
+    def __init__(self, access: Callable[[], AccessState]) -> None:
+        self._access = access
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Yield the current metrics."""
+        access = self._access()
+        ages = definitions.WATCH_AGE.values()
+        for kind, age in access.ages.items():
+            ages.add_metric([kind], age)
+        ends = definitions.CREDENTIAL_END.values()
+        for credential, end in access.ends.items():
+            ends.add_metric([credential], end)
+        reads = definitions.CREDENTIAL_READS.counts()
+        for result in ("renewed", "unchanged", "failed"):
+            reads.add_metric([result], access.reads.get(result, 0))
+        refused = definitions.CREDENTIAL_REFUSALS.counts()
+        refused.add_metric([], access.refusals)
+        yield from (ages, ends, reads, refused)
+
+
+def lags(registry: CollectorRegistry, longest: Callable[[], float]) -> Callable[[float], None]:
+    """Return the observer of a lag; `longest` returns the last minute's longest, in seconds."""
+    definitions.LOOP_LONGEST_LAG.on(registry).set_function(longest)
+    return definitions.LOOP_LAG.on(registry).observe
+
+
+async def page(registry: CollectorRegistry, pacer: Pacer, prepare: Iterable[None] = ()) -> bytes:
+    """Return all metrics in Prometheus' text format; the steps of `prepare` are taken first."""
+    with suppress(Exception):  # the collector meets the same error, and its guard reports it
+        await pacer.go_through(prepare)
+    parts: list[bytes] = []
+    for family in registry.collect():
+        parts.append(generate_latest(cast("CollectorRegistry", _One(family))))
+        if pacer.is_due:
+            await pacer.rest()
+    return b"".join(parts)
+
+
+class _One:
+    """A registry of one family."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the family."""
+        yield self._family

@@ -22,7 +22,7 @@ from extender.check.facts import (
 )
 from extender.check.findings import Finding
 from extender.config import Settings, SettingsError
-from extender.config.files import read_yaml
+from extender.config.sections import read_yaml
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.errors import ForbiddenError, NotFoundError

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from extender.kube.client import KubeClient
 from extender.kube.credentials import Keyring
 from extender.kube.reflector import Reflector
-from extender.telemetry.access import AccessMetrics, AccessState
+from extender.telemetry.metrics import AccessMetrics, AccessState
 
 
 def watches(

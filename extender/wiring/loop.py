@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 from extender.config import Health
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
-from extender.runtime.garbage import Garbage
 from extender.runtime.loop_lag import WINDOW_SECONDS, LoopLag
 from extender.runtime.pacer import Pacer
-from extender.telemetry.loop import lags
+from extender.runtime.process import Garbage
+from extender.telemetry.metrics import lags
 
 
 class Loop:

@@ -52,9 +52,7 @@ from extender.state.cluster.view import ClusterView
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.store import Queues
-from extender.telemetry.jobs import JobMetrics
-from extender.telemetry.queue import QueueMetrics
-from extender.telemetry.queue_gauges import QueueState
+from extender.telemetry.queue_metrics import JobMetrics, QueueMetrics, QueueState
 from extender.wiring.later import Later
 from extender.wiring.queue_sources import Sources
 from extender.wiring.reflectors import backoff

@@ -48,14 +48,9 @@ from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.store import Cluster
 from extender.telemetry.admission_starts import AdmissionStarts
-from extender.telemetry.faults import GuardedCollector
-from extender.telemetry.jobs import JobMetrics
 from extender.telemetry.logs import IDS
-from extender.telemetry.page import page
-from extender.telemetry.queue import QueueMetrics
-from extender.telemetry.queue_gauges import QueueGauges
-from extender.telemetry.reconciler import ReconcilerMetrics
-from extender.telemetry.waiting import WaitingCollector
+from extender.telemetry.metrics import GuardedCollector, ReconcilerMetrics, WaitingCollector, page
+from extender.telemetry.queue_metrics import JobMetrics, QueueGauges, QueueMetrics
 from extender.wiring import http
 from extender.wiring.beliefs import Believer, of_reconciler
 from extender.wiring.health import watches

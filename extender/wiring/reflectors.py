@@ -15,12 +15,12 @@ from extender.kube.identity import Identity
 from extender.kube.reflector import Feed, Reflector
 from extender.kube.set_aside import ObjectsSetAside
 from extender.kube.watch import Watcher
-from extender.runtime.backoff import Backoff
 from extender.runtime.faults import FAULTS
+from extender.runtime.retry import Backoff
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
-from extender.telemetry.faults import AsideCollector
+from extender.telemetry.metrics import AsideCollector
 from extender.wiring.natives import Absence
 
 JOBS: Final = "jobs"

@@ -27,7 +27,7 @@ from extender.kube.credentials import keyring
 from extender.kube.pods import PodRef, PodWriter
 from extender.kube.watch import Apply, InitApply, Watcher
 from extender.permit.writing_ahead import PARALLEL
-from extender.runtime.backoff import Backoff
+from extender.runtime.retry import Backoff
 from tests.bench.sightings import NEW
 
 READY = "begins to write"

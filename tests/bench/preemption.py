@@ -14,7 +14,7 @@ from typing import Any, Final
 from extender.gang.options import GangOptions
 from extender.gang.preemption.choosing import Preemption, choosing
 from extender.runtime.clock import SystemClock
-from extender.runtime.garbage import Garbage
+from extender.runtime.process import Garbage
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.telemetry.access import AccessMetrics, AccessState
+from extender.telemetry.metrics import AccessMetrics, AccessState
 from tests.harness import monitoring, promtool_rules
 from tests.harness.promtool_rules import RulesError, Series
 

@@ -33,8 +33,7 @@ from extender.server.access import Guard
 from extender.server.health import Probes, health_app
 from extender.server.visibility import Visibility, add_visibility
 from extender.server.webhooks import webhooks_app
-from extender.telemetry.page import page
-from extender.telemetry.reconciler import ReconcilerMetrics
+from extender.telemetry.metrics import ReconcilerMetrics, page
 from extender.webhooks.jobs import by_kind
 from tests.protocol.served import served
 from tests.protocol.service import Service

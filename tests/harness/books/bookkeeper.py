@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import aiohttp
 import msgspec
 
-from extender.runtime.deep import deep_stack
+from extender.runtime.process import deep_stack
 from tests.harness.background import Background
 from tests.harness.books.admissions import Flavor, Job, Workload
 from tests.harness.books.ledger import DELETED, Findings, Ledger, Metadata, Node, Pod

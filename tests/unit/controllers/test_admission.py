@@ -24,7 +24,7 @@ from extender.state.queue.events import Record
 from extender.state.queue.records import LocalQueueInfo, NamespaceInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.steps import Steps
-from extender.telemetry.queue import QueueMetrics
+from extender.telemetry.queue_metrics import QueueMetrics
 from tests.makers import NAMESPACE, ManualClock, key
 from tests.queue_makers import (
     admission,

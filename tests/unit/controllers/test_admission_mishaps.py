@@ -12,8 +12,8 @@ from extender.controllers.pending_reasons import FOLLOWERS_PERIOD
 from extender.kube.errors import UnknownOutcomeError
 from extender.queueing.cycle import Admit, Cycle, NotAdmitted, Outcome, Preempt
 from extender.queueing.pending import PendingQueues
+from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
-from extender.runtime.workqueue import WorkQueue
 from extender.state.queue import events as ev
 from extender.state.queue.records import WorkloadInfo
 from tests.makers import key

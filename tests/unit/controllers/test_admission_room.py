@@ -22,7 +22,7 @@ from extender.state.cluster.store import Cluster
 from extender.state.queue import events as ev
 from extender.state.queue.records import Meta, NamespaceInfo, WorkloadInfo
 from extender.state.queue.store import Queues
-from extender.telemetry.queue import QueueMetrics
+from extender.telemetry.queue_metrics import QueueMetrics
 from tests.makers import NAMESPACE, LoopClock, key, node, nodes, observe
 from tests.queue_makers import cluster_queue, flavor, local_queue, meta, pod_set, workload
 

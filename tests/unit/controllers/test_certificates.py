@@ -16,7 +16,7 @@ from extender.controllers.webhooks import (
 )
 from extender.kube.certificates import CertificateSecret, Kept
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
-from extender.runtime.backoff import Backoff
+from extender.runtime.retry import Backoff
 from extender.webhooks.certificates import Bundle, fault, issue
 
 DAY = 86400.0

@@ -14,7 +14,7 @@ from extender.queueing import transitions as to
 from extender.state.queue import events as ev
 from extender.state.queue.records import OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
-from extender.telemetry.jobs import JobMetrics
+from extender.telemetry.queue_metrics import JobMetrics
 from tests.makers import ManualClock
 from tests.queue_makers import pod_set, workload
 

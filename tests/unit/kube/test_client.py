@@ -24,7 +24,7 @@ from extender.kube.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from extender.runtime.backoff import Backoff
+from extender.runtime.retry import Backoff
 from tests.makers import LoopClock
 
 Step = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -23,10 +23,10 @@ from extender.kube.errors import (
 from extender.kube.freshness import Freshness
 from extender.kube.reflector import Feed, Reflector
 from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher, WatchEvent
-from extender.runtime.backoff import Backoff
 from extender.runtime.clock import SystemClock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
+from extender.runtime.retry import Backoff
 from tests.makers import ManualClock
 
 PATH = "/api/v1/things"

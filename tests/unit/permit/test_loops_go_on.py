@@ -17,8 +17,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.state.queue.events import QueueChange
 from extender.state.queue.store import Queues
-from extender.telemetry.faults import AsideCollector, FaultCollector, GuardedCollector
-from extender.telemetry.metrics import Metrics
+from extender.telemetry.metrics import AsideCollector, FaultCollector, GuardedCollector, Metrics
 from tests.makers import ManualClock, node
 
 pytestmark = pytest.mark.looptime

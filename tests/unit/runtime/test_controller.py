@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from extender.runtime.backoff import Backoff
 from extender.runtime.controller import Controller
 from extender.runtime.faults import FAULTS
+from extender.runtime.retry import Backoff
 
 pytestmark = pytest.mark.looptime
 

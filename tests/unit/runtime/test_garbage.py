@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.runtime.garbage import LONGEST_SECONDS, THRESHOLDS, Garbage
+from extender.runtime.process import LONGEST_SECONDS, THRESHOLDS, Garbage
 
 
 class Clock:

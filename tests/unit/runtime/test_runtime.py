@@ -5,10 +5,9 @@ import asyncio
 import pytest
 import uvloop
 
-from extender.runtime.backoff import Backoff
 from extender.runtime.clock import SystemClock
-from extender.runtime.retry import Retry
-from extender.runtime.workqueue import WorkQueue
+from extender.runtime.controller import WorkQueue
+from extender.runtime.retry import Backoff, Retry
 from tests.makers import ManualClock
 
 

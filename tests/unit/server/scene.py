@@ -23,11 +23,9 @@ from extender.permit.verdicts import Verdicts
 from extender.permit.waiting_pods import WaitingPods
 from extender.permit.writing import BindingWriter
 from extender.permit.writing_ahead import AheadWriter
-from extender.runtime.backoff import Backoff
-from extender.runtime.retry import Retry
+from extender.runtime.retry import Backoff, Retry
 from extender.server.binding import Binding
-from extender.server.filtering import Filtering
-from extender.server.refusing import LIKEWISE
+from extender.server.filtering import LIKEWISE, Filtering
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics

@@ -12,10 +12,8 @@ from extender.explain.facts import Facts
 from extender.kube.errors import UnavailableError
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer
-from extender.server.access import REMEMBERED_SECONDS, Guard
+from extender.server.access import REMEMBERED_SECONDS, Guard, StatusError, Turnstile, add_statuses
 from extender.server.health import Probes, add_health
-from extender.server.status import StatusError, add_statuses
-from extender.server.turnstile import Turnstile
 from extender.server.visibility import Visibility, add_visibility
 from tests.makers import ManualClock
 from tests.queue_makers import Admissions, cluster_queue, local_queue, workload

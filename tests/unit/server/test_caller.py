@@ -9,8 +9,7 @@ from typing_extensions import override
 from uvicorn.server import ServerState
 
 from extender.server.app import ExtenderApp
-from extender.server.caller import Caller
-from extender.server.connections import Connections, Limits
+from extender.server.connections import Caller, Connections, Limits
 from extender.server.verb import Verb
 from extender.telemetry.metrics import Metrics
 from tests.makers import until

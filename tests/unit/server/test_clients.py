@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.server.clients import NamedClients, names_of
+from extender.server.tls import NamedClients, names_of
 
 NAME = "system:kube-scheduler"
 

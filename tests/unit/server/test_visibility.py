@@ -11,7 +11,7 @@ from extender.explain.facts import Facts
 from extender.fit.packer import Packer
 from extender.queueing.options import AdmissionOptions
 from extender.runtime.pacer import Pacer
-from extender.server.status import add_statuses
+from extender.server.access import add_statuses
 from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.config.files import SettingsError
+from extender.config.sections import SettingsError
 from extender.simulate import scenario
 from extender.simulate.building import world_of
 from extender.simulate.scenario import Scenario

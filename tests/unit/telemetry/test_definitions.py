@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from extender.telemetry import definitions
-from extender.telemetry.definition import CounterDefinition
+from extender.telemetry.definitions import CounterDefinition
 from extender.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[3]

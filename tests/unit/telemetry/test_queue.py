@@ -10,9 +10,8 @@ from extender.queueing import transitions as to
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.state.queue.records import WorkloadInfo
-from extender.telemetry.page import page
-from extender.telemetry.queue import QueueMetrics
-from extender.telemetry.queue_gauges import QueueGauges, QueueState
+from extender.telemetry.metrics import page
+from extender.telemetry.queue_metrics import QueueGauges, QueueMetrics, QueueState
 from tests.queue_makers import (
     Admissions,
     admission,

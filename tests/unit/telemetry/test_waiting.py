@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.telemetry.waiting import WaitingCollector
+from extender.telemetry.metrics import WaitingCollector
 
 
 def test_groups_are_counted_by_reason_with_the_oldest() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from extender.kube.errors import ApiError, ConflictError, UnavailableError, from_response
 from extender.kube.recorder import Event, ObjectRef
-from extender.telemetry.reconciler import ReconcilerMetrics
+from extender.telemetry.metrics import ReconcilerMetrics
 from extender.wiring.reconcile import KeyObserver
 
 ABOUT = ObjectRef("v1", "Thing", "ns", "name", "uid")
