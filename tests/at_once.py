@@ -18,7 +18,7 @@ def fit(pods: Sequence[PodInfo], wanted: int, **asked: Any) -> Fit:
 
 def make_plan(pod: PodInfo, pod_group: PodGroupInfo, **asked: Any) -> Fit | Refuse:
     """Return the plan of a pod's group, or why there is none."""
-    return at_once(plan.making(pod, pod_group, **asked))
+    return at_once(plan.plan_gang(pod, pod_group, **asked))
 
 
 def due_claims(**asked: Any) -> Sequence[Claim]:

@@ -22,6 +22,7 @@ from extender.explain.gang_members import counts, group_state, members
 from extender.explain.kept_room import KeptRooms, kept_rooms
 from extender.fit.feasibility import is_feasible
 from extender.gang import aging, pending, plan, topology
+from extender.gang.fit import candidates
 from extender.gang.gates import Gate, GateCheck
 from extender.gang.plan import PlanLook
 from extender.gang.preemption import nominating
@@ -63,9 +64,9 @@ def _looking(group: str, facts: GroupFacts) -> Steps[_Findings]:
     pod_group = view.pod_group(group)
     kept = yield from kept_rooms(group, facts)
     if pod_group is not None and pending.before_plan(group, view=view) is None:
-        pod = plan.candidates(None, group, view=view)[0]
+        pod = candidates(None, group, view=view)[0]
         permitted = facts.remembered(group).permitted
-        found = yield from plan.looking(pod, pod_group, view=view, permitted=permitted)
+        found = yield from plan.explain_plan(pod, pod_group, view=view, permitted=permitted)
         usable = yield from _usable(pod, facts)
     return _Findings(found, usable, kept)
 
@@ -191,7 +192,7 @@ def _why(
     view, last, state = facts.view, found[-1], group_state(group, facts.view)
     if state == "Finished":
         return EventReason.FINISHED, "all of its pods have ended"
-    pod_group, pods = view.pod_group(group), plan.candidates(None, group, view=view)
+    pod_group, pods = view.pod_group(group), candidates(None, group, view=view)
     if pod_group is not None and look is not None and last.gate in _PLANNED and pods:
         options = facts.options
         why = pending.of_plan(look.answer, pods, pod_group, view=view, options=options)

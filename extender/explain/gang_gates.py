@@ -1,4 +1,4 @@
-"""The gates of a group in their order, answered by the decisions themselves."""
+"""The gates of a group in their order, as an explanation shows them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -6,11 +6,21 @@ from typing import Final
 from extender.api.gang_explanations import GateAnswer, PassedGate
 from extender.api.reasons import Reason
 from extender.explain.gang_facts import GroupFacts
-from extender.gang import permit, pre_filter, queue_sort
-from extender.gang.gates import Gate, GateCheck
+from extender.gang import permit, plan
+from extender.gang.filter import recently_denied
+from extender.gang.gates import (
+    CAN_START,
+    MAY_BE_PLANNED,
+    Asked,
+    Gate,
+    GateCheck,
+    Known,
+    asked,
+    is_admitted,
+    through,
+)
 from extender.gang.plan import PlanLook
-from extender.gang.verdicts import Allow, Refuse, Wait, about, not_admitted
-from extender.state.cluster.records import PodGroupInfo
+from extender.gang.verdicts import Allow, Refuse, Wait, about
 
 _ORDER: Final = tuple(Gate)
 _ONLY_THE_EXTENDER: Final = "the extender alone knows: GET /podgroups/NAMESPACE/NAME"
@@ -33,29 +43,27 @@ _PASSED: Final[Mapping[Gate, str]] = {
 
 def checked(group: str, facts: GroupFacts, look: PlanLook | None) -> Iterator[GateCheck]:
     """Yield what was found at each gate, up to the first refusal; `look` is that of the planner."""
-    view, refusal = facts.view, _admission(group, facts)
-    yield refusal
-    if refusal.refusal is not None:
+    view, denied = facts.view, facts.remembered(group).denied
+
+    def turn(_: str) -> Refuse | None:
+        pod_group = view.pod_group(group)
+        if pod_group is None or not facts.options.strict_order:
+            return None
+        return plan.refusal_behind(pod_group, view=view, skip=facts.never_starts)
+
+    ask = asked(group, view, Known(lambda _: recently_denied(denied), turn))
+    if not (yield from through({Gate.ADMISSION: is_admitted, **CAN_START}, ask)):
         return
-    for check in pre_filter.checks(group, view=view):
-        yield check
-        if check.refusal is not None:
-            return
-    pod_group = view.pod_group(group)
-    assert pod_group is not None
-    if view.tally(group).committed >= view.quorum(pod_group):
-        yield _quorum(group, facts)
+    if ask.missing <= 0:
+        yield _quorum(ask, facts)
         return
-    for check in _beside_room(pod_group, facts):
-        yield check
-        if check.refusal is not None:
-            return
+    if not (yield from through(MAY_BE_PLANNED, ask)):
+        return
     if look is not None:
         yield from look.checks
         return
-    need = view.quorum(pod_group) - view.tally(group).committed
-    text = f"0 of the {need} pods that it still needs can start"
-    yield GateCheck(Gate.ABLE_PODS, Refuse(Reason.NOT_ENOUGH_PODS, text), 0, need)
+    text = f"0 of the {ask.missing} pods that it still needs can start"
+    yield GateCheck(Gate.ABLE_PODS, Refuse(Reason.NOT_ENOUGH_PODS, text), 0, ask.missing)
 
 
 def answers(group: str, found: list[GateCheck], facts: GroupFacts) -> list[PassedGate]:
@@ -105,34 +113,11 @@ def _sentence(check: GateCheck) -> str:
     return _PASSED[check.gate].format(have=check.have, need=check.need)
 
 
-def _admission(group: str, facts: GroupFacts) -> GateCheck:
-    for pod in facts.view.members(group):
-        job = facts.view.awaits_admission(pod) if pod.node is None else None
-        if job is not None:
-            return GateCheck(Gate.ADMISSION, not_admitted(job))
-    return GateCheck(Gate.ADMISSION)
-
-
-def _beside_room(pod_group: PodGroupInfo, facts: GroupFacts) -> Iterator[GateCheck]:
-    group = pod_group.key
-    denied = facts.remembered(group).denied
-    refusal = Refuse(Reason.RECENTLY_DENIED, denied.message) if denied is not None else None
-    if facts.source == "Extender":
-        yield GateCheck(Gate.RECENT_FAILURE, refusal)
-    behind = facts.options.strict_order and queue_sort.is_behind(
-        pod_group, view=facts.view, skip=facts.never_starts
-    )
-    yield GateCheck(Gate.TURN, queue_sort.refusal(group) if behind else None)
-
-
-def _quorum(group: str, facts: GroupFacts) -> GateCheck:
+def _quorum(ask: Asked, facts: GroupFacts) -> GateCheck:
     """Return whether its members are bound, or how many wait for how many."""
-    view, until = facts.view, facts.remembered(group).starts_by
+    until, have, need = facts.remembered(ask.group).starts_by, ask.tally.assigned, ask.need
     deadline = until if until is not None else float("inf")
-    pod_group = view.pod_group(group)
-    need = view.quorum(pod_group) if pod_group is not None else 0
-    have = view.tally(group).assigned
-    match permit.decide(group, view=view, now=facts.now, deadline=deadline):
+    match permit.decide(ask.group, view=ask.view, now=facts.now, deadline=deadline):
         case Allow():
             return GateCheck(Gate.QUORUM, None, have, need)
         case Wait():

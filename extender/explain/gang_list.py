@@ -7,7 +7,7 @@ from extender.api.reasons import Reason
 from extender.explain.gang_facts import GroupFacts
 from extender.explain.gang_members import counts, group_state
 from extender.explain.summary import PageRequest
-from extender.gang.pre_filter import check_group
+from extender.gang.gates import cannot_start
 from extender.steps import Steps
 
 
@@ -57,7 +57,7 @@ def _line(group: str, facts: GroupFacts) -> GroupLine | None:
 
 def _reason(group: str, facts: GroupFacts) -> str | None:
     """Return why a group waits: what it lacks, or the failure that is remembered."""
-    refusal = check_group(group, view=facts.view)
+    refusal = cannot_start(group, view=facts.view)
     if refusal is not None:
         return refusal.reason
     known = facts.remembered(group)

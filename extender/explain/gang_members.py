@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from extender.api.gang_explanations import ExplainedMember, GroupState, MemberCounts, MemberState
-from extender.gang.post_filter import is_ours
+from extender.gang.verdicts import is_ours
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.view import ClusterView

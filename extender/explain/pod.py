@@ -6,7 +6,7 @@ from extender.explain.gang import explain_group
 from extender.explain.gang_facts import GroupFacts
 from extender.explain.gang_members import member
 from extender.fit.feasibility import is_feasible
-from extender.gang import pre_filter
+from extender.gang.filter import beside_plans
 from extender.gang.room import without_room
 from extender.gang.verdicts import OneOf, Refuse, not_admitted
 from extender.state.cluster.records import PodInfo
@@ -63,7 +63,7 @@ def _alone(pod: PodInfo, facts: GroupFacts) -> tuple[str | None, str]:
     start = f"it is no member of a gang; {len(free)} of {len(view.nodes)} nodes have room for it"
     if not free:
         return None, f"{start}, which kube-scheduler alone decides"
-    verdict = pre_filter.beside_plans(pod, free, view=view)
+    verdict = beside_plans(pod, free, view=view)
     if isinstance(verdict, Refuse):
         return verdict.reason, f"{start}, and on all of them it is kept for gangs that go first"
     if isinstance(verdict, OneOf):

@@ -27,12 +27,10 @@ from extender.fit.feasible_nodes import Feasibility
 from extender.fit.packer import Found, Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import assigned, plan, topology
-from extender.gang.fit import fitting, pod_shape
-from extender.gang.lack import lack_of
+from extender.gang.fit import candidates, fitting, pod_shape
 from extender.gang.options import GangOptions
-from extender.gang.room import Room
-from extender.gang.standing import Standing, versions_of
-from extender.gang.verdicts import Refuse
+from extender.gang.room import Room, lack_of
+from extender.gang.verdicts import Refuse, Standing, versions_of
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.node_order import NodeOrder
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
@@ -239,7 +237,7 @@ def _aged(key: str, since: float, *, view: ClusterView, now: float, aging: float
     if pod_group is None:
         return None
     missing = view.quorum(pod_group) - tally.committed
-    pods = plan.candidates(None, key, view=view)[: max(0, missing)]
+    pods = candidates(None, key, view=view)[: max(0, missing)]
     if missing <= 0 or len(pods) < missing:
         return None
     periods = min(int((now - since) / aging), LARGEST)
@@ -480,7 +478,7 @@ class _Look:
 
     def _in_vain(self) -> Steps[Claim]:
         aged = self.aged
-        never = yield from plan.never_fitting(aged.pod_group, view=self.view)
+        never = yield from plan.never_fits(aged.pod_group, view=self.view)
         barred = set[str]()
         for number, name in enumerate(list(self.view.nodes) if never is None else ()):
             if number % PIECE == PIECE - 1:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from extender.api.reasons import Reason
 from extender.api.selectors import matches_term
-from extender.gang.pre_filter import first_with_room
+from extender.gang.filter import first_with_room
 from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.state.cluster.records import RESOURCE_CLAIMS, ClaimInfo, NodeInfo, PodInfo, VolumeInfo
 from extender.state.cluster.view import ClusterView

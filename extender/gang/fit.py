@@ -1,29 +1,44 @@
-"""Whether enough members of a gang fit on the nodes as they are now.
+"""Finds places for the members of a gang on the nodes as they are now.
 
 The packer counts pods without names (`extender/fit`): here the members become counts of equal
 ones, and the nodes that it finds are given to them in their order.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from extender.api.values import remembered
+from extender.api.wellknown import ZONE_LABEL
 from extender.fit import domains
 from extender.fit.candidates import Candidates
 from extender.fit.conflicts import Conflicts, PodShape
 from extender.fit.feasible_nodes import Feasibility
 from extender.fit.packer import Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
-from extender.gang import assigned, placement, ranks, topology
+from extender.gang import assigned, placement, topology
 from extender.gang.room import Room, room_on
 from extender.gang.topology import GroupTopology
-from extender.resources.quantity import Resources, add, show
+from extender.gang.verdicts import is_ours
+from extender.resources.quantity import PODS, Resources, add, show
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
 from extender.state.topology import Domain
 from extender.steps import PIECE, Steps
+
+_ROOM_TEXT: Final = re.compile(
+    r"\bInsufficient \S|\bToo many pods\b"
+    r"|\bno nodes available to schedule pods\b|\b0/0 nodes are available\b"
+    r"|\bnode\.kubernetes\.io/(not-ready|unreachable|unschedulable|network-unavailable)\b"
+)
+"""How kube-scheduler says that a node is full, that there is none, or that it is not ready: our own
+reading of the nodes sees all of these, and sees when they are over."""
+_NUMBERS: Final = re.compile(r"(\d+)")
+_NAMES: Final = 1 << 14
+"""The number of node names that are split once: a large gang has as many places as pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +80,12 @@ class Fit:
         )
         if not self.short:
             return f"{fits}, no node {'there ' if self.where else ''}has room for another"
-        short = ", ".join(f"{name} {show(name, n)}" for name, n in sorted(self.short.items()))
-        return f"{fits}, short of {short}"
+        return f"{fits}, short of {listed(self.short)}"
+
+
+def listed(amounts: Mapping[str, int]) -> str:
+    """Return amounts as text."""
+    return ", ".join(f"{name} {show(name, value)}" for name, value in sorted(amounts.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +102,40 @@ NO_OFFER: Final = Offer()
 def fits(requests: Mapping[str, int], free: Mapping[str, int]) -> bool:
     """Return whether free amounts cover requests; a request of zero always fits."""
     return all(value <= free.get(name, 0) or not value for name, value in requests.items())
+
+
+def candidates(pod: PodInfo | None, group: str, *, view: ClusterView) -> list[PodInfo]:
+    """Return the other members that may still be placed, in the order in which room is given.
+
+    Those that ask for another scheduler than `pod` are left out. Those that only our
+    own gate holds back are not: it goes when there is a plan. Left out are those for which their
+    jobs are not admitted beside `pod`.
+    """
+    able = [
+        sibling
+        for sibling in view.members(group)
+        if (pod is None or (sibling.uid != pod.uid and sibling.scheduler == pod.scheduler))
+        and sibling.node is None
+        and (not sibling.gates or sibling.is_gated_by_us)
+        and not sibling.terminating
+        and view.reservation(sibling.uid) is None
+    ]
+    able.sort(key=lambda p: (-p.priority, p.index or 0, p.created, p.name))
+    return view.admitted_of(able, first=pod)
+
+
+def finds_no_node(pod: PodInfo, group: str) -> bool:
+    """Return whether kube-scheduler found no node for a pod, for a reason that no plan sees.
+
+    Room is what plans see: a pod that lacked it is tried again when there is some.
+    """
+    text = pod.unschedulable
+    return text is not None and not is_ours(text, group) and not _ROOM_TEXT.search(text)
+
+
+def is_readable(group: str, *, view: ClusterView) -> bool:
+    """Return whether our own reading of a group's pods says where they may go."""
+    return not any(pod.shape.individually_constrained for pod in view.members(group))
 
 
 def fitting(
@@ -286,7 +339,7 @@ class _Places:
             some = there[shape][: len(nodes)]
             # Only the pod that is tried needs a node that was sent.
             sent = self.offer.nodes if shapes[shape] == lead else ()
-            placements |= ranks.assigned(some, nodes, label=label, sent=sent)
+            placements |= _in_rank_order(some, nodes, label=label, sent=sent)
         if self.pods[0].uid not in placements:
             placements = {}
         missing = self.wanted - len(placements)
@@ -362,3 +415,86 @@ def _first(count: int, wanted: Iterable[Wanted]) -> Iterator[Wanted]:
         if count > 0:
             yield kind, min(count, there)
         count -= there
+
+
+# --- minResources: a sum over all nodes that the group could use ------------------------------
+
+
+def lacking_resources(
+    pod_group: PodGroupInfo, *, view: ClusterView, room: Room = Room.FREE
+) -> Steps[Resources]:
+    """Return, by name, how much is missing; nothing where minResources are met or not set.
+
+    Free room and what the group's own pods have already are added up. Nodes that none of its pods
+    may use are left out. An overcommitted node counts as full, not as a debt. Members that are done
+    have their part behind them.
+    """
+    wanted = {name: n for name, n in pod_group.min_resources.items() if name != PODS}
+    quorum = view.quorum(pod_group)
+    if quorum < pod_group.min_member:
+        wanted = _of_the_rest(wanted, pod_group, quorum, view=view)
+    if not wanted:
+        return {}
+    group = pod_group.key
+    shapes = {member.shape for member in view.members(group)}
+    packer = packer_of(group, view=view, room=room)
+    there = yield from packer.total(shapes, wanted)
+    if room is not Room.EMPTY:
+        for member in view.members(group):
+            if member.node is not None or view.reservation(member.uid) is not None:
+                add(there, {name: member.shape.requests.get(name, 0) for name in wanted})
+    return {name: n - there.get(name, 0) for name, n in wanted.items() if n > there.get(name, 0)}
+
+
+def _of_the_rest(
+    wanted: Mapping[str, int], pod_group: PodGroupInfo, quorum: int, *, view: ClusterView
+) -> Resources:
+    """Return what of minResources is for members that are not done, which ask for no more."""
+    asked: Resources = {}
+    for member in view.members(pod_group.key):
+        add(asked, member.shape.requests)
+    share = {name: n * quorum // pod_group.min_member for name, n in wanted.items()}
+    return {name: min(n, asked.get(name, 0)) for name, n in share.items()}
+
+
+# --- rank order: pods of neighbouring index on neighbouring nodes -----------------------------
+
+
+def _in_rank_order(
+    pods: Sequence[PodInfo],
+    places: Sequence[NodeInfo],
+    *,
+    label: str | None,
+    sent: Collection[str] = (),
+) -> Mapping[str, str]:
+    """Return a node for each of these equal pods, by UID; there are as many places as pods.
+
+    Indexes of one owner follow the domains of a label, or zones, and then the names of nodes as
+    people count them. The first pod is the one that is tried: it gets a node that was `sent`, where
+    one of the places is there, from the pod that is nearest in rank. Pods without an index keep
+    their order, and so do the places.
+    """
+    if any(pod.index is None for pod in pods):
+        return {pod.uid: node.name for pod, node in zip(pods, places, strict=True)}
+    ranked = sorted(pods, key=lambda pod: (pod.controller or "", pod.index or 0))
+    by_name = sorted(places, key=lambda node: _place(node, label))
+    found = {pod.uid: node.name for pod, node in zip(ranked, by_name, strict=True)}
+    tried, usable = pods[0].uid, frozenset(sent)
+    if usable and found[tried] not in usable:
+        own = ranked.index(pods[0])
+        able = (rank for rank, pod in enumerate(ranked) if found[pod.uid] in usable)
+        other = ranked[min(able, key=lambda rank: abs(rank - own), default=own)].uid
+        found[tried], found[other] = found[other], found[tried]
+    return found
+
+
+def _place(node: NodeInfo, label: str | None) -> tuple[object, ...]:
+    domain = node.labels.get(label if label is not None else ZONE_LABEL, "")
+    return _natural(domain), _natural(node.name)
+
+
+@remembered(_NAMES)
+def _natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return what makes `n2` come before `n10`."""
+    parts = _NUMBERS.split(text)
+    return tuple((1, int(p), "") if p.isdecimal() else (0, 0, p) for p in parts)

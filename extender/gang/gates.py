@@ -1,9 +1,39 @@
-"""The gates that a group passes before it starts, in the order in which decisions ask them."""
+"""The gates that a group passes before it starts: one table, in order, with a function for each.
 
+Everybody asks the same functions. Filter asks them when a member is tried (`gang/filter.py`), the
+status of a PodGroup says at which one it waits (`gang/pending.py`), and `gang-extender explain`
+shows them all (`explain/gang_gates.py`). They are pure: what a process remembers of a group is part
+of the question, and the reconciler, which remembers nothing, leaves it out.
+
+Where one gate refuses, no later one is asked. The tables at the end have the order.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from extender.gang.verdicts import Refuse
+from extender.api.reasons import Reason
+from extender.gang import placement, topology
+from extender.gang.fit import (
+    NO_OFFER,
+    Fit,
+    Offer,
+    candidates,
+    finds_no_node,
+    fitting,
+    lacking_resources,
+    listed,
+)
+from extender.gang.room import Lack, Room, lack_of
+from extender.gang.verdicts import Refuse, about, not_admitted
+from extender.state.cluster.group_tally import GroupTally
+from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.view import ClusterView
+from extender.steps import Steps
+
+MOST_MIN_RESOURCES: Final = 64
+"""How many resources minResources may name; a node has fewer than that."""
 
 
 class Gate(StrEnum):
@@ -36,9 +66,369 @@ class Gate(StrEnum):
 
 
 class GateCheck(NamedTuple):
-    """What was found at a gate: so many of so many, and the refusal where these are too few."""
+    """The answer of a gate: `have` of `need`, and the refusal where that is too few."""
 
     gate: Gate
     refusal: Refuse | None = None
     have: int | None = None
     need: int | None = None
+    fit: Fit | None = None
+    """Where its pods go: the answer of the gate of room that does not refuse."""
+
+
+def _nothing(_: str) -> Refuse | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The answers of a process that remembers something of groups, by their keys."""
+
+    failed: Callable[[str], Refuse | None] = _nothing
+    """Returns the refusal of a group that failed, while nothing has changed for it."""
+    turn: Callable[[str], Refuse | None] = _nothing
+    """Returns the refusal of a group that has to wait for others."""
+
+
+NOTHING_KNOWN: Final = Known()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The group that is asked about, and what a process remembers of it."""
+
+    group: str
+    view: ClusterView
+    pod_group: PodGroupInfo | None
+    tally: GroupTally
+    need: int
+    """How many pods it needs besides those that are done."""
+    known: Known = NOTHING_KNOWN
+
+    @property
+    def missing(self) -> int:
+        """How many pods with a node, or with room that is kept, it needs beside those it has."""
+        return self.need - self.tally.committed
+
+
+def asked(group: str, view: ClusterView, known: Known = NOTHING_KNOWN) -> Asked:
+    """Return the question about a group, as the cluster is now."""
+    pod_group = view.pod_group(group)
+    need = view.quorum(pod_group) if pod_group is not None else 0
+    return Asked(group, view, pod_group, view.tally(group), need, known)
+
+
+# --- whether the group can start at all, whatever room there is ------------------------------
+
+
+def is_admitted(ask: Asked) -> GateCheck:
+    """Return whether no queue holds back a member; filter asks this of the pod that is tried."""
+    for pod in ask.view.members(ask.group):
+        held = ask.view.awaits_admission(pod) if pod.node is None else None
+        if held is not None:
+            return GateCheck(Gate.ADMISSION, not_admitted(held))
+    return GateCheck(Gate.ADMISSION)
+
+
+def has_pod_group(ask: Asked) -> GateCheck:
+    """Return whether there is a PodGroup."""
+    if ask.pod_group is not None:
+        return GateCheck(Gate.POD_GROUP)
+    text = f"{about(ask.group)}there is no such PodGroup"
+    return GateCheck(Gate.POD_GROUP, Refuse(Reason.POD_GROUP_NOT_FOUND, text))
+
+
+def has_good_annotations(ask: Asked) -> GateCheck:
+    """Return whether what the PodGroup says of topology and placement can be kept."""
+    found = ask.pod_group
+    if found is None:
+        return GateCheck(Gate.ANNOTATIONS)
+    refusal = topology.contradiction(found) or placement.unknown(found)
+    return GateCheck(Gate.ANNOTATIONS, refusal)
+
+
+def has_pods(ask: Asked) -> GateCheck:
+    """Return whether enough pods exist.
+
+    Every pod that has not finished counts: bound, terminating and gated ones too.
+    """
+    have, need = len(ask.tally.members), ask.need
+    if have >= need:
+        return GateCheck(Gate.PODS, None, have, need)
+    text = f"{about(ask.group)}{have} of the {need} pods that it needs exist"
+    return GateCheck(Gate.PODS, Refuse(Reason.NOT_ENOUGH_PODS, text), have, need)
+
+
+def has_ungated_pods(ask: Asked) -> GateCheck:
+    """Return whether enough pods are free of gates that are not ours."""
+    have, need = len(ask.tally.members) - len(ask.tally.gated), ask.need
+    if have >= need:
+        return GateCheck(Gate.SCHEDULING_GATES, None, have, need)
+    text = f"{about(ask.group)}{have} of the {need} pods that it needs are free of gates"
+    return GateCheck(Gate.SCHEDULING_GATES, Refuse(Reason.GATED, text), have, need)
+
+
+# --- whether it may be planned now, by what the process remembers ----------------------------
+
+
+def has_not_failed(ask: Asked) -> GateCheck:
+    """Return whether nothing says that another look would find the same."""
+    return GateCheck(Gate.RECENT_FAILURE, ask.known.failed(ask.group))
+
+
+def has_its_turn(ask: Asked) -> GateCheck:
+    """Return whether no group that goes first holds this one up."""
+    return GateCheck(Gate.TURN, ask.known.turn(ask.group))
+
+
+# --- the plan: whether there is room ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAttempt:
+    """The pods of a group that could be placed now, first of all the one that is tried."""
+
+    pod_group: PodGroupInfo
+    pods: Sequence[PodInfo]
+    missing: int
+    """How many of them the group needs."""
+    view: ClusterView
+    offer: Offer = NO_OFFER
+    permitted: bool = False
+    """Whether its minResources were there not long ago."""
+    explains: bool = True
+    """Whether a refusal says why there is no room: that takes longer than to find out."""
+
+    @property
+    def about(self) -> str:
+        """The beginning of a sentence about the group."""
+        return about(self.pod_group.key)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether our own reading says where its pods may go; else kube-scheduler alone does."""
+        return not any(pod.shape.individually_constrained for pod in self.pods)
+
+    def fit(self, room: Room) -> Steps[Fit]:
+        """Return where its pods fit, of that kind of room."""
+        # What kube-scheduler offers are nodes that have room now.
+        offer = NO_OFFER if room is Room.EMPTY else self.offer
+        group = self.pod_group.key
+        return fitting(self.pods, self.missing, group=group, view=self.view, offer=offer, room=room)
+
+    def never_fits(self) -> Steps[Refuse | None]:
+        """Return the refusal of pods that would not fit on empty nodes."""
+        if not self.is_readable:
+            return None  # only kube-scheduler can judge them
+        found = yield from self.fit(Room.EMPTY)
+        if found.complete:
+            return None
+        text = (yield from found.explained()).sentence()
+        lack = self.lack(found.missing, Room.EMPTY)
+        text = f"{self.about}{text}, even with all nodes empty"
+        return Refuse(Reason.NEVER_FITS, text, deny=True, lack=lack)
+
+    def lack(self, missing: int, room: Room) -> Lack:
+        """Return what the nodes have to gain for so many of its pods."""
+        return lack_of(self.pods, missing, group=self.pod_group.key, room=room, view=self.view)
+
+
+def attempt_of(
+    pod: PodInfo,
+    pod_group: PodGroupInfo,
+    *,
+    view: ClusterView,
+    offer: Offer = NO_OFFER,
+    permitted: bool = False,
+) -> PlanAttempt:
+    """Return the attempt to place a pod and its siblings."""
+    siblings = candidates(pod, pod_group.key, view=view)
+    missing = view.quorum(pod_group) - view.tally(pod_group.key).committed
+    return PlanAttempt(pod_group, [pod, *siblings], missing, view, offer, permitted)
+
+
+def impossible(attempt: PlanAttempt) -> Refuse | None:
+    """Return the refusal of a group whose annotations no node, or none of its own, can keep."""
+    refusal = placement.unknown(attempt.pod_group)
+    refusal = refusal or topology.impossible(attempt.pod_group, view=attempt.view)
+    if refusal is None or not refusal.deny:
+        return refusal
+    # A node that gets the label may be enough for another look.
+    return replace(refusal, lack=attempt.lack(1, Room.EMPTY))
+
+
+def has_topology(attempt: PlanAttempt) -> Steps[GateCheck]:
+    """Return whether there are nodes for what the PodGroup says of topology."""
+    yield from ()
+    return GateCheck(Gate.TOPOLOGY, impossible(attempt))
+
+
+def has_min_resources(attempt: PlanAttempt) -> Steps[GateCheck]:
+    """Return whether its minResources are free; they were, if it is `permitted`."""
+    if attempt.permitted:
+        return GateCheck(Gate.MIN_RESOURCES)
+    pod_group, view, start = attempt.pod_group, attempt.view, attempt.about
+    names = len(pod_group.min_resources)
+    if names > MOST_MIN_RESOURCES:
+        text = f"its minResources name {names} resources, and may name {MOST_MIN_RESOURCES}"
+        refusal = Refuse(Reason.NEVER_FITS, start + text, deny=True)
+        return GateCheck(Gate.MIN_RESOURCES, refusal)
+    short = yield from lacking_resources(pod_group, view=view)
+    if not short:
+        return GateCheck(Gate.MIN_RESOURCES)
+    text = f"{start}its minResources are short of {listed(short)}"
+    reason = Reason.NOT_ENOUGH_RESOURCES
+    if (yield from lacking_resources(pod_group, view=view, room=Room.EMPTY)):
+        reason, text = Reason.NEVER_FITS, f"{text}, even with all nodes empty"
+    return GateCheck(Gate.MIN_RESOURCES, Refuse(reason, text, deny=True))
+
+
+def has_able_pods(attempt: PlanAttempt) -> Steps[GateCheck]:
+    """Return whether enough of its pods can be placed now, all by one scheduler."""
+    yield from ()
+    have, need = len(attempt.pods), attempt.missing
+    if have >= need:
+        return GateCheck(Gate.ABLE_PODS, None, have, need)
+    text = f"{attempt.about}{have} of the {need} pods that it still needs can start"
+    members = attempt.view.members(attempt.pod_group.key)
+    scheduler = attempt.pods[0].scheduler
+    foreign = sum(pod.node is None and pod.scheduler != scheduler for pod in members)
+    if foreign:
+        text += f", {foreign} wait for another scheduler"
+    return GateCheck(Gate.ABLE_PODS, Refuse(Reason.NOT_ENOUGH_PODS, text), have, need)
+
+
+def has_room(attempt: PlanAttempt) -> Steps[GateCheck]:
+    """Return whether the pods that it still needs fit, node by node, and where they go.
+
+    The reason of the refusal depends on what the group waits for: for pods to end
+    (NotEnoughResources), for groups that are ahead (WaitingForTurn), or for nodes that do not exist
+    yet (NeverFits).
+    """
+    need = attempt.missing
+    found = yield from _placed_by_index(attempt)
+    if found is None:
+        found = yield from attempt.fit(Room.FREE)
+    if found.complete:
+        return GateCheck(Gate.ROOM, None, found.count, need, found)
+    refusal = yield from _why_no_room(attempt, found)
+    return GateCheck(Gate.ROOM, refusal, found.count, need)
+
+
+def _why_no_room(attempt: PlanAttempt, found: Fit) -> Steps[Refuse]:
+    lack = attempt.lack(found.missing, Room.FREE)
+    if not attempt.explains:
+        text = f"{attempt.about}it does not fit"
+        return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, lack=lack)
+    view = attempt.view
+    if view.keeps_room and (yield from attempt.fit(Room.UNKEPT)).complete:
+        text = (
+            f"{attempt.about}{found.count} of the {attempt.missing} pods that it still "
+            f"needs fit{found.where} beside gangs that go first"
+        )
+        return Refuse(Reason.WAITING_FOR_TURN, text, deny=True, lack=lack)
+    has_some = view.tally(attempt.pod_group.key).committed
+    never = None if has_some else (yield from attempt.never_fits())
+    if never is not None:
+        return never
+    text = attempt.about + (yield from found.explained()).sentence()
+    offered = frozenset(attempt.offer.nodes if attempt.offer.complete else ())
+    return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, offered=offered, lack=lack)
+
+
+def _placed_by_index(attempt: PlanAttempt) -> Steps[Fit | None]:
+    """Return the places of enough pods that come before the one that is tried, and its own.
+
+    Where the gang can do without the pod and has equal ones of lower index, those go first, and the
+    pod may have no place. None where they are too few to be a quorum, or find no room.
+    """
+    pod, group = attempt.pods[0], attempt.pod_group.key
+    if pod.index is None or pod.shape.individually_constrained:
+        return None
+    lower = [other for other in attempt.pods[1:] if _goes_before(other, pod, group)]
+    if len(lower) < attempt.missing:
+        return None
+    # They are equal, so that what was offered for the one is good for the others.
+    found = yield from fitting(
+        [*lower, pod], len(lower) + 1, group=group, view=attempt.view, offer=attempt.offer
+    )
+    enough = len(found.placements) >= attempt.missing
+    return Fit(found.placements, attempt.missing) if enough else None
+
+
+def _goes_before(other: PodInfo, pod: PodInfo, group: str) -> bool:
+    """Return whether an equal pod does an earlier part of the same work, and can be placed.
+
+    Indexes of different Jobs of one group are not compared.
+    """
+    return (
+        other.index is not None
+        and pod.index is not None
+        and other.controller == pod.controller
+        and other.index < pod.index
+        and (other.priority, other.shape) == (pod.priority, pod.shape)
+        and not finds_no_node(other, group)
+    )
+
+
+# --- the order -------------------------------------------------------------------------------
+
+CAN_START: Final[Mapping[Gate, Callable[[Asked], GateCheck]]] = {
+    Gate.POD_GROUP: has_pod_group,
+    Gate.ANNOTATIONS: has_good_annotations,
+    Gate.PODS: has_pods,
+    Gate.SCHEDULING_GATES: has_ungated_pods,
+}
+"""Asked first: whether the group can start at all, whatever room there is. `ADMISSION` comes before
+them, and is asked of each pod, in a group or not."""
+
+MAY_BE_PLANNED: Final[Mapping[Gate, Callable[[Asked], GateCheck]]] = {
+    Gate.RECENT_FAILURE: has_not_failed,
+    Gate.TURN: has_its_turn,
+}
+"""Asked next of a group that lacks room: whether a plan is worth its time, and is its turn."""
+
+PLANNED: Final[Mapping[Gate, Callable[[PlanAttempt], Steps[GateCheck]]]] = {
+    Gate.TOPOLOGY: has_topology,
+    Gate.MIN_RESOURCES: has_min_resources,
+    Gate.ABLE_PODS: has_able_pods,
+    Gate.ROOM: has_room,
+}
+"""Asked in steps: they make the plan. `QUORUM` comes after them, when members wait with their nodes
+(`gang/permit.py`)."""
+
+
+def first_refusal(gates: Mapping[Gate, Callable[[Asked], GateCheck]], ask: Asked) -> Refuse | None:
+    """Return the refusal of the first of these gates that refuses, or None."""
+    for gate in gates.values():
+        refusal = gate(ask).refusal
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def cannot_start(group: str, *, view: ClusterView) -> Refuse | None:
+    """Return why a group cannot start whatever room there is, or None."""
+    return first_refusal(CAN_START, asked(group, view))
+
+
+def through(
+    gates: Mapping[Gate, Callable[[Asked], GateCheck]], ask: Asked
+) -> Generator[GateCheck, None, bool]:
+    """Yield what is found at each of these gates, up to the first refusal; return if none is."""
+    for gate in gates.values():
+        check = gate(ask)
+        yield check
+        if check.refusal is not None:
+            return False
+    return True
+
+
+def planned(attempt: PlanAttempt) -> Steps[GateCheck]:
+    """Return the first gate of the plan that refuses, or the last one, with where its pods go."""
+    check = GateCheck(Gate.ROOM)
+    for gate in PLANNED.values():
+        check = yield from gate(attempt)
+        if check.refusal is not None:
+            break
+    return check

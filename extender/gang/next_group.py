@@ -10,9 +10,9 @@ from collections.abc import Collection, Container
 from enum import StrEnum
 from itertools import islice
 
-from extender.gang import plan
 from extender.gang.ahead import Left, MembersAhead, PodsInHand
-from extender.gang.post_filter import is_ours
+from extender.gang.fit import finds_no_node, is_readable
+from extender.gang.verdicts import is_ours
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.view import ClusterView
@@ -76,7 +76,7 @@ def judging(
         return Prospect.BEGINS
     if found[Prospect.ASKED_FOR]:
         return Prospect.ASKED_FOR
-    return Prospect.LACKS_NODES if plan.is_readable(group, view=view) else Prospect.UNREADABLE
+    return Prospect.LACKS_NODES if is_readable(group, view=view) else Prospect.UNREADABLE
 
 
 def _has_no_node(pod: PodInfo, view: ClusterView) -> bool:
@@ -91,7 +91,7 @@ def _by_member(pod: PodInfo, members: MembersAhead, schedulers: Collection[str])
     group = pod.group or ""
     if pod.scheduler not in schedulers:
         return Prospect.STANDS_ASIDE
-    if plan.finds_no_node(pod, group):
+    if finds_no_node(pod, group):
         return Prospect.UNREADABLE
     bar = members.bar_anywhere(pod)
     if bar is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.gang.post_filter import is_ours
+from extender.gang.verdicts import is_ours
 from extender.state.cluster.records import Refusal
 from extender.state.cluster.view import NO_GROUP, ClusterView
 from extender.state.fair_share import FairShare

@@ -11,9 +11,9 @@ from typing import Final
 from extender.api.reasons import Reason
 from extender.fit.feasibility import is_feasible
 from extender.gang import ordered, plan
-from extender.gang.fit import Fit
+from extender.gang.fit import Fit, candidates, finds_no_node
+from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions
-from extender.gang.pre_filter import check_group
 from extender.gang.verdicts import Pending, Refuse, about, not_admitted
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
@@ -38,14 +38,14 @@ def deciding(group: str, *, view: ClusterView, options: GangOptions) -> Steps[Pe
     pod_group = view.pod_group(group)
     if early is not None or pod_group is None:
         return early or Pending(Reason.POD_GROUP_NOT_FOUND, "")
-    pods = plan.candidates(None, group, view=view)
-    found = yield from plan.making(pods[0], pod_group, view=view)
+    pods = candidates(None, group, view=view)
+    found = yield from plan.plan_gang(pods[0], pod_group, view=view)
     return of_plan(found, pods, pod_group, view=view, options=options)
 
 
 def before_plan(group: str, *, view: ClusterView) -> Pending | None:
     """Return what a group waits for, whatever room there is; None where that is to be found out."""
-    refusal = check_group(group, view=view)
+    refusal = cannot_start(group, view=view)
     pod_group = view.pod_group(group)
     if refusal is not None or pod_group is None:
         reason = refusal.reason if refusal else Reason.POD_GROUP_NOT_FOUND
@@ -56,7 +56,7 @@ def before_plan(group: str, *, view: ClusterView) -> Pending | None:
     if leaving and leaving == len(view.tally(group).members):
         return Pending(Reason.NOT_ENOUGH_PODS, f"all {leaving} pods are being deleted")
     has_room = view.tally(group).committed >= view.quorum(pod_group)
-    if not has_room and plan.candidates(None, group, view=view):
+    if not has_room and candidates(None, group, view=view):
         return None
     waiting = (pod for pod in view.members(group) if pod.node is None and not has_room)
     held = next(filter(None, map(view.awaits_admission, waiting)), None)
@@ -99,7 +99,7 @@ def _refused(
 
 def _stuck(pods: list[PodInfo], pod_group: PodGroupInfo) -> Pending | None:
     """Return that kube-scheduler finds no node for some, for a reason that no plan sees."""
-    stuck = [pod for pod in pods if plan.finds_no_node(pod, pod_group.key)]
+    stuck = [pod for pod in pods if finds_no_node(pod, pod_group.key)]
     if not stuck:
         return None
     said = (stuck[0].unschedulable or "")[:_LONGEST]

@@ -2,7 +2,7 @@
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import ConditionType
-from extender.gang.pre_filter import check_group
+from extender.gang.gates import cannot_start
 from extender.gang.verdicts import Refuse, about
 from extender.state.cluster.records import ConditionInfo
 from extender.state.cluster.view import ClusterView
@@ -30,7 +30,7 @@ def decide(
     elif tally.waiting:
         text = f"{tally.assigned}/{quorum} pods have a node and wait for the others"
         said = ("False", Reason.WAITING_FOR_BIND, text)
-    elif denied is not None and check_group(group, view=view) is None:
+    elif denied is not None and cannot_start(group, view=view) is None:
         text = f"failed recently, {denied.message.removeprefix(about(group))}"
         refused = denied.reason is Reason.BINDING_REFUSED
         said = ("False", denied.reason if refused else Reason.RECENTLY_DENIED, text)

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason
-from extender.gang import dry_round, plan
-from extender.gang.post_filter import is_ours
-from extender.gang.pre_filter import KEPT_FOR_GANG, check_group
-from extender.gang.queue_sort import sort_key
-from extender.gang.unseen import NOT_SEEN
-from extender.gang.verdicts import NOT_ADMITTED
+from extender.gang import dry_round
+from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
+from extender.gang.fit import is_readable
+from extender.gang.gates import cannot_start
+from extender.gang.plan import sort_key
+from extender.gang.verdicts import NOT_ADMITTED, is_ours
 from extender.gang.wake_for_room import PodKind, UngroupedPods
 from extender.gang.wakers import Occasion, is_woken_by
 from extender.state.cluster.records import PodInfo, Refusal
@@ -65,7 +65,7 @@ def decide_group(
     ]
     if view.claims and view.tally(group).bound:
         others = refused  # a gang that has begun may take what is claimed by others
-    if not others or check_group(group, view=view) is not None:
+    if not others or cannot_start(group, view=view) is not None:
         return Wake(retry=expected)
     waited_for = {pod.uid for pod in planned}
     others = [pod for pod in others if pod.uid not in waited_for]
@@ -196,7 +196,7 @@ def _to_ungate(group: str, view: ClusterView, *, gate_until_fit: bool) -> tuple[
     if not tally.all_gated_by_us or len(tally.members) - len(tally.gated) < quorum:
         return ()
     ours = tuple(view.pods[uid] for uid in tally.all_gated_by_us)
-    if not gate_until_fit or tally.assigned >= quorum or not plan.is_readable(group, view=view):
+    if not gate_until_fit or tally.assigned >= quorum or not is_readable(group, view=view):
         return ours
     return tuple(pod for pod in ours if view.planned_node(pod.uid) is not None)
 

@@ -6,11 +6,24 @@ after another, so the latency here divides the throughput of the whole cluster.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.gang import plan, pre_filter, together, unseen
+from extender.gang import plan, together
+from extender.gang.filter import (
+    MIN_SAMPLE,
+    beside_plans,
+    decide,
+    is_failure,
+    of_bound,
+    of_sample,
+    placed,
+    recently_denied,
+    usable,
+)
 from extender.gang.fit import Fit, Offer
+from extender.gang.gates import Known
 from extender.gang.verdicts import (
     AnyNode,
     FilterVerdict,
@@ -93,7 +106,7 @@ class PodFilter:
             return self._natives.enough(pod, sent)
         if node is not None:
             self.sight.brought(pod)
-            verdict = pre_filter.of_bound(pod, node, sent)
+            verdict = of_bound(pod, node, sent)
         else:
             verdict = not_admitted(held) if held else self._decide_seen(pod, group, sent)
             if isinstance(verdict, AnyNode) and not self._view.keeps_room:
@@ -111,19 +124,19 @@ class PodFilter:
 
     def _decide_seen(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
         """Return where a pod may go, of the nodes that have room beside all that is on them."""
-        usable = unseen.usable(pod, sent, view=self._view)
-        if isinstance(usable, Refuse):
+        seen = usable(pod, sent, view=self._view)
+        if isinstance(seen, Refuse):
             self.sight.refused(pod)
-            return usable
-        short = len(usable) < len(sent)
-        sampled = short and len(sent) >= pre_filter.MIN_SAMPLE
-        verdict = self._decide(pod, group, usable, sampled=sampled)
+            return seen
+        short = len(seen) < len(sent)
+        sampled = short and len(sent) >= MIN_SAMPLE
+        verdict = self._decide(pod, group, seen, sampled=sampled)
         if short and isinstance(verdict, Refuse) and group is not None:
             verdict = self._unless_left_out(verdict, pod, group)
         if not short or not isinstance(verdict, AnyNode | OneOf):
             return verdict
-        left = usable if isinstance(verdict, AnyNode) else verdict.nodes
-        return OneOf(tuple(left), not_seen=frozenset(sent).difference(usable))
+        left = seen if isinstance(verdict, AnyNode) else verdict.nodes
+        return OneOf(tuple(left), not_seen=frozenset(sent).difference(seen))
 
     def _unless_left_out(self, refusal: Refuse, pod: PodInfo, group: str) -> Refuse:
         """Return the refusal of a gang that failed while nodes were left out.
@@ -131,7 +144,7 @@ class PodFilter:
         These may have room that is news here. Our watch wakes no pod when it shows that room, for
         kube-scheduler has known of it all along.
         """
-        if not pre_filter.is_failure(refusal) or refusal.reason is Reason.NEVER_FITS:
+        if not is_failure(refusal) or refusal.reason is Reason.NEVER_FITS:
             return refusal
         if refusal.deny and not refusal.again:
             self._verdicts.failed(group, refusal, shape=pod.shape)
@@ -145,23 +158,17 @@ class PodFilter:
         if pod.group != group:
             return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
         if group is None:
-            plans = view.keeps_room
-            return pre_filter.beside_plans(pod, sent, view=view) if plans else AnyNode()
+            return beside_plans(pod, sent, view=view) if view.keeps_room else AnyNode()
         unready = self._unready(pod, group)
         if unready is not None:
             return unready
         verdicts.offered(group, pod.shape, sent)
-        refusal = self._known(pod, group, sent) or self._turns.refusal(pod, group)
-        if refusal is not None:
-            return pre_filter.unless_behind(refusal, pod, sent, view=view)
-        denied = verdicts.denied(group)
-        verdict = pre_filter.decide(
-            pod, group, sent, view=view, denied=denied, in_hand=verdicts.in_hand
-        )
+        known = Known(partial(self._failed, pod, sent), self._turns.refusal)
+        verdict = decide(pod, group, sent, view=view, known=known, in_hand=verdicts.in_hand)
         if sampled:
-            verdict = pre_filter.of_sample(verdict)
+            verdict = of_sample(verdict)
         if isinstance(verdict, Offer):
-            verdict = pre_filter.placed(self.plan(pod, group, verdict), pod, sent, view=view)
+            verdict = placed(self.plan(pod, group, verdict), pod, sent, view=view)
         return self.claims.judge(pod, group, verdict, sent=sent)
 
     def _unready(self, pod: PodInfo, group: str) -> Refuse | None:
@@ -170,23 +177,21 @@ class PodFilter:
         stale = None
         if self._view.planned_node(pod.uid) is None:
             stale = self.stale() or (self.natives_stale() if is_native else None)
-        if stale is None and is_native:
-            return self._natives.undecided(pod)
         if stale is None:
-            return None
+            return self._natives.undecided(pod) if is_native else None
         text = f"{about(group)}the extender has not heard of {stale} for too long"
         return Refuse(Reason.CACHE_STALE, text)
 
-    def _known(self, pod: PodInfo, group: str, sent: Sequence[str]) -> Refuse | None:
-        """Return the refusal of a group that has had no room since its last plan.
+    def _failed(self, pod: PodInfo, sent: Sequence[str], group: str) -> Refuse | None:
+        """Return the refusal of a group that failed, and for which nothing has changed since.
 
         Nothing is planned for it, nor for those that go first: each of these has its own turn.
         """
-        view = self._view
-        waits = group in view.queue and view.planned_node(pod.uid) is None
-        if not waits or self._verdicts.options.strict_order:
-            return None
-        return self._plans.standing(pod, group, sent)
+        if group in self._view.queue and not self._verdicts.options.strict_order:
+            stands = self._plans.standing(pod, group, sent)
+            if stands is not None:
+                return stands
+        return recently_denied(self._verdicts.denied(group))
 
     def plan(self, pod: PodInfo, group: str, offer: Offer) -> Fit | Refuse:
         """Return where a pod and its siblings go, or why they cannot.
@@ -199,7 +204,7 @@ class PodFilter:
         pod_group = self._view.pod_group(group)
         assert pod_group is not None
         permitted = self._verdicts.is_permitted(group)
-        steps = plan.making(pod, pod_group, view=self._view, offer=offer, permitted=permitted)
+        steps = plan.plan_gang(pod, pod_group, view=self._view, offer=offer, permitted=permitted)
         return self._plans.work_out(group, steps, pod.shape)
 
     def _in_same_words(self, group: str | None, verdict: FilterVerdict) -> FilterVerdict:

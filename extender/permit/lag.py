@@ -8,7 +8,7 @@ import structlog
 from cachetools import TTLCache
 
 from extender.api.reasons import Reason
-from extender.gang import pre_filter
+from extender.gang.filter import disagreement
 from extender.gang.verdicts import FilterVerdict, Refuse, about
 from extender.permit.verdicts import MAX_GROUPS
 from extender.state.cluster.records import PodInfo
@@ -73,7 +73,7 @@ class Lags:
         before, pause = lag.disagrees, self._again(lag)
         self._lags[pod.uid] = lag
         self._wake_after(pod.group or pod.uid, pause)
-        found = pre_filter.disagreement(pod, sent, view=self._view) if lag.disagrees else None
+        found = disagreement(pod, sent, view=self._view) if lag.disagrees else None
         if found is None:
             return verdict
         if not before:

@@ -16,7 +16,7 @@ from cachetools import TTLCache
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
-from extender.gang.pre_filter import MIN_SAMPLE
+from extender.gang.filter import MIN_SAMPLE
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Refuse
 from extender.runtime.clock import Clock
 from extender.state.cluster import events as ev

@@ -7,8 +7,8 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.fit.feasible_nodes import Feasibility
-from extender.gang import keep, plan
-from extender.gang.fit import Fit, Offer
+from extender.gang import plan
+from extender.gang.fit import Fit, Offer, candidates
 from extender.gang.verdicts import Refuse, about
 from extender.permit.planner import Planner
 from extender.permit.verdicts import Since, Verdicts
@@ -89,7 +89,7 @@ class Plans:
         schedulers: Collection[str],
         seconds: float = PLAN_SECONDS,
     ) -> float:
-        """Keep room for a group before its own turn, if there is some: `plan.making_ahead`.
+        """Keep room for a group before its own turn, if there is some: `plan.plan_unasked`.
 
         Where so many seconds are too few, the plan goes on between other work. Return how many were
         spent in vain.
@@ -99,7 +99,7 @@ class Plans:
             return 0.0
         self.verdicts.starts.planning(group)
         since = self.verdicts.since(group)
-        steps = plan.making_ahead(pod_group, view=self._view, schedulers=schedulers)
+        steps = plan.plan_unasked(pod_group, view=self._view, schedulers=schedulers)
         answer = advance(steps, self.clock, seconds=seconds)
         spent = self.clock.monotonic() - began
         if answer is None:
@@ -146,7 +146,7 @@ class Plans:
     def _look_at_empty(self, pod_group: PodGroupInfo) -> Steps[bool]:
         group, verdicts = pod_group.key, self.verdicts
         since = verdicts.since(group)
-        refusal = yield from plan.never_fitting(pod_group, view=self._view)
+        refusal = yield from plan.never_fits(pod_group, view=self._view)
         if not verdicts.is_as_it_was(group, since):
             return False
         if refusal is None:
@@ -212,13 +212,13 @@ class Plans:
         for _ in range(ROUNDS):
             yield from self._keep_parts(group, found, kept)
             pod_group = view.pod_group(group)
-            pods = plan.candidates(None, group, view=view)
+            pods = candidates(None, group, view=view)
             tally = view.tally(group)
             if pod_group is None:
                 break
             if tally.committed >= view.quorum(pod_group):
                 return True
-            again = (yield from plan.making(pods[0], pod_group, view=view)) if pods else None
+            again = (yield from plan.plan_gang(pods[0], pod_group, view=view)) if pods else None
             if not isinstance(again, Fit):
                 break
             found = again
@@ -230,7 +230,7 @@ class Plans:
         known = ((view.pods.get(uid), node) for uid, node in every)
         there = iter([(pod, node) for pod, node in known if pod is not None])
         while part := list(islice(there, KEPT_AT_ONCE)):
-            good = keep.good(part, group, view=view)
+            good = plan.still_valid(part, group, view=view)
             if good:
                 kept.update(good)
                 self.reserve(group, good)

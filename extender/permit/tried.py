@@ -9,7 +9,8 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from extender.api.reasons import Reason
-from extender.gang import plan, pre_filter
+from extender.gang.filter import BEHIND, DISAGREE
+from extender.gang.fit import finds_no_node
 from extender.permit.plans import Plans
 from extender.state.cluster.records import PodInfo, Shape
 from extender.state.cluster.view import ClusterView
@@ -21,7 +22,7 @@ MOST_MEMBERS: Final = 64
 NOTED: Final = 4
 """And so many for what is good for their equals: a group's members are few kinds."""
 _NEWS: Final = frozenset((Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES))
-_SAID: Final = (pre_filter.BEHIND, pre_filter.DISAGREE)
+_SAID: Final = (BEHIND, DISAGREE)
 
 
 class Tried:
@@ -40,7 +41,7 @@ class Tried:
             kind, known = (pod.scheduler, pod.namespace), self._tried.setdefault(pod.shape, {})
             if self._has_news(pod):
                 known.pop(kind, None)
-            elif self._was_tried(pod) and not plan.finds_no_node(pod, group):
+            elif self._was_tried(pod) and not finds_no_node(pod, group):
                 known[kind] = until
 
     def is_refused(self, group: str) -> bool:
@@ -55,7 +56,7 @@ class Tried:
         tried, now = self._plans.verdicts.no_room(group) is not None, self._plans.clock.monotonic()
         for pod in self._waiting(group):
             asks = pod.scheduler in self._plans.schedulers or pod.is_gated_by_us
-            if not asks or plan.finds_no_node(pod, group) or self._has_news(pod):
+            if not asks or finds_no_node(pod, group) or self._has_news(pod):
                 return False
             equals = self._tried.get(pod.shape, {}).get((pod.scheduler, pod.namespace), 0.0)
             tried = tried or self._was_tried(pod) or now < equals

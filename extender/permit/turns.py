@@ -7,10 +7,10 @@ for the groups that go first; or, in strict order, it is refused while there are
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.gang import queue_sort
+from extender.gang import plan
 from extender.gang.verdicts import Refuse, about
 from extender.permit.plans import PLAN_SECONDS, Plans
-from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.view import ClusterView
 
 AHEAD_SECONDS: Final = 0.02
@@ -32,32 +32,17 @@ class Turns:
         self._credit = AHEAD_SECONDS
         self._last = self._clock.monotonic()
 
-    def refusal(self, pod: PodInfo, group: str) -> Refuse | None:
-        """Return why it is not this pod's group's turn, after serving those that go first."""
-        if group not in self._view.queue or self._view.planned_node(pod.uid) is not None:
-            return None
+    def refusal(self, group: str) -> Refuse | None:
+        """Return why it is not a group's turn, after serving those that go first."""
         pod_group = self._view.pod_group(group)
-        if pod_group is None or self._verdicts.denied(group) is not None:
+        if group not in self._view.queue or pod_group is None:
             return None
-        never = self._verdicts.never_fits(group)
-        if never is not None:
-            return never
-        if not self._verdicts.options.strict_order:
-            if not self._is_last(pod_group) and not self._serve_first(pod_group):
-                text = f"{about(group)}gangs that go first are being planned"
-                return Refuse(Reason.PLANNING, text)
+        if self._verdicts.options.strict_order:
+            return self._verdicts.never_fits(group) or self._unless_first(pod_group)
+        if self._is_last(pod_group) or self._serve_first(pod_group):
             return None
-        return self._unless_first(pod_group)
-
-    def _unless_first(self, pod_group: PodGroupInfo) -> Refuse | None:
-        """Return why a group has to wait in strict order."""
-        behind = self._is_behind(pod_group)
-        if behind is None:
-            text = f"{about(pod_group.key)}gangs that go first are being looked at"
-            return Refuse(Reason.PLANNING, text)
-        if behind:
-            return queue_sort.refusal(pod_group.key)
-        return None
+        text = f"{about(group)}gangs that go first are being planned"
+        return Refuse(Reason.PLANNING, text)
 
     def _serve_first(self, pod_group: PodGroupInfo) -> bool:
         """Plan the groups that go first; return whether all had their turn, as far as that pays.
@@ -76,7 +61,7 @@ class Turns:
             in_time = clock.monotonic() < until
             return in_time and (self._is_last(other) or plans.had_no_room(other))
 
-        for other in queue_sort.ahead_of(pod_group, view=self._view, skip=is_passed):
+        for other in plan.groups_ahead(pod_group, view=self._view, skip=is_passed):
             now = clock.monotonic()
             if not left or now >= until:
                 self._credit -= now - began if left and in_vain else 0.0
@@ -93,8 +78,8 @@ class Turns:
         committed = self._view.tally(pod_group.key).committed
         return self._view.quorum(pod_group) - committed <= 1
 
-    def _is_behind(self, pod_group: PodGroupInfo) -> bool | None:
-        """Return whether any group goes first; None where there was no time to see."""
+    def _unless_first(self, pod_group: PodGroupInfo) -> Refuse | None:
+        """Return why a group has to wait in strict order."""
         clock = self._clock
         until, in_time = clock.monotonic() + AHEAD_SECONDS, True
 
@@ -105,8 +90,11 @@ class Turns:
             in_time = clock.monotonic() < until
             return in_time and self._plans.is_oversized(other)
 
-        behind = queue_sort.is_behind(pod_group, view=self._view, skip=never_starts)
-        return behind if in_time else None
+        behind = plan.refusal_behind(pod_group, view=self._view, skip=never_starts)
+        if in_time:
+            return behind
+        text = f"{about(pod_group.key)}gangs that go first are being looked at"
+        return Refuse(Reason.PLANNING, text)
 
     def _is_ours(self, pod_group: PodGroupInfo) -> bool:
         """Return whether a scheduler that asks us places any pod of a group."""

@@ -15,8 +15,7 @@ from cachetools import LRUCache
 
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
-from extender.gang.standing import Standing, Versions, versions_of
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import Refuse, Standing, Versions, versions_of
 from extender.permit.in_hand import InHand
 from extender.permit.proven import Proven
 from extender.runtime.clock import Clock

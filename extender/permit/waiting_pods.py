@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, Protocol
 
 from extender.api.reasons import Reason
 from extender.gang import permit, post_filter, siblings
-from extender.gang.verdicts import Allow, Refuse, Wait, about
+from extender.gang.verdicts import Allow, Refuse, Wait, about, is_ours
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
@@ -222,7 +222,7 @@ class WaitingPods:
             self._verdicts.in_hand.end(uid)
             pod = self._view.pods.get(uid)
             # A condition that repeats our own refusal is no news.
-            if pod is None or post_filter.is_ours(pod.unschedulable or "", pod.group or ""):
+            if pod is None or is_ours(pod.unschedulable or "", pod.group or ""):
                 continue
             if siblings.are_sought(pod, view=self._view):
                 self._try_others_soon(pod.group or "")

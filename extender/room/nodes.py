@@ -18,7 +18,7 @@ from extender.fit.feasible_nodes import Feasibility
 from extender.fit.fewest import Unit, fewest
 from extender.fit.packer import Found, Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
-from extender.gang import plan
+from extender.gang.fit import candidates
 from extender.jobs.gang import pod_group_key
 from extender.queueing.options import Order
 from extender.queueing.room import Aged
@@ -605,7 +605,7 @@ class NodeRoom:
             if pod_group is None:
                 continue
             missing = cluster.quorum(pod_group) - cluster.tally(group).committed
-            pods = plan.candidates(None, group, view=cluster)[:missing]
+            pods = candidates(None, group, view=cluster)[:missing]
             if pods and len(pods) == missing:
                 yield from self._place_whole(packer, Counter(map(self._shapes.of_pod, pods)))
 

@@ -13,7 +13,7 @@ import msgspec
 
 from extender.api.extender_v1 import BindingArgs, BindingResult, error_text
 from extender.api.reasons import Reason
-from extender.gang import unseen
+from extender.gang.filter import usable
 from extender.gang.verdicts import Refuse, not_admitted
 from extender.permit.sight import Sight
 from extender.permit.waiting_pods import Gone, WaitingPods
@@ -138,7 +138,7 @@ class Binding:
             # older than it. Whether it is in a gang is not known: kube-scheduler tries it again.
             return f"pod {args.pod_namespace}/{args.pod_name} is gone, or not known yet"
         # It was filtered before others were bound ahead, perhaps.
-        not_seen = unseen.usable(pod, (args.node,), view=self._view)
+        not_seen = usable(pod, (args.node,), view=self._view)
         if isinstance(not_seen, Refuse):
             return not_seen.message
         held = self._view.awaits_admission(pod)

@@ -30,7 +30,7 @@ from extender.api.extender_v1 import (
     error_text,
 )
 from extender.api.reasons import Reason
-from extender.gang import pre_filter, unseen
+from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
 from extender.gang.preemption import proposals
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
@@ -207,8 +207,8 @@ def _result(verdict: FilterVerdict, sent: Sequence[str], args: ExtenderArgs) -> 
         case OneOf(nodes, not_seen):
             left = {*nodes, *not_seen}
             kept = (name for name in sent if name not in left)
-            refused = said_once(kept, pre_filter.KEPT_FOR_GANG)
-            return _only(nodes, args, refused | said_once(not_seen, unseen.NOT_SEEN))
+            refused = said_once(kept, KEPT_FOR_GANG)
+            return _only(nodes, args, refused | said_once(not_seen, NOT_SEEN))
         case OneNode(node):
             return _only((node,), args, {})
         case Refuse(_, message):

@@ -12,8 +12,9 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from extender.fit.feasible_nodes import Feasibility
-from extender.gang import plan, pre_filter
-from extender.gang.fit import fits, fitting
+from extender.gang import plan
+from extender.gang.fit import candidates, fits, fitting
+from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.permit.plans import Plans
@@ -180,10 +181,10 @@ class SchedulerModel:
     def why(self, group: str) -> str:
         """Return why a group has no room, in the words of its refusal."""
         view, pod_group = self._view, self._view.pod_group(group)
-        refusal = pre_filter.check_group(group, view=view)
-        pods = plan.candidates(None, group, view=view)
+        refusal = cannot_start(group, view=view)
+        pods = candidates(None, group, view=view)
         if refusal is None and pod_group is not None and pods:
-            found = at_once(plan.making(pods[0], pod_group, view=view))
+            found = at_once(plan.plan_gang(pods[0], pod_group, view=view))
             refusal = found if isinstance(found, Refuse) else None
         return refusal.message if refusal is not None else ""
 

@@ -14,7 +14,7 @@ from extender.api.wellknown import GROUP_NATIVE, NATIVE_VERSIONS, POD_GROUP_GROU
 from extender.explain.gang import explain_group
 from extender.explain.gang_facts import GroupFacts
 from extender.explain.pod import explain_pod
-from extender.gang import plan, queue_sort
+from extender.gang import plan
 from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
 from extender.kube import admitted_pods
@@ -134,11 +134,11 @@ def _plan_ahead(pod_group: PodGroupInfo, cluster: Cluster) -> None:
     def is_last(other: PodGroupInfo) -> bool:
         return view.quorum(other) - view.tally(other.key).committed <= 1
 
-    for other in queue_sort.ahead_of(pod_group, view=view, skip=is_last):
-        found = at_once(plan.making_ahead(other, view=view, schedulers=schedulers))
+    for other in plan.groups_ahead(pod_group, view=view, skip=is_last):
+        found = at_once(plan.plan_unasked(other, view=view, schedulers=schedulers))
         if isinstance(found, Fit):
             cluster.apply(ev.Planned(found.placements))
 
 
 def _never_starts(pod_group: PodGroupInfo, *, view: ClusterView) -> bool:
-    return at_once(plan.never_fitting(pod_group, view=view)) is not None
+    return at_once(plan.never_fits(pod_group, view=view)) is not None

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from extender.fit.conflicts import clashes
-from extender.gang import together, unseen
+from extender.gang import together
 from extender.gang.ahead import Left
+from extender.gang.filter import usable
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
 from extender.gang.wake import decide_group, deciding_room
@@ -275,7 +276,7 @@ class World:
             if bound == name:
                 self.sight.bound(uid)
             return bound == name
-        if isinstance(unseen.usable(each, (name,), view=self.view), Refuse):
+        if isinstance(usable(each, (name,), view=self.view), Refuse):
             return False
         if each.group is None:
             self.cluster.apply(ev.PodBinding(each, name))

@@ -17,8 +17,17 @@ from extender.fit.candidates import Candidates
 from extender.fit.feasible_nodes import Feasibility
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed
-from extender.gang import assigned, min_resources, plan, topology
-from extender.gang.fit import Fit, fitting, fitting_without, pod_shape
+from extender.gang import assigned, topology
+from extender.gang.fit import (
+    Fit,
+    candidates,
+    finds_no_node,
+    fitting,
+    fitting_without,
+    is_readable,
+    lacking_resources,
+    pod_shape,
+)
 from extender.gang.options import GangOptions
 from extender.gang.preemption.fewer import Exchange
 from extender.gang.preemption.selecting import Selection
@@ -68,7 +77,7 @@ def choosing(
     epoch.
     """
     group = pod_group.key
-    pods = plan.candidates(None, group, view=view)
+    pods = candidates(None, group, view=view)
     missing = view.quorum(pod_group) - view.tally(group).committed
     if not 0 < missing <= len(pods) or not _may_preempt(pods, pod_group, view=view):
         return None
@@ -124,8 +133,8 @@ def _may_preempt(pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: Clus
     """Return whether room is what a group waits for, as far as our own reading sees."""
     return (
         all(pod.preempts for pod in pods)
-        and plan.is_readable(pod_group.key, view=view)
-        and not any(plan.finds_no_node(pod, pod_group.key) for pod in pods)
+        and is_readable(pod_group.key, view=view)
+        and not any(finds_no_node(pod, pod_group.key) for pod in pods)
         and topology.impossible(pod_group, view=view) is None
     )
 
@@ -403,7 +412,7 @@ class _UnitSearch:
 
     def _lacks_min_resources(self, victims: Iterable[Unit]) -> Steps[bool]:
         """Return whether the group asks for more in all than there is once victims have gone."""
-        short = yield from min_resources.shortage(self._pod_group, view=self._view)
+        short = yield from lacking_resources(self._pod_group, view=self._view)
         for pod in (pod for unit in victims for pod in unit.pods):
             for name in short:
                 short[name] -= pod.shape.requests.get(name, 0)

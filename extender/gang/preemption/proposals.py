@@ -6,10 +6,11 @@ The proposals are per pod and per node, and the extender's filter was not asked 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from extender.gang import assigned, unseen
-from extender.gang.exempt import is_exempt
+from extender.gang import assigned
+from extender.gang.filter import has_room_without
 from extender.gang.fit import fits
 from extender.gang.preemption.checks import worth
+from extender.gang.room import is_exempt
 from extender.resources.quantity import add
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
@@ -43,7 +44,7 @@ def decide(
         node: uids
         for node, uids in victims.items()
         if node in near
-        and unseen.has_room_without(pod, node, uids, view=view)
+        and has_room_without(pod, node, uids, view=view)
         and not _is_kept(pod, node, uids, view=view)
         and not any(worth(each.pod, view) >= pod.priority for each in _broken(uids, view))
     }

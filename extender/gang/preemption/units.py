@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from extender.gang.exempt import is_of_system
 from extender.gang.options import GangOptions
 from extender.gang.preemption.budgets import Budgets
+from extender.gang.room import is_of_system
 from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView

@@ -12,9 +12,9 @@ from extender.fit.conflicts import PodShape, clashes
 from extender.fit.feasible_nodes import Feasibility
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed, slots
-from extender.gang.exempt import is_of_system
 from extender.gang.fit import pod_shape
 from extender.gang.preemption.units import Evictable, Evictables
+from extender.gang.room import is_of_system
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from extender.gang import pre_filter
+from extender.gang import filter as gang_filter
 from extender.gang.fit import Offer
+from extender.gang.gates import Known
 from extender.gang.verdicts import FilterVerdict, Refuse
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
@@ -20,10 +21,12 @@ def decide(
     permitted: bool = False,
 ) -> FilterVerdict:
     """Return where a member may go."""
-    verdict = pre_filter.decide(pod, group, sent, view=view, denied=denied)
+    refusal = gang_filter.recently_denied(denied)
+    known = Known(failed=lambda _: refusal)
+    verdict = gang_filter.decide(pod, group, sent, view=view, known=known)
     if not isinstance(verdict, Offer):
         return verdict
     pod_group = view.pod_group(group)
     assert pod_group is not None
     found = make_plan(pod, pod_group, view=view, offer=verdict, permitted=permitted)
-    return pre_filter.placed(found, pod, sent, view=view)
+    return gang_filter.placed(found, pod, sent, view=view)

@@ -8,7 +8,7 @@ import pytest
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_X
 from extender.gang import pending
-from extender.gang.min_resources import MOST
+from extender.gang.gates import MOST_MIN_RESOURCES as MOST
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import OneNode, Refuse
 from extender.kube.decode import DecodeError, Decoder

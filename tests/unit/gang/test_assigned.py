@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from extender.api.wellknown import HOSTNAME_LABEL
+from extender.gang.filter import beside_siblings, follow_plan
 from extender.gang.fit import Offer, fitting
-from extender.gang.pre_filter import beside_siblings, follow_plan
 from extender.gang.verdicts import OneNode, OneOf, Refuse
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, NodeInfo, PodInfo

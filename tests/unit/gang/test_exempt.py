@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.gang import pre_filter
+from extender.gang.filter import beside_plans
 from extender.gang.verdicts import AnyNode, Refuse
 from extender.kube.decode import Decoder
 from extender.state.cluster import events as ev
@@ -32,7 +32,7 @@ def agent(
 
 
 def may(cluster: Cluster, each: PodInfo) -> bool:
-    answer = pre_filter.beside_plans(each, ["n0"], view=cluster.view())
+    answer = beside_plans(each, ["n0"], view=cluster.view())
     assert isinstance(answer, AnyNode | Refuse)
     return isinstance(answer, AnyNode)
 

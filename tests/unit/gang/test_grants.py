@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import GANG_GATE, GROUP_X, POD_GROUP_GROUPS
-from extender.gang import plan, pre_filter
-from extender.gang.fit import Fit, Offer
+from extender.gang.filter import beside_plans
+from extender.gang.fit import Fit, Offer, candidates
 from extender.gang.options import GangOptions
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
@@ -45,7 +45,7 @@ def granted(name: str = "gang", until: float = UNTIL, **rooms: Any) -> PodGroupI
 def planned_for(cluster: Cluster, name: str) -> Mapping[str, str]:
     """Return where the members of a group would go, by name; nothing where they find no room."""
     view = cluster.view()
-    first, *_ = plan.candidates(None, key(name), view=view)
+    first, *_ = candidates(None, key(name), view=view)
     group = view.pod_group(key(name))
     assert group is not None
     found = make_plan(first, group, view=view)
@@ -87,21 +87,21 @@ def test_pods_of_no_gang_are_kept_away() -> None:
     cluster = cluster_of(nodes(4, 4), granted(n0=4))
     alone = pod("alone", 1)
     view = cluster.view()
-    assert pre_filter.beside_plans(alone, ["n0", "n1"], view=view) == OneOf(("n1",))
-    assert isinstance(pre_filter.beside_plans(alone, ["n0"], view=view), Refuse)
+    assert beside_plans(alone, ["n0", "n1"], view=view) == OneOf(("n1",))
+    assert isinstance(beside_plans(alone, ["n0"], view=view), Refuse)
     assert score(alone, ["n0", "n1"], view=view) == {"n0": 0, "n1": 10}
 
 
 def test_the_cluster_s_own_pods_are_not() -> None:
     cluster = cluster_of(nodes(4), granted(n0=4))
     critical = pod("critical", 1, priority=2_000_001_000)
-    assert pre_filter.beside_plans(critical, ["n0"], view=cluster.view()) == AnyNode()
+    assert beside_plans(critical, ["n0"], view=cluster.view()) == AnyNode()
 
 
 def test_nodes_that_were_sent_go_before_others_that_were_granted() -> None:
     cluster = cluster_of(nodes(*[4] * 6), granted(n5=4, n4=4), pods(2, 4))
     group, view = granted(n5=4, n4=4), cluster.view()
-    first, *_ = plan.candidates(None, group.key, view=view)
+    first, *_ = candidates(None, group.key, view=view)
     found = make_plan(first, group, view=view, offer=Offer(["n0", "n4"]))
     assert isinstance(found, Fit)
     assert found.placements == {"gang-0": "n4", "gang-1": "n5"}
@@ -152,10 +152,10 @@ def test_it_ends(end: Any) -> None:
     cluster = cluster_of(nodes(4, 4), pods(2, 1, gates=(GANG_GATE,)), granted(n0=2, n1=2))
     alone = pod("alone", 4)
     view = cluster.view()
-    assert isinstance(pre_filter.beside_plans(alone, ["n1"], view=view), Refuse)
+    assert isinstance(beside_plans(alone, ["n1"], view=view), Refuse)
     version = view.capacity_version
     end(cluster)
-    assert pre_filter.beside_plans(alone, ["n1"], view=view) == AnyNode()
+    assert beside_plans(alone, ["n1"], view=view) == AnyNode()
     assert not view.grants
     assert view.capacity_version > version
 
@@ -227,7 +227,7 @@ def test_what_was_never_found_on_a_node_keeps_nothing_there(
     found = {node: dict(amounts) for node, amounts in rooms.items()}
     cluster = cluster_of(nodes(4), pod_group("gang", 2, grant=Grant(found, UNTIL)))
     alone = pod("alone", 4)
-    assert pre_filter.beside_plans(alone, ["n0"], view=cluster.view()) == AnyNode()
+    assert beside_plans(alone, ["n0"], view=cluster.view()) == AnyNode()
 
 
 @pytest.mark.parametrize("api_group", POD_GROUP_GROUPS)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import Toleration
-from extender.gang.min_resources import sentence, shortage
+from extender.gang.fit import lacking_resources, listed
 from extender.resources.quantity import parse_resources
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo
@@ -82,11 +82,11 @@ def test_which_of_its_min_resources_a_group_is_short_of(
     group = pod_group(min_resources=parse_resources(asked))
     view = cluster_of(group, A, there).view()
 
-    assert at_once(shortage(group, view=view)) == want
+    assert at_once(lacking_resources(group, view=view)) == want
 
 
 def test_a_shortage_in_words() -> None:
-    assert sentence({"memory": 2**30, "cpu": 500}) == "cpu 500m, memory 1Gi"
+    assert listed({"memory": 2**30, "cpu": 500}) == "cpu 500m, memory 1Gi"
 
 
 @pytest.mark.parametrize(
@@ -107,4 +107,4 @@ def test_what_members_are_done_with_is_no_longer_wanted(
     done = ev.BatchJobApplied(JobInfo("job", group.key, 3, 1))
     members = [*others, B] if others else [A, B]
     view = cluster_of(nodes(5), group, members, done).view()
-    assert at_once(shortage(group, view=view)) == want
+    assert at_once(lacking_resources(group, view=view)) == want

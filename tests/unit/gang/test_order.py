@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from extender.gang.plan import sort_key
 from extender.gang.preemption import proposals
-from extender.gang.queue_sort import sort_key
 from extender.gang.score import score
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NominatedRoom, PodInfo, PreemptedRoom

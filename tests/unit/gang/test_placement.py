@@ -12,8 +12,10 @@ from extender.api.wellknown import ZONE_LABEL
 from extender.fit import placer
 from extender.fit.conflicts import PodShape
 from extender.fit.room_left import RoomLeft
-from extender.gang import pending, pre_filter
+from extender.gang import pending
+from extender.gang.filter import follow_plan
 from extender.gang.fit import Fit, Offer
+from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions
 from extender.gang.score import score
 from extender.gang.verdicts import OneNode, Refuse
@@ -213,10 +215,10 @@ def test_a_planned_member_exchanges_its_node_before_it_moves() -> None:
     cluster = cluster_of(nodes(4, 4, 4), asking("pack", 2), members)
     observe(cluster, planned(gang_0="n0", gang_1="n1"))
     view = cluster.view()
-    found = pre_filter.follow_plan(members[0], GANG, ("n2", "n1"), view=view)
+    found = follow_plan(members[0], GANG, ("n2", "n1"), view=view)
     assert found == OneNode("n1", {"gang-0": "n1", "gang-1": "n0"})
     observe(cluster, pod_group(min_member=2))
-    found = pre_filter.follow_plan(members[0], GANG, ("n2", "n1"), view=view)
+    found = follow_plan(members[0], GANG, ("n2", "n1"), view=view)
     assert found == OneNode("n2", {"gang-0": "n2"})
 
 
@@ -226,7 +228,7 @@ def test_a_planned_member_moves_to_the_node_with_the_most_points(placement: str,
     runs = pod("runs", 2, on="n3")
     cluster = cluster_of(nodes(4, 4, 4, 4), asking(placement, 2), members, runs)
     observe(cluster, planned(gang_0="n0", gang_1="n1"))
-    found = pre_filter.follow_plan(members[0], GANG, ("n3", "n2"), view=cluster.view())
+    found = follow_plan(members[0], GANG, ("n3", "n2"), view=cluster.view())
     assert found == OneNode(want, {"gang-0": want})
 
 
@@ -239,7 +241,7 @@ def test_a_planned_member_that_moves_is_no_sibling_of_itself() -> None:
     cluster = cluster_of(*facts, pod("far", group="gang", on="a2", index=9, controller="job"))
     observe(cluster, planned(gang_0="b1", gang_1="a1", gang_2="b1"))
     observe(cluster, replace(first, node="b1"), replace(third, node="b1"))
-    found = pre_filter.follow_plan(tried, GANG, ("a2", "b1", "b2"), view=cluster.view())
+    found = follow_plan(tried, GANG, ("a2", "b1", "b2"), view=cluster.view())
     assert found == OneNode("b1", {"gang-1": "b1"})
     points = score(tried, ("a1", "b1"), view=cluster.view())
     assert points["a1"] < points["b1"]
@@ -249,7 +251,7 @@ def test_a_planned_member_that_moves_is_no_sibling_of_itself() -> None:
 def test_another_word_is_refused(said: str) -> None:
     cluster = cluster_of(nodes(4), asking(said, 2), pods(2))
     view = cluster.view()
-    refusal = pre_filter.check_group(GANG, view=view)
+    refusal = cannot_start(GANG, view=view)
     assert refusal is not None
     assert refusal.reason is Reason.INVALID_PLACEMENT
     assert refusal.message == (
@@ -308,5 +310,5 @@ def test_a_member_that_was_outbid_moves_before_it_gives_a_sibling_its_lost_room(
     better = pod("better", 4, priority=9)
     cluster = cluster_of(nodes(4, 4, 4), asking("pack", 2), members, better)
     observe(cluster, planned(gang_0="n0", gang_1="n1"), planned(better="n0"))
-    found = pre_filter.follow_plan(members[0], GANG, ("n0", "n1", "n2"), view=cluster.view())
+    found = follow_plan(members[0], GANG, ("n0", "n1", "n2"), view=cluster.view())
     assert found == OneNode("n1", {"gang-0": "n1"})

@@ -8,7 +8,7 @@ import pytest
 from extender.api.reasons import Reason
 from extender.gang import post_filter
 from extender.gang.options import GangOptions
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import Refuse, is_ours
 from extender.state.cluster import events as ev
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
 
@@ -98,7 +98,7 @@ WANT_OURS: dict[str, tuple[str, bool]] = {
 
 @pytest.mark.parametrize(("message", "want"), WANT_OURS.values(), ids=WANT_OURS)
 def test_our_own_text_is_known_again(message: str, want: bool) -> None:
-    assert post_filter.is_ours(message, key("gang")) is want
+    assert is_ours(message, key("gang")) is want
 
 
 WANT_STUCK: dict[str, tuple[Sequence[Any], str | None]] = {

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from extender.api.reasons import Reason
-from extender.gang.lack import Lack
-from extender.gang.room import Room
-from extender.gang.standing import Standing, versions_of
-from extender.gang.verdicts import Refuse
+from extender.gang.room import Lack, Room
+from extender.gang.verdicts import Refuse, Standing, versions_of
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Shape
 from tests.makers import cluster_of, key, node, nodes, observe, pod, shape

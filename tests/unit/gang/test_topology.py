@@ -8,8 +8,10 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import Candidates
-from extender.gang import pending, pre_filter, topology
+from extender.gang import pending, topology
+from extender.gang.filter import follow_plan
 from extender.gang.fit import Fit, Offer
+from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
 from extender.state.cluster.records import NodeInfo, PodInfo
@@ -27,6 +29,7 @@ from tests.makers import (
     requests,
     shape,
 )
+from tests.unit.gang import filtered
 
 RACK = "example.com/rack"
 GANG = key("gang")
@@ -152,7 +155,7 @@ def test_a_label_that_no_node_has_is_named_with_its_annotation(make: Any) -> Non
 def test_both_annotations_are_refused() -> None:
     group = required(2, preferred_topology=RACK)
     view = cluster_of(racks(a=(8,)), group, pods(2)).view()
-    refusal = pre_filter.check_group(GANG, view=view)
+    refusal = cannot_start(GANG, view=view)
     assert refusal is not None
     assert refusal.reason is Reason.INVALID_TOPOLOGY
     assert refusal.message.endswith("remove one of them")
@@ -164,7 +167,7 @@ def test_both_annotations_are_refused() -> None:
 def test_what_is_no_key_of_a_label_is_refused_and_not_repeated(make: Any, said: str) -> None:
     group = make(2, said)
     view = cluster_of(racks(a=(8,)), group, pods(2)).view()
-    for refusal in (pre_filter.check_group(GANG, view=view), topology.impossible(group, view=view)):
+    for refusal in (cannot_start(GANG, view=view), topology.impossible(group, view=view)):
         assert refusal is not None
         assert refusal.reason is Reason.INVALID_TOPOLOGY
         assert refusal.message.endswith("-topology is no key of a label: correct or remove it")
@@ -230,7 +233,7 @@ STARTED: Mapping[str, PodInfo] = {
 def beside(sent: tuple[str, ...]) -> object:
     there = racks(a=(8,), b=(2, 2, 2))
     cluster = cluster_of(there, required(2), [*STARTED.values()], MEMBERS[2])
-    return pre_filter.decide(MEMBERS[2], GANG, sent, view=cluster.view(), denied=None)
+    return filtered.decide(MEMBERS[2], GANG, sent, view=cluster.view(), denied=None)
 
 
 def test_a_member_beyond_the_quorum_is_in_the_domain_of_the_others() -> None:
@@ -246,9 +249,9 @@ def test_a_planned_member_moves_within_its_domain_alone() -> None:
     cluster = cluster_of(there, required(3), MEMBERS)
     observe(cluster, planned(gang_0="b0", gang_1="b1", gang_2="b2"))
     view = cluster.view()
-    moved = pre_filter.follow_plan(MEMBERS[0], GANG, ("a0", "b3"), view=view)
+    moved = follow_plan(MEMBERS[0], GANG, ("a0", "b3"), view=view)
     assert moved == OneNode("b3", {"gang-0": "b3"})
-    assert isinstance(pre_filter.follow_plan(MEMBERS[0], GANG, ("a0",), view=view), Refuse)
+    assert isinstance(follow_plan(MEMBERS[0], GANG, ("a0",), view=view), Refuse)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +276,7 @@ def test_what_is_planned_is_bound_whatever_becomes_of_the_annotations(
     observe(cluster, replace(MEMBERS[0], node="a0"))
     observe(cluster, pod_group(min_member=3, **changed))
     for number, planned_on in ((1, "a1"), (2, "b0")):
-        found = pre_filter.decide(
+        found = filtered.decide(
             MEMBERS[number], GANG, ("a1", "b0", "b1"), view=cluster.view(), denied=None
         )
         assert found == OneNode(planned_on)

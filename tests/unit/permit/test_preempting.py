@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import PreemptionReason, Reason
+from extender.gang.filter import BEHIND
 from extender.gang.options import GangOptions
-from extender.gang.pre_filter import BEHIND
 from extender.gang.preemption.choosing import Place, Preemption
 from extender.gang.preemption.units import Unit
 from extender.kube.errors import UnavailableError

@@ -36,13 +36,13 @@ def refused_with(scene: Scene, name: str) -> str:
 def watch_plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the pods for which a plan is made from now on."""
     made: list[str] = []
-    making = plan.making
+    making = plan.plan_gang
 
     def watched(pod: Any, *args: Any, **named: Any) -> Any:
         made.append(pod.name)
         return making(pod, *args, **named)
 
-    monkeypatch.setattr(plan, "making", watched)
+    monkeypatch.setattr(plan, "plan_gang", watched)
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang import queue_sort
+from extender.gang import plan
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.permit import turns
@@ -16,7 +16,7 @@ from extender.permit.verdicts import Verdicts
 from extender.permit.wake_times import PLANNED_FIRST_SECONDS, RESAMPLE_SECONDS
 from extender.permit.waker import ROOM
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps
 from tests.makers import cluster_of, key, node, nodes, observe, pod, pod_group, pods, shape
@@ -175,7 +175,7 @@ async def test_a_group_that_we_refused_ourselves_may_come(cluster: Cluster) -> N
 async def test_so_many_are_planned_at_once_and_no_more(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_sort, "AHEAD", 4)
+    monkeypatch.setattr(plan, "AHEAD", 4)
     scene = Scene(cluster, node("n0", 40), *(group(f"g{n}", float(n)) for n in range(9)))
 
     assert reported(scene, "g8-0", ["n0"], group="g8") == "n0"
@@ -194,11 +194,11 @@ async def test_a_group_that_lacked_room_is_not_added_up_for_each_that_comes(
     reported(scene, "small-0", ["n0", "n1"], group="small")
     asked: list[str] = []
 
-    def making_ahead(other: PodGroupInfo, **_: Any) -> Steps[None]:
+    def plan_unasked(other: PodGroupInfo, **_: Any) -> Steps[None]:
         asked.append(other.name)
         yield from ()
 
-    monkeypatch.setattr("extender.gang.plan.making_ahead", making_ahead)
+    monkeypatch.setattr("extender.gang.plan.plan_unasked", plan_unasked)
 
     await asyncio.sleep(10)
     observe(cluster, group("next", 6.0))
@@ -352,14 +352,14 @@ async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_n
     assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
 
 
-def many(clock: Ticking, **options: Any) -> tuple[turns.Turns, PodInfo]:
-    """Return the turns of a hundred groups, and a pod of the last one."""
+def many(clock: Ticking, **options: Any) -> turns.Turns:
+    """Return the turns of a hundred groups."""
     every = [group(f"g{n}", float(n)) for n in range(100)]
     cluster = cluster_of(nodes(4), every)
     verdicts = Verdicts(cluster, options=GangOptions(**options), clock=clock)
     plans = Plans(cluster, verdicts)
     plans.schedulers.add("default-scheduler")
-    return turns.Turns(cluster.view(), plans), cluster.view().pods["g99-0"]
+    return turns.Turns(cluster.view(), plans)
 
 
 async def test_finding_the_groups_that_are_passed_takes_no_longer_than_a_plan(
@@ -373,13 +373,13 @@ async def test_finding_the_groups_that_are_passed_takes_no_longer_than_a_plan(
 
     monkeypatch.setattr(Plans, "had_no_room", had_no_room)
     clock = Ticking(turns.AHEAD_SECONDS / 10)
-    found, last = many(clock)
-    refusal = found.refusal(last, key("g99"))
+    found = many(clock)
+    refusal = found.refusal(key("g99"))
     assert refusal is not None
     assert refusal.reason is Reason.PLANNING
     assert 0 < len(looks) <= 10
     # Looks in vain are paid for as plans are: without credit others pass.
-    assert any(found.refusal(last, key("g99")) is None for _ in range(3))
+    assert any(found.refusal(key("g99")) is None for _ in range(3))
 
 
 async def test_in_strict_order_so_many_are_looked_at_in_one_call(
@@ -393,9 +393,9 @@ async def test_in_strict_order_so_many_are_looked_at_in_one_call(
         return True
 
     monkeypatch.setattr(Plans, "is_oversized", is_oversized)
-    found, last = many(Ticking(turns.AHEAD_SECONDS / 10), strict_order=True)
+    found = many(Ticking(turns.AHEAD_SECONDS / 10), strict_order=True)
     calls = 0
-    while (refusal := found.refusal(last, key("g99"))) is not None:
+    while (refusal := found.refusal(key("g99"))) is not None:
         assert refusal.reason is Reason.PLANNING
         calls += 1
         assert 0 < len(looks) <= calls * 10

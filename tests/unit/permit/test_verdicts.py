@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.lack import Lack
 from extender.gang.options import GangOptions
-from extender.gang.room import Room
+from extender.gang.room import Lack, Room
 from extender.gang.verdicts import Refuse
 from extender.permit import verdicts as module
 from extender.permit.verdicts import ENDED_BY, VerdictKind, Verdicts

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import QUEUE_LABEL, QUEUE_POD_GROUP_LABEL
-from extender.gang import plan
+from extender.gang.fit import candidates
 from extender.state.cluster import events as ev
 from extender.state.cluster.admissions import AdmissionBarrier
 from extender.state.cluster.records import AdmittedPods, JobInfo, PodInfo
@@ -145,8 +145,8 @@ def test_a_plan_is_made_for_as_many_as_are_admitted(cluster: Cluster) -> None:
     own = [replace(each, controller="j", owners=(JOB,)) for each in pods(5)]
     observe(cluster, nodes(9), pod_group("gang", 2), QUEUED, TWO, own)
     view = cluster.view()
-    assert [each.name for each in plan.candidates(own[3], key("gang"), view=view)] == ["gang-0"]
-    assert len(plan.candidates(None, key("gang"), view=view)) == 2
+    assert [each.name for each in candidates(own[3], key("gang"), view=view)] == ["gang-0"]
+    assert len(candidates(None, key("gang"), view=view)) == 2
 
 
 def test_a_place_that_is_free_again_is_room(cluster: Cluster) -> None:

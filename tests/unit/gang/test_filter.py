@@ -8,7 +8,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE, GROUP_SIGS
-from extender.gang import pre_filter
+from extender.gang.filter import beside_plans
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
 from extender.state.cluster import events as ev
@@ -549,7 +549,7 @@ WANT_BESIDE: dict[str, tuple[PodInfo, Sequence[Any], FilterVerdict]] = {
 def test_beside_plans(subject: PodInfo, there: Sequence[Any], want: FilterVerdict) -> None:
     view = cluster_of(there).view()
 
-    assert pre_filter.beside_plans(subject, ("n0", "n1", "n2"), view=view) == want
+    assert beside_plans(subject, ("n0", "n1", "n2"), view=view) == want
 
 
 def test_a_plan_does_not_take_room_that_its_betters_keep() -> None:

@@ -1,37 +1,40 @@
 """What filter answers a member of a gang: plan the whole gang before the first member is placed.
 
-The checks come in the order of the coscheduling plugin: does the group exist, has it the pods, are
-they free of gates, has it failed just now, are its minResources there. Then comes what the plugin
-does not ask: would the members that are missing fit, node by node? If so, room is kept for all of
-them and each later call is answered from the plan; if not, the group is refused at once and holds
-nothing.
+A member goes through the gates of its group (`gang/gates.py`). They have the order of the
+coscheduling plugin and ask one thing more: would the members that are missing fit, node by node?
+If so, room is kept for all of them and each later call is answered from the plan; if not, the
+group is refused at once and holds nothing.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from extender.api.reasons import Reason
-from extender.gang import assigned, placement, score, topology
-from extender.gang.exempt import is_exempt
+from extender.fit.conflicts import clashes
+from extender.gang import assigned, placement, score
 from extender.gang.fit import Fit, Offer, fits
-from extender.gang.gates import Gate, GateCheck
-from extender.gang.room import without_room
+from extender.gang.gates import CAN_START, MAY_BE_PLANNED, Known, asked, first_refusal
+from extender.gang.room import is_exempt, without_room
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse, about
+from extender.resources.quantity import subtract
 from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.reservations import ReservationKind
+from extender.state.cluster.shunned import may_name
 from extender.state.cluster.view import ClusterView
 
-MIN_SAMPLE = 100
+MIN_SAMPLE: Final = 100
 """kube-scheduler sends every good node while there are fewer than this (minFeasibleNodesToFind)."""
 
-
-ELSEWHERE = "the room planned for this pod is not on the nodes to choose from"
-OUTSIDE = "none of the nodes to choose from is in the domain where the gang is"
-BEHIND = "kube-scheduler sees room that is news here"
-DISAGREE = "kube-scheduler and the extender disagree"
-FIRST_ONES = "room is left only for the pods that it starts with"
-KEPT_FOR_GANG = "room is kept for a gang that goes first"
-ALREADY_BOUND = "this pod has a node already, and it is not among those to choose from"
+ELSEWHERE: Final = "the room planned for this pod is not on the nodes to choose from"
+OUTSIDE: Final = "none of the nodes to choose from is in the domain where the gang is"
+BEHIND: Final = "kube-scheduler sees room that is news here"
+DISAGREE: Final = "kube-scheduler and the extender disagree"
+FIRST_ONES: Final = "room is left only for the pods that it starts with"
+KEPT_FOR_GANG: Final = "room is kept for a gang that goes first"
+ALREADY_BOUND: Final = "this pod has a node already, and it is not among those to choose from"
+NOT_SEEN: Final = "kube-scheduler has not seen all pods on the nodes to choose from"
 
 
 def decide(
@@ -40,29 +43,35 @@ def decide(
     sent: Sequence[str],
     *,
     view: ClusterView,
-    denied: Refuse | None,
+    known: Known,
     in_hand: Container[str] = (),
 ) -> FilterVerdict | Offer:
     """Return where a member may go, or the nodes that its group is to be planned with.
 
-    `sent` are the node names of the request, `denied` is the group's recent failure while that
-    still counts. `in_hand` are the UIDs of members that filter has just answered a node.
+    `sent` are the node names of the request. `in_hand` are the UIDs of members that filter has just
+    answered a node.
     """
     if view.planned_node(pod.uid) is not None:
         return follow_plan(pod, group, sent, view=view, in_hand=in_hand)
-    refusal = check_group(group, view=view)
+    ask = asked(group, view, known)
+    refusal = first_refusal(CAN_START, ask)
     if refusal is not None:
         return refusal
-    pod_group = view.pod_group(group)
-    assert pod_group is not None
-    missing = view.quorum(pod_group) - view.tally(group).committed
-    if missing <= 0:
+    if ask.missing <= 0:
         return beside_siblings(pod, group, sent, view=view)
-    if denied is not None:
-        # In the words of the failure: each new sentence is written to the pod (decision 69).
-        refusal = Refuse(Reason.RECENTLY_DENIED, denied.message)
+    refusal = first_refusal(MAY_BE_PLANNED, ask)
+    if refusal is not None:
         return unless_behind(refusal, pod, sent, view=view)
     return Offer(sent, complete=_is_complete(pod, sent))
+
+
+def recently_denied(failure: Refuse | None) -> Refuse | None:
+    """Return the refusal of a group that failed within the window.
+
+    It has the words of the failure: kube-scheduler writes each new sentence to the pod
+    (decision 69).
+    """
+    return Refuse(Reason.RECENTLY_DENIED, failure.message) if failure is not None else None
 
 
 def of_sample(verdict: FilterVerdict | Offer) -> FilterVerdict | Offer:
@@ -86,42 +95,6 @@ def of_bound(pod: PodInfo, node: str, sent: Sequence[str]) -> FilterVerdict:
         return OneNode(node)
     prefix = about(pod.group) if pod.group else ""
     return Refuse(Reason.ALREADY_BOUND, prefix + ALREADY_BOUND)
-
-
-def check_group(group: str, *, view: ClusterView) -> Refuse | None:
-    """Return why the group cannot start whatever room there is, or None."""
-    return next((each.refusal for each in checks(group, view=view) if each.refusal), None)
-
-
-def checks(group: str, *, view: ClusterView) -> Iterator[GateCheck]:
-    """Yield what is found at each gate before room is asked for, up to the first refusal.
-
-    Every pod that has not finished counts as a sibling: bound, terminating and gated ones too; but
-    those behind a gate that is not ours cannot be part of the quorum.
-    """
-    pod_group = view.pod_group(group)
-    if pod_group is None:
-        text = f"{about(group)}there is no such PodGroup"
-        yield GateCheck(Gate.POD_GROUP, Refuse(Reason.POD_GROUP_NOT_FOUND, text))
-        return
-    yield GateCheck(Gate.POD_GROUP)
-    refusal = topology.contradiction(pod_group) or placement.unknown(pod_group)
-    yield GateCheck(Gate.ANNOTATIONS, refusal)
-    if refusal is not None:
-        return
-    tally, need = view.tally(group), view.quorum(pod_group)
-    pods = len(tally.members)
-    if pods < need:
-        text = f"{about(group)}{pods} of the {need} pods that it needs exist"
-        refusal = Refuse(Reason.NOT_ENOUGH_PODS, text)
-    yield GateCheck(Gate.PODS, refusal, pods, need)
-    if refusal is not None:
-        return
-    ungated = pods - len(tally.gated)
-    if ungated < need:
-        text = f"{about(group)}{ungated} of the {need} pods that it needs are free of gates"
-        refusal = Refuse(Reason.GATED, text)
-    yield GateCheck(Gate.SCHEDULING_GATES, refusal, ungated, need)
 
 
 def follow_plan(
@@ -345,3 +318,96 @@ def _has_room(pod: PodInfo, name: str, view: ClusterView) -> bool:
         return True
     free = view.free(node, priority=pod.priority, group=pod.group)
     return fits(pod.shape.requests, free)
+
+
+# --- nodes on which kube-scheduler has not seen all pods --------------------------------------
+#
+# Pods that are bound ahead are on their nodes, while kube-scheduler believes their room free until
+# its watch shows them. Meanwhile our books decide there, for every pod: whatever its priority, and
+# whether or not it is a member or one of a DaemonSet. What plans keep is judged above.
+
+
+def usable(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> Sequence[str] | Refuse:
+    """Return the nodes on which a pod has room beside all pods that are there, of those sent.
+
+    A node on which kube-scheduler has seen all pods is one of them, unread. But a pod whose own
+    terms may be about pods that it has not seen is refused: they may reach beyond a node.
+    """
+    if not view.unseen.exist:
+        return sent
+    if (pod.shape.shuns or pod.shape.seeks) and _is_about_unseen(pod, view):
+        return _not_seen(pod)
+    judged = sent if view.unseen.everywhere else view.unseen.nodes.keys() & sent
+    without = set(_without_room(pod, judged, view)) if judged else judged
+    if not without:
+        return sent
+    return [name for name in sent if name not in without] or _not_seen(pod)
+
+
+def has_room_without(
+    pod: PodInfo, node: str, victims: Collection[str], *, view: ClusterView
+) -> bool:
+    """Return whether a pod may have room on a node once victims have left it, by their UIDs.
+
+    True where kube-scheduler has seen all pods that are there.
+    """
+    known = view.nodes.get(node)
+    if known is None or not (view.unseen.everywhere or node in view.unseen.nodes):
+        return True
+    left = dict(view.used(node))
+    for uid in victims:
+        if uid in view.pods_on(node):
+            subtract(left, view.pods[uid].shape.requests)
+    whole = known.allocatable
+    return all(
+        left.get(resource, 0) + amount <= whole[resource]
+        for resource, amount in pod.shape.requests.items()
+        if amount and resource in whole
+    )
+
+
+def _not_seen(pod: PodInfo) -> Refuse:
+    prefix = about(pod.group) if pod.group else ""
+    return Refuse(Reason.NOT_SEEN_YET, prefix + NOT_SEEN)
+
+
+def _is_about_unseen(pod: PodInfo, view: ClusterView) -> bool:
+    """Return whether affinity between pods, or a spread constraint, may be about unseen pods.
+
+    Where pods may be unseen that are not known, it is about every gang in a namespace.
+    """
+    terms, there = (*pod.shape.shuns, *pod.shape.seeks), pod.namespace
+    if view.unseen.everywhere:
+        namespaces = {group.split("/")[0] for group in view.groups if view.tally(group).bound}
+        if any(term.covers(name, own=there) for term in terms for name in namespaces):
+            return True
+    return any(each is None or may_name(terms, there, each) for each in view.unseen.patterns)
+
+
+def _without_room(pod: PodInfo, names: Iterable[str], view: ClusterView) -> Iterator[str]:
+    """Yield the nodes on which pods leave too little of what they have, or take a host port.
+
+    What a node does not have at all is not judged: no pod that is bound ahead uses it.
+    """
+    held = view.reservation(pod.uid)
+    own = held.node if held is not None and held.kind is ReservationKind.WAITING else None
+    nodes, left_on, ports = view.nodes, view.left.all(), bool(pod.shape.host_ports)
+    asked = [(resource, amount) for resource, amount in pod.shape.requests.items() if amount]
+    for name in names:
+        left = left_on.get(name)
+        if left is None or name == own:  # its own room is taken for itself
+            continue
+        for resource, amount in asked:
+            if left.get(resource, amount) < amount and resource in nodes[name].allocatable:
+                yield name
+                break
+        else:
+            if ports and _port_taken(pod, name, view):
+                yield name
+
+
+def _port_taken(pod: PodInfo, node: str, view: ClusterView) -> bool:
+    """Return whether a pod on a node, or one that is being bound to it, has one of its ports."""
+    planned, ports = view.planned_on(node), pod.shape.host_ports
+    there = (each for each in view.shunning(node) if each.uid != pod.uid)
+    return any(clashes(o.shape.host_ports, ports) for o in there if o.uid not in planned)
