@@ -13,7 +13,6 @@ class Render(GenericJob):
     version = "v1"
     plural = "renders"
     suspend_path = ("spec", "paused")
-    template_paths = ("spec.frames.template",)
 
     def slots(self) -> list[Slot]:
         """Return the one template."""

@@ -1,9 +1,4 @@
-"""`gang-extender render`: writes and checks the files that are made from the models.
-
-`render crds`, `settings` and `chart` write them, `render --check` compares those of a checkout and
-changes nothing. `render access` makes the role and the policy for a kind of job that an
-administrator adds, `render static-pod` the files of a control-plane node.
-"""
+"""`gang-extender render`: write the reference of the settings, and a control-plane node's files."""
 
 import difflib
 from pathlib import Path
@@ -12,9 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from extender.cli import settings_page
-from extender.cli.options import exits
 from extender.cli.static_pod import write_static_pod
-from extender.cli.yaml_text import as_yaml
 
 SETTINGS: Final = Path("docs/configuration.md")
 """Where the reference of settings lives in a checkout."""
@@ -23,7 +16,9 @@ MEND_SETTINGS: Final = f"gang-extender render settings --output {SETTINGS}"
 """The command that writes the reference of a checkout."""
 
 app = typer.Typer(
-    name="render", help="Write the generated files, or check them.", invoke_without_command=True
+    name="render",
+    help="Write files that are made for you, or check them.",
+    invoke_without_command=True,
 )
 
 
@@ -66,46 +61,6 @@ def write_settings(
     except OSError as error:
         typer.echo(f"cannot write the page: {error}", err=True)
         raise typer.Exit(1) from error
-
-
-@app.command("access")
-def write_access(
-    *,
-    integration: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE:CLASS", help="A kind as for `reconcile`; may be repeated."),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="Settings of `reconcile`: the kinds of queue.externalIntegrations."),
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option(help="Namespace of the reconciler's service account.")
-    ] = "gang-extender-system",
-    service_account: Annotated[
-        str, typer.Option(help="Name of the reconciler's service account.")
-    ] = "gang-reconciler",
-) -> None:
-    """Print the role and the admission policy that the reconciler needs for kinds of your own.
-
-    The role allows what the reconciler asks for; the policy refuses changes of other fields. Apply
-    both: `gang-extender render access --integration my:Kind | kubectl apply -f -`.
-    """
-    from extender import config as settings_module
-    from extender.jobs import access, registry
-
-    with exits(2, registry.IntegrationError, settings_module.SettingsError):
-        named = settings_module.load(config, {}).queue.external_integrations if config else []
-        references = dict.fromkeys([*(integration or ()), *named])
-        account = access.Account(namespace, service_account)
-        found = [
-            manifest
-            for reference in references
-            for manifest in access.manifests(registry.load(reference), account)
-        ]
-    if not found:
-        raise typer.BadParameter("name a kind with --integration, or settings with --config")
-    typer.echo("---\n".join(map(as_yaml, found)), nl=False)
 
 
 app.command("static-pod")(write_static_pod)

@@ -11,7 +11,7 @@ _HEAD: Final = """\
 {mend} -->
 # Configuration
 
-`serve`, `reconcile`, `explain`, `check`, `simulate` and `render access` take the same YAML file
+`serve`, `reconcile`, `explain`, `check` and `simulate` take the same YAML file
 with `--config FILE`. A command ignores sections that it does not read.
 [Give a process settings](operations.md#give-a-process-settings) shows how the file gets into their
 pods.

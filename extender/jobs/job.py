@@ -204,10 +204,6 @@ class GenericJob(ABC):
     plural: ClassVar[str]
 
     suspend_path: ClassVar[tuple[str, ...]] = ("spec", "suspend")
-    template_paths: ClassVar[tuple[str, ...]] = ()
-    """Where the pod templates are, for `render access`. Built-in kinds do not need it."""
-    changed_paths: ClassVar[tuple[str, ...]] = ()
-    """Other fields that a start or a stop changes, beside `suspend_path`."""
     is_composed: ClassVar[bool] = False
     """Whether several objects are one job with one workload (ComposableJob in Kueue)."""
     pods_outlive_job: ClassVar[bool] = False

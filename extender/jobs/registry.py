@@ -41,10 +41,6 @@ class Integration:
     """Returns `GenericJob.done_pods` of an object, where the kind has any."""
     concerns: Callable[[bytes], bool] | None = None
     """Returns whether an object, as JSON, may be a job; of other objects only metadata is kept."""
-    templates: tuple[str, ...] = ()
-    """Where its pod templates are, as `jobs/access.py` has paths; nothing where it does not say."""
-    changes: tuple[str, ...] = ()
-    """Which other fields a start or a stop changes."""
 
     @property
     def api_version(self) -> str:
@@ -117,7 +113,8 @@ def described(found: object) -> Integration:
     lacks = sorted(found.__abstractmethods__)
     if lacks:
         raise IntegrationError(f"{found.__name__} lacks {', '.join(lacks)}")
-    suspend = ".".join(_paths(found, "suspend_path"))
+    if isinstance(getattr(found, "suspend_path", None), str):
+        raise IntegrationError(f"{found.__name__}.suspend_path is not a sequence of strings")
     return Integration(
         found.integration,
         found.kind,
@@ -126,16 +123,7 @@ def described(found: object) -> Integration:
         found.plural,
         found,
         done=None if found.done_pods is GenericJob.done_pods else partial(_done, found),
-        templates=_paths(found, "template_paths"),
-        changes=tuple(filter(None, (suspend, *_paths(found, "changed_paths")))),
     )
-
-
-def _paths(found: type, name: str) -> tuple[str, ...]:
-    said = getattr(found, name, ())
-    if isinstance(said, str) or not all(isinstance(each, str) for each in said):
-        raise IntegrationError(f"{found.__name__}.{name} is not a sequence of strings")
-    return tuple(said)
 
 
 def _done(build: Callable[[Object], GenericJob], source: Object) -> Mapping[str, int]:

@@ -1,20 +1,14 @@
 """The reconciler with options of the queue, and with a kind of job that a package adds."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from uuid import uuid4
 
 import pytest
 import yaml
 
-from extender.jobs import access
-from extender.jobs.kinds.batch_job import BatchJob
-from extender.jobs.registry import described
 from tests.cluster.queues import JOBS, WORKLOADS, Queues
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
@@ -78,9 +72,9 @@ def namespace_of(api: Api, **labels: str) -> str:
     return name
 
 
-def render_crd(kind: str = "Render") -> Object:
-    """Return the CRD of the kind in the documentation, or of another one like it."""
-    singular = kind.lower()
+def render_crd() -> Object:
+    """Return the CRD of the kind in the documentation."""
+    kind, singular = "Render", "render"
     loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": loose, "status": loose}}
     return {
@@ -111,15 +105,8 @@ def render_crd(kind: str = "Render") -> Object:
 
 def render_rights() -> list[Object]:
     """Return what the documentation says that the reconciler needs for this kind."""
-    command = [sys.executable, "-m", "extender", "render", "access"]
-    said = subprocess.run(
-        [*command, "--integration", "render_farm:Render"],
-        env={**os.environ, "PYTHONPATH": str(EXAMPLES)},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return list(yaml.safe_load_all(said.stdout))
+    text = (EXAMPLES / "render_farm_access.yaml").read_text()
+    return list(yaml.safe_load_all(text))
 
 
 def render(namespace: str, workers: int) -> Object:
@@ -256,88 +243,3 @@ def test_the_reconciler_may_change_nothing_else_of_a_kind_that_was_added(
         assert refused("/metadata/labels", {"kueue.x-k8s.io/a": "b"}) == ""
         with pytest.raises(ApiError, match="forbidden"):
             account.delete(RENDERS, "other", namespace)
-
-
-class Film(BatchJob):
-    """A kind with templates in a list and in a map, and a start that changes its status."""
-
-    integration = "example.com/film"
-    kind = "Film"
-    group = "example.com"
-    version = "v1"
-    plural = "films"
-    template_paths: ClassVar[tuple[str, ...]] = ("spec.scenes[].template", "spec.crews.*.template")
-    changed_paths: ClassVar[tuple[str, ...]] = ("spec.crews.*.size", "status.started")
-
-
-FILM_MAY_NOT = {
-    "an image in a list": ("/spec/scenes/1/template/spec/image", "evil"),
-    "a field beside it": ("/spec/scenes/0/name", "other"),
-    "one item more": ("/spec/scenes/-", {"name": "third"}),
-    "an image in a map": ("/spec/crews/light/template/spec/image", "evil"),
-    "one entry more": ("/spec/crews/sound", {"size": 1}),
-    "another field": ("/spec/other", 1),
-}
-FILM_MAY = {
-    "the size of a crew": ("/spec/crews/light/size", 2),
-    "a place in a list": ("/spec/scenes/1/template/spec/nodeSelector", {"a": "b"}),
-    "a place in a map": ("/spec/crews/light/template/spec/nodeSelector", {"a": "b"}),
-    "the start": ("/spec/suspend", False),
-}
-
-
-@pytest.fixture(scope="module")
-def films(control_plane: ControlPlane, api: Api) -> Iterator[Api]:
-    """The account of the reconciler, once the policy for films is in force."""
-    api.apply([render_crd("Film"), *access.manifests(described(Film), access.Account())])
-    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
-    probe = film(namespace_of(api))
-    api.create(probe)
-    with Api(kubeconfig) as account:
-        where = probe["metadata"]["namespace"]
-        api.wait_for("films are confined", lambda: tried(account, where, "/spec/x", 1), SECONDS)
-        yield account
-
-
-def film(namespace: str) -> Object:
-    def pods(name: str) -> Object:
-        return {"spec": {"image": name}}
-
-    scenes = [{"name": name, "template": pods(name)} for name in ("first", "second")]
-    crews = {"light": {"size": 1, "template": pods("light")}}
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Film",
-        "metadata": {"name": "film", "namespace": namespace},
-        "spec": {"suspend": True, "scenes": scenes, "crews": crews},
-    }
-
-
-def tried(account: Api, namespace: str, path: str, value: object, *, subresource: str = "") -> str:
-    """Return what the policy says to a change of a film, nothing where it is taken."""
-    change, kind = [{"op": "add", "path": path, "value": value}], "example.com/v1/films"
-    try:
-        account.patch(kind, "film", namespace, body=change, how="json", subresource=subresource)
-    except ApiError as error:
-        return str(error) if "ValidatingAdmissionPolicy" in str(error) else ""
-    return ""
-
-
-def test_templates_in_lists_and_maps_are_confined(api: Api, films: Api, namespace: str) -> None:
-    api.create(film(namespace))
-    for name, (path, value) in FILM_MAY_NOT.items():
-        assert "denied request: spec: " in tried(films, namespace, path, value), name
-    for path, value in FILM_MAY.values():
-        said = tried(films, namespace, path, value)
-        assert said == ""
-    api.patch("example.com/v1/films", "film", namespace, body={"status": {}}, subresource="status")
-    start = {"started": "now", "done": 1}
-    assert "denied request: status: " in tried(
-        films, namespace, "/status", start, subresource="status"
-    )
-    only = {"started": "now"}
-    assert tried(films, namespace, "/status", only, subresource="status") == ""
-    stored = api.get("example.com/v1/films", "film", namespace)
-    assert stored["status"] == only
-    assert stored["spec"]["suspend"] is False
-    assert stored["spec"]["crews"]["light"]["size"] == 2

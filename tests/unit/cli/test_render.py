@@ -134,15 +134,3 @@ def test_help_is_quick_because_it_imports_little() -> None:
 
     slow = {"pydantic", "fastapi", "kubernetes", "aiohttp", "uvicorn"}
     assert slow.isdisjoint(done.stdout.split())
-
-
-def test_access_without_a_kind_is_wrong_use() -> None:
-    result = run.invoke(app, ["render", "access"])
-    assert result.exit_code == 2
-    assert "--integration" in result.output
-
-
-def test_access_for_a_kind_that_is_not_there_says_so() -> None:
-    result = run.invoke(app, ["render", "access", "--integration", "nowhere:Kind"])
-    assert result.exit_code == 2
-    assert "cannot import nowhere" in result.output
