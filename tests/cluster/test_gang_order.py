@@ -146,20 +146,11 @@ def test_a_group_that_can_never_fit_says_so_and_blocks_no_other(
     gangs.await_phases("huge", Running=3)
 
 
-@pytest.mark.parametrize("pretenders", [0, 24])
 def test_a_stream_of_small_pods_does_not_starve_an_old_large_group(
-    pretenders: int, aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+    aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    """Whenever a small one ends, the next one could take its room.
-
-    The older groups that pretend would fit, and kube-scheduler finds a node for none of them.
-    """
+    """Whenever a small one ends, the next one could take its room."""
     nodes(2, "4")
-    for number in range(pretenders):
-        pretender = f"never-{number}"
-        gangs.create_group(pretender, 1)
-        pod = gangs.late(f"{pretender}-0", group=pretender, cpu="1", scheduler_name="aging")
-        api.create(pod)
     stream = [
         gangs.pod(f"s-{number:02}", cpu="3", run_for="1s", scheduler_name="aging")
         for number in range(80)
@@ -174,7 +165,7 @@ def test_a_stream_of_small_pods_does_not_starve_an_old_large_group(
     assert len(before) < len(stream)
     waiting = sorted({pod["metadata"]["name"] for pod in stream} - before)
     gangs.delete(waiting[2:])
-    gangs.delete(["large-0", "large-1", *(f"never-{number}-0" for number in range(pretenders))])
+    gangs.delete(["large-0", "large-1"])
     api.wait_for("the rest runs", lambda: placed(gangs, api) >= {*waiting[:2]})
     await_claims(api, aging_gang, 0)
 
@@ -186,6 +177,35 @@ def placed(gangs: Gangs, api: Api) -> set[str]:
         for pod in api.list("pods", gangs.namespace)
         if pod["spec"].get("nodeName") and pod["metadata"]["name"].startswith("s-")
     }
+
+
+def test_groups_that_never_start_do_not_keep_an_old_large_one_from_its_claim(
+    aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """The older ones would fit, and kube-scheduler finds a node for none of them."""
+    there = nodes(2, "4")
+    long: Any = {"scheduler_name": "aging"}
+    # An extender sets nothing aside for a scheduler that has never asked it.
+    api.create(gangs.pod("hello", cpu="100m", **long))
+    api.wait_for("the scheduler has asked", lambda: node_of(api, gangs, "hello"))
+    gangs.delete(["hello"])
+    for number, node in enumerate(there):
+        api.create(gangs.pod(f"long-{number}", cpu="1", node_name=node))
+    for number in range(24):
+        pretender = f"never-{number}"
+        gangs.create_group(pretender, 1)
+        api.create(gangs.late(f"{pretender}-0", group=pretender, cpu="1", **long))
+    later(api, gangs, "never-23", "large")
+    gangs.add("large", 2, cpu="4", **long)
+
+    await_claims(api, aging_gang, 1)
+    api.create(gangs.pod("more", cpu="2", **long))
+    api.wait_for(
+        "the claim keeps a small pod away",
+        lambda: KEPT in message(api.get("pods", "more", gangs.namespace)),
+    )
+    gangs.delete(["long-0", "long-1"])
+    gangs.await_phases("large", Running=2)
 
 
 def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(
