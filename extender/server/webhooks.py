@@ -25,6 +25,7 @@ Answer = Callable[[bytes], Awaitable[bytes]]
 """Takes the bytes of a review and returns those that go back; ValueError for what is no review."""
 
 _JSON: Final = "application/json"
+_END: Final = object()
 LARGEST_REVIEW: Final = 8 * 2**20
 """Bytes. An object is at most 3 MiB to the API server, and a change comes with the old one."""
 MOST_BYTES: Final = 64 * 2**20
@@ -98,14 +99,17 @@ def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool])
 
     def judged(verdict: Callable[[reviews.Request, Kinds, QueueFacts], Verdict]) -> Answer:
         async def answer(body: bytes) -> bytes:
-            request = reviews.read(await _decoded(body))
-            if len(body) < _LARGE:
-                found = verdict(request, kinds, queues)
-            else:
-                # Copies and comparisons of large objects are Python code, which lets the loop in.
-                # Of the queues it looks up single keys.
-                found = await asyncio.to_thread(verdict, request, kinds, queues)
-            return _encode(reviews.answer(request, found))
+            try:
+                request = reviews.read(await _decoded(body))
+                if len(body) < _LARGE:
+                    found = verdict(request, kinds, queues)
+                else:
+                    # Copies and comparisons of large objects are Python code, which lets the loop
+                    # in. Of the queues it looks up single keys.
+                    found = await asyncio.to_thread(verdict, request, kinds, queues)
+                return _encode(reviews.answer(request, found))
+            except RecursionError:
+                return _too_deep(body)
 
         return answer
 
@@ -113,9 +117,9 @@ def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool])
         ("/mutate-job", judged(jobs.mutate), "Hold new jobs of a queue"),
         ("/validate-job", judged(jobs.validate), "Refuse what is wrong with a job's queue"),
     ):
-        route = _route(answer, bodies, ready=ready, deep=_too_deep)
+        route = _route(answer, bodies, ready=ready)
         _add(app, path, route, wire=openapi.AdmissionReview, summary=summary)
-    route = _route(_converted, bodies, ready=lambda: True, deep=_converted_at_once)
+    route = _route(_converted, bodies, ready=lambda: True)
     summary = "Say objects in the words of another version"
     _add(app, "/convert", route, wire=openapi.ConversionReview, summary=summary)
     return app
@@ -149,35 +153,24 @@ def _add(
 
 
 def _route(
-    answer: Answer, bodies: _Bodies, *, ready: Callable[[], bool], deep: Callable[[bytes], bytes]
+    answer: Answer, bodies: _Bodies, *, ready: Callable[[], bool]
 ) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
         if not ready():
             return _text(503, "the queues are not known yet")
         try:
             async with bodies.read(request) as body:
-                return Response(await _answered(body, answer, deep), media_type=_JSON)
+                return Response(await answer(body), media_type=_JSON)
         except Exception as error:  # noqa: BLE001 - a bug costs this one request
             return _failed(error, request.url.path)
 
     return route
 
 
-async def _answered(body: bytes, answer: Answer, deep: Callable[[bytes], bytes]) -> bytes:
-    """Return the answer to a review, by `deep` where the object is nested deeply.
-
-    Raises ValueError where it is no review.
-    """
-    try:
-        return await answer(body)
-    except RecursionError:
-        with deep_stack():
-            return deep(body)
-
-
 def _too_deep(body: bytes) -> bytes:
     """Refuse a new job that cannot be read; an existing one must still be deletable."""
-    request = reviews.read(_decode(body))
+    with deep_stack():
+        request = reviews.read(_decode(body))
     verdict = Verdict((_TOO_DEEP,)) if request.operation == "CREATE" else Verdict()
     return _encode(reviews.answer(request, verdict))
 
@@ -202,20 +195,17 @@ def _text(status: int, text: str) -> Response:
 
 
 async def _converted(body: bytes) -> bytes:
-    review = conversion.Review(body)
+    with deep_stack():
+        review = conversion.Review(body)
+    steps = iter(review.steps())
     loop = asyncio.get_running_loop()
-    began = loop.time()
-    for _ in review.steps():
+    began, more = loop.time(), True
+    while more:
+        with deep_stack():
+            more = next(steps, _END) is not _END
         if loop.time() - began > SLICE_SECONDS:
             await asyncio.sleep(0)
             began = loop.time()
-    return review.answer()
-
-
-def _converted_at_once(body: bytes) -> bytes:
-    review = conversion.Review(body)
-    for _ in review.steps():
-        pass
     return review.answer()
 
 
