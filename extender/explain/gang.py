@@ -20,7 +20,7 @@ from extender.explain.gang_gates import answers, checked
 from extender.explain.gang_hints import hints
 from extender.explain.gang_members import counts, group_state, members
 from extender.explain.kept_room import KeptRooms, kept_rooms
-from extender.fit.feasibility import is_feasible
+from extender.fit.candidates import is_feasible
 from extender.gang import aging, pending, plan, topology
 from extender.gang.fit import candidates
 from extender.gang.gates import Gate, GateCheck

@@ -5,7 +5,7 @@ from extender.api.reasons import Reason
 from extender.explain.gang import explain_group
 from extender.explain.gang_facts import GroupFacts
 from extender.explain.gang_members import member
-from extender.fit.feasibility import is_feasible
+from extender.fit.candidates import is_feasible
 from extender.gang.filter import beside_plans
 from extender.gang.room import without_room
 from extender.gang.verdicts import OneOf, Refuse, not_admitted

@@ -1,22 +1,255 @@
-"""The nodes that could take pods of a shape, in the one order in which every packer looks at them.
+"""The nodes that pods of a shape may use and that could take them, in the order all packers use.
 
-The nodes that have least left come first, of the resource that the pods ask most for: so the others
-stay whole. Nodes that have too little of it are passed without a look.
+Whether a node may take a pod at all, room aside, is read from selectors and taints. kube-scheduler
+answers this for the nodes that it sends. Our reading is for the others, when a whole gang is
+planned and the nodes sent for one member are too few or are another member's. A node is read once
+for equal pods until it changes.
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
+
+A node may also be closed to pods that must not share one: by host ports or required anti-affinity.
+
+The nodes that have least left of the resource that the pods ask most for come first, so that the
+others stay whole. Nodes that have too little of it are passed without a look.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from extender.fit.conflicts import PodShape
-from extender.fit.feasible_nodes import Feasibility, FeasibleNodes
+from extender.api.core_v1 import Affinity, Taint
+from extender.api.selectors import is_tolerated, matches_term
 from extender.resources.quantity import PODS
 from extender.state.cluster.node_order import Entry, NodeOrder
-from extender.state.cluster.records import NodeInfo, Shape
+from extender.state.cluster.records import EVERY_PORT, HostPort, NodeInfo, Shape
+from extender.state.cluster.view import ClusterView
+from extender.steps import Steps
+
+AntiAffinityKey = tuple[str, Shape]
+"""Pods with an equal key never share a node: group or namespace, and the shape of a template."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """What equal pods are to a node."""
+
+    shape: Shape
+    anti_affinity: AntiAffinityKey | None = None
+
+
+@dataclass(slots=True)
+class _OnNode:
+    """How many pods on a node have each anti-affinity key and each host port."""
+
+    keys: Counter[AntiAffinityKey] = field(default_factory=Counter)
+    ports: Counter[HostPort] = field(default_factory=Counter)
+
+    def count(self, pod: PodShape, count: int) -> None:
+        if pod.anti_affinity is not None:
+            self.keys[pod.anti_affinity] += count
+        for port in pod.shape.host_ports:
+            self.ports[port] += count
+
+    def excludes(self, pod: PodShape) -> bool:
+        if pod.anti_affinity is not None and self.keys[pod.anti_affinity] > 0:
+            return True
+        taken = [port for port, count in self.ports.items() if count > 0] if self.ports else ()
+        return clashes(taken, pod.shape.host_ports)
+
+
+class Conflicts:
+    """Pods by node that do not share it with all others; `there` returns a node's first ones."""
+
+    def __init__(self, there: Callable[[str], Iterable[PodShape]] = lambda _: ()) -> None:
+        self._there = there
+        self._begin: Callable[[str], _OnNode] = self._first_ones
+        self._on: dict[str, _OnNode] = {}
+
+    def exclude(self, node: str, pod: PodShape) -> bool:
+        """Return whether a pod on a node keeps one of this shape away."""
+        return pod.shape.one_per_node and self._look(node).excludes(pod)
+
+    def put(self, node: str, pod: PodShape, count: int) -> None:
+        """Count so many pods on a node; a negative number for those that go."""
+        if pod.shape.one_per_node:
+            self._look(node).count(pod, count)
+
+    def apart(self, gone: Callable[[str], Iterable[tuple[PodShape, int]]]) -> "Conflicts":
+        """Return others that begin with these pods, less so many on each node that are gone."""
+        others = Conflicts()
+
+        def begin(node: str) -> _OnNode:
+            now = self._look(node)
+            found = _OnNode(now.keys.copy(), now.ports.copy())
+            for pod, count in gone(node):
+                found.count(pod, -count)
+            return found
+
+        others._begin = begin
+        return others
+
+    def _look(self, node: str) -> _OnNode:
+        found = self._on.get(node)
+        if found is None:
+            found = self._on[node] = self._begin(node)
+        return found
+
+    def _first_ones(self, node: str) -> _OnNode:
+        found = _OnNode()
+        for pod in self._there(node):
+            found.count(pod, 1)
+        return found
+
+
+def clashes(taken: Collection[HostPort], wanted: Collection[HostPort]) -> bool:
+    """Return whether one of these host ports cannot be on a node where one of those is taken."""
+    if not taken or not wanted:
+        return False
+    if EVERY_PORT in taken or EVERY_PORT in wanted:
+        return True
+    addresses = dict[tuple[str, int], set[str]]()
+    for protocol, number, address in taken:
+        addresses.setdefault((protocol, number), set()).add(address)
+    # No address is every address.
+    there = ((addresses.get((protocol, number)), address) for protocol, number, address in wanted)
+    return any(each and (not own or "" in each or own in each) for each, own in there)
+
+
+UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+def is_feasible(shape: Shape, node: NodeInfo) -> bool:
+    """Return whether the node's state, taints, labels and declared features let the pod in."""
+    if not node.ready:
+        return False
+    if node.unschedulable and not is_tolerated(UNSCHEDULABLE_TAINT, shape.tolerations):
+        return False
+    if not shape.features <= node.features:
+        return False
+    selector = shape.node_selector
+    if selector and any(node.labels.get(key) != value for key, value in selector.items()):
+        return False
+    if node.taints and not all(is_tolerated(taint, shape.tolerations) for taint in node.taints):
+        return False
+    return shape.affinity is None or _matches_affinity(shape.affinity, node)
+
+
+def _matches_affinity(of_pod: Affinity, node: NodeInfo) -> bool:
+    affinity = of_pod.node_affinity
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if required is None:
+        return True
+    terms = required.node_selector_terms
+    return any(matches_term(term, node.labels, name=node.name) for term in terms)
+
+
+_AT_ONCE: Final = 256
+"""Nodes that are read in one go."""
+_KNOWN: Final = 1024
+_FEW: Final = 64
+"""Where more nodes changed than this, all are read again."""
+
+
+class FeasibleNodes:
+    """The nodes for all shapes that ask for the same ones."""
+
+    __slots__ = ("__weakref__", "_asks", "_read")
+
+    def __init__(self, shape: Shape) -> None:
+        # Not the shape itself: what is known of it goes when it does.
+        self._asks = Shape(
+            node_selector=shape.node_selector,
+            affinity=shape.affinity,
+            tolerations=shape.tolerations,
+            features=shape.features,
+        )
+        self._read: dict[str, bool] = {}
+
+    def allows(self, node: NodeInfo) -> bool:
+        """Return whether the pods may use a node."""
+        found = self._read.get(node.name)
+        if found is None:
+            found = self._read[node.name] = is_feasible(self._asks, node)
+        return found
+
+    def allows_all(self, names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> bool:
+        """Return whether the pods may use all of these; an unknown node they may not."""
+        if all(map(self._read.get, names)):
+            return True
+        return all(name in nodes and self.allows(nodes[name]) for name in names)
+
+    def would_allow(self, node: NodeInfo) -> bool:
+        """Return the same; what is not known is not kept."""
+        found = self._read.get(node.name)
+        return is_feasible(self._asks, node) if found is None else found
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget what was read of nodes that changed."""
+        for name in names:
+            self._read.pop(name, None)
+
+
+class Feasibility:
+    """Which nodes each shape may use, as the cluster is now."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self.cluster = cluster
+        self._version = cluster.nodes_version
+        self._known = WeakValueDictionary[tuple[object, ...], FeasibleNodes]()
+        self._of = WeakKeyDictionary[Shape, FeasibleNodes]()
+        self._usable: dict[frozenset[FeasibleNodes], int] = {}
+
+    def still(self, node: NodeInfo, shape: Shape) -> NodeInfo | None:
+        """Return a node, which a shape could use, as it is now; None where it went or bars it."""
+        now = self.cluster.nodes.get(node.name)
+        if now is node or now is None or is_feasible(shape, now):
+            return now
+        return None
+
+    def of(self, shape: Shape) -> FeasibleNodes:
+        """Return the nodes that a shape may use."""
+        if self._version != self.cluster.nodes_version or len(self._known) > _KNOWN:
+            self._look_again()
+        found = self._of.get(shape)
+        if found is None:
+            selector = frozenset(shape.node_selector.items())
+            key = (selector, id(shape.affinity), shape.tolerations, shape.features)
+            found = self._known.get(key) or FeasibleNodes(shape)
+            self._of[shape] = self._known[key] = found
+        return found
+
+    def usable(self, shapes: Iterable[Shape]) -> Steps[int]:
+        """Return how many nodes there are that any of these shapes may use."""
+        asked = frozenset(map(self.of, shapes))
+        version, found = self._version, self._usable.get(asked)
+        if found is None:
+            found, at_once = 0, max(1, _AT_ONCE // max(1, len(asked)))
+            for number, node in enumerate(list(self.cluster.nodes.values()), 1):
+                found += any(each.would_allow(node) for each in asked)
+                if number % at_once == 0:
+                    yield
+            if len(self._usable) >= _FEW:
+                self._usable.clear()
+            if self._version == version:
+                self._usable[asked] = found
+        return found
+
+    def _look_again(self) -> None:
+        changed = [*self.cluster.changed_since(self._version)]
+        self._version = self.cluster.nodes_version
+        self._usable.clear()
+        if len(changed) > _FEW or len(self._known) > _KNOWN:
+            self._known.clear()
+            self._of.clear()
+        for each in self._known.values():
+            each.forget(changed)
+
 
 PIECE: Final = 256
 """Nodes that are looked at in one piece, at most."""

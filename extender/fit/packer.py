@@ -16,10 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.fit.candidates import PIECE, CandidateNodes, Candidates
-from extender.fit.conflicts import PodShape
-from extender.fit.feasible_nodes import FeasibleNodes
-from extender.fit.placer import PlacementChoice, Placer
+from extender.fit.candidates import PIECE, CandidateNodes, Candidates, FeasibleNodes, PodShape
+from extender.fit.placement import PlacementChoice, Placer
 from extender.fit.room_left import Placed, RoomLeft, slots
 from extender.resources.quantity import Resources, subtract
 from extender.state.cluster.records import NodeInfo, Shape

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from extender.fit.domains import fewest
-from extender.fit.levels import LevelRequest, spread
+from extender.fit.domains import LevelRequest, fewest, spread
 from extender.state.topology import Domain
 
 UNKNOWN: Final[Domain] = ()

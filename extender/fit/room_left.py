@@ -5,9 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from extender.fit.candidates import PIECE, Candidates
-from extender.fit.conflicts import Conflicts, PodShape
-from extender.fit.feasible_nodes import FeasibleNodes
+from extender.fit.candidates import PIECE, Candidates, Conflicts, FeasibleNodes, PodShape
 from extender.resources.quantity import Resources, add, raise_to
 from extender.state.cluster.records import NodeInfo, Shape
 

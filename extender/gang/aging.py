@@ -20,10 +20,7 @@ from types import MappingProxyType
 
 from extender.api.reasons import Reason
 from extender.fit import domains
-from extender.fit.candidates import Candidates
-from extender.fit.conflicts import Conflicts, PodShape
-from extender.fit.feasibility import is_feasible
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape, is_feasible
 from extender.fit.packer import Found, Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import assigned, plan, topology

@@ -10,8 +10,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Protocol
 
-from extender.fit.conflicts import clashes
-from extender.fit.feasibility import is_feasible
+from extender.fit.candidates import clashes, is_feasible
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, Pattern, PodInfo
 from extender.state.cluster.reservations import ReservationKind

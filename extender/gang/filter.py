@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.fit.conflicts import clashes
+from extender.fit.candidates import clashes
 from extender.gang import assigned, placement, score
 from extender.gang.fit import Fit, Offer, fits
 from extender.gang.gates import CAN_START, MAY_BE_PLANNED, Known, asked, first_refusal

@@ -14,9 +14,7 @@ from typing import Final
 from extender.api.values import remembered
 from extender.api.wellknown import ZONE_LABEL
 from extender.fit import domains
-from extender.fit.candidates import Candidates
-from extender.fit.conflicts import Conflicts, PodShape
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.packer import Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import assigned, placement, topology

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.fit.feasibility import is_feasible
+from extender.fit.candidates import is_feasible
 from extender.gang import ordered, plan
 from extender.gang.fit import Fit, candidates, finds_no_node
 from extender.gang.gates import cannot_start

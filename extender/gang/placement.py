@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import PLACEMENT_ANNOTATION
-from extender.fit.placement import GangPlacement
-from extender.fit.placer import PlacementChoice
+from extender.fit.placement import GangPlacement, PlacementChoice
 from extender.gang.verdicts import Refuse, about
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView

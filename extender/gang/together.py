@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from extender.fit.feasibility import is_feasible
+from extender.fit.candidates import is_feasible
 from extender.gang.ahead import Left, MembersAhead, PodsInHand
 from extender.gang.fit import fits
 from extender.state.cluster import events as ev

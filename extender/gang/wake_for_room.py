@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
-from extender.fit.feasibility import is_feasible
+from extender.fit.candidates import is_feasible
 from extender.gang.fit import fits
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, PodInfo, Shape

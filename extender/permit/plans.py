@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Feasibility
 from extender.gang import plan
 from extender.gang.fit import Fit, Offer, candidates
 from extender.gang.verdicts import Refuse, about

@@ -14,8 +14,8 @@ from typing import Final
 
 from extender.api.reasons import EventReason, EvictionReason, HostReason
 from extender.api.wellknown import HOSTNAME_LABEL, WorkloadCondition
-from extender.fit.conflicts import PodShape
-from extender.fit.levels import Spread
+from extender.fit.candidates import PodShape
+from extender.fit.domains import Spread
 from extender.fit.packer import Packer
 from extender.fit.replacing import UNKNOWN, replaced
 from extender.fit.room_left import Placed

@@ -12,9 +12,7 @@ from itertools import islice
 from typing import Final
 
 from extender.api.wellknown import WorkloadCondition
-from extender.fit.candidates import Candidates
-from extender.fit.conflicts import Conflicts, PodShape
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.fewest import Unit, fewest
 from extender.fit.packer import Found, Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft

@@ -12,7 +12,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from extender.api.wellknown import TOPOLOGY_GATE
-from extender.fit.conflicts import AntiAffinityKey, PodShape
+from extender.fit.candidates import AntiAffinityKey, PodShape
 from extender.fit.room_left import Placed
 from extender.gang.assigned import domains_of
 from extender.jobs.gang import made_for, pod_group_key

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
-from extender.fit.candidates import Candidates
-from extender.fit.conflicts import Conflicts, PodShape
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.packer import Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.queueing.options import Order

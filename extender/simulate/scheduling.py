@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Feasibility
 from extender.gang import plan
 from extender.gang.fit import candidates, fits, fitting
 from extender.gang.gates import cannot_start

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from extender.fit.conflicts import clashes
+from extender.fit.candidates import clashes
 from extender.gang import together
 from extender.gang.ahead import Left
 from extender.gang.filter import usable

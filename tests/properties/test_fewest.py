@@ -6,7 +6,7 @@ from itertools import combinations
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from extender.fit.conflicts import PodShape
+from extender.fit.candidates import PodShape
 from extender.fit.fewest import Unit, fewest
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed

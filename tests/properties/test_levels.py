@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.fit.levels import LevelRequest, Spread, spread
+from extender.fit.domains import LevelRequest, Spread, spread
 from extender.state.topology import Domain
 
 CASES = 1000

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from extender.fit.candidates import Candidates
-from extender.fit.conflicts import Conflicts, PodShape
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.packer import Found, Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.room.nodes import NodeRoom

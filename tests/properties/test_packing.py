@@ -6,9 +6,7 @@ from collections.abc import Collection, Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.fit.candidates import Candidates
-from extender.fit.conflicts import Conflicts, PodShape
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.packer import Packer
 from extender.fit.room_left import Placed, RoomLeft
 from extender.state.cluster.records import NodeInfo, Shape

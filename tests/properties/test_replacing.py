@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.fit.levels import LevelRequest, spread
+from extender.fit.domains import LevelRequest, spread
 from extender.fit.replacing import Replacement, replaced
 from extender.state.topology import Domain
 from tests.properties.test_levels import DEPTH, summed, trees

@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.fit import candidates, packer, room_left
-from extender.fit.candidates import Candidates
-from extender.fit.conflicts import Conflicts, PodShape
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.packer import Packer
 from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, Outcome

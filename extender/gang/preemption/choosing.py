@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from extender.fit import domains
-from extender.fit.candidates import Candidates
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Candidates, Feasibility
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed
 from extender.gang import assigned, topology

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple
 
-from extender.fit.conflicts import PodShape
+from extender.fit.candidates import PodShape
 from extender.gang.preemption.units import Evictable
 from extender.gang.preemption.what_if import SearchedNode, WhatIf
 from extender.resources.quantity import Resources, add, subtract

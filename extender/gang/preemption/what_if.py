@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from extender.fit.conflicts import PodShape, clashes
-from extender.fit.feasible_nodes import Feasibility
+from extender.fit.candidates import Feasibility, PodShape, clashes
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed, slots
 from extender.gang.fit import pod_shape

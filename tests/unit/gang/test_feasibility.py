@@ -13,7 +13,7 @@ from extender.api.core_v1 import (
     Taint,
     Toleration,
 )
-from extender.fit.feasibility import is_feasible
+from extender.fit.candidates import is_feasible
 from tests.makers import affinity, labelled, node, shape, taint
 
 Case = tuple[dict[str, Any], dict[str, Any], bool]

@@ -9,8 +9,8 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import ZONE_LABEL
-from extender.fit import placer
-from extender.fit.conflicts import PodShape
+from extender.fit import placement as placing
+from extender.fit.candidates import PodShape
 from extender.fit.room_left import RoomLeft
 from extender.gang import pending
 from extender.gang.filter import follow_plan
@@ -96,8 +96,8 @@ def test_very_many_kinds_of_pods_compare_fewer_nodes_each(
     placement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is compared stays bounded; siblings are still shunned, or sought, as far as it goes."""
-    monkeypatch.setattr(placer, "LOOKS", 10 * KINDS)
-    monkeypatch.setattr(placer, "PIECE", 8)
+    monkeypatch.setattr(placing, "LOOKS", 10 * KINDS)
+    monkeypatch.setattr(placing, "PIECE", 8)
     looks, slots = Counter[str](), RoomLeft.slots
 
     def counted(left: RoomLeft, there: NodeInfo, asked: PodShape) -> int:

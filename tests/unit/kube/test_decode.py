@@ -17,7 +17,7 @@ from extender.api.wellknown import (
     POD_GROUP_LABEL_SIGS,
     PREEMPTION_COST,
 )
-from extender.fit.feasibility import is_feasible
+from extender.fit.candidates import is_feasible
 from extender.kube.decode import DecodeError, Decoder, group_of
 from extender.kube.sharing import MOST, SharedLabels
 from extender.kube.sizes import NamespaceBytes
