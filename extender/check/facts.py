@@ -1,22 +1,24 @@
-"""What is known of a cluster: all that the checks read, gathered by a shell."""
+"""What is known of a cluster: all that the checks read, gathered by `survey` and `running`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from prometheus_client.samples import Sample
+
+from extender.api.crds import stored_version
+from extender.api.wellknown import GROUP_SIGS
+from extender.check.findings import Unknown
+from extender.kube.reviews import Access
+
 Object = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """In place of a fact that could not be had."""
-
-    why: str
+Rights = Mapping[str, Mapping[Access, bool]]
+"""The rights that are needed, and whether each is there, by user."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the API server says of itself."""
+    """The version and the clock of the API server."""
 
     version: str
     """As `v1.36.3`."""
@@ -28,43 +30,29 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class CrdFacts:
-    """One of our CRDs, as the cluster has it."""
+    """One of our CRDs, as it is shipped and as the cluster has it."""
 
-    served: frozenset[str]
+    shipped: Object
+    served: frozenset[str] | Unknown
     """The versions that the API server serves the resource in, by its discovery."""
-    stored: Object | Unknown | None
+    stored: Object | Unknown | None = None
     """The CRD itself; None where there is none."""
 
+    @property
+    def title(self) -> str:
+        """The name, as `podgroups.scheduling.x-k8s.io`."""
+        return str(self.shipped["metadata"]["name"])
 
-@dataclass(frozen=True, slots=True)
-class NeededRight:
-    """One verb on one resource."""
+    @property
+    def name(self) -> str:
+        """The part of the finding's id; both groups of PodGroups have the same plural."""
+        spec = self.shipped["spec"]
+        return f"{spec['names']['plural']}{'-sigs' * (spec['group'] == GROUP_SIGS)}"
 
-    verb: str
-    group: str
-    resource: str
-    """With its subresource, as `pods/binding`."""
-    name: str = ""
-    """Of the one object that it is needed for; empty: of each."""
-    namespace: str = ""
-    """Where it is needed; empty: everywhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class RightsFacts:
-    """Which of the rights that a process needs one user has."""
-
-    user: str
-    allowed: Mapping[NeededRight, bool]
-
-
-@dataclass(frozen=True, slots=True)
-class IdentityFacts:
-    """The rights of one process: of each user that it may be known as."""
-
-    name: str
-    """`extender` or `reconciler`."""
-    users: Sequence[RightsFacts] | Unknown
+    @property
+    def version(self) -> str:
+        """The version that the processes write."""
+        return stored_version(self.shipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +62,7 @@ class SchedulerFile:
     path: str
     document: object | Unknown
     longest_wait: float
-    """Seconds that the extender holds a bind request, at most."""
+    """The most seconds that the extender holds a bind request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +70,10 @@ class OtherFacts:
     """What else runs in the cluster and may meet the same pods or jobs."""
 
     deployments: Mapping[str, str]
-    """Those of `others.LOOKED_FOR` that run: the namespace by name."""
-    native_gangs: Sequence[str]
+    """The other controllers that run: the namespace by name."""
+    native_gangs: Sequence[str] = ()
     """Versions of scheduling.k8s.io in which Kubernetes serves groups of pods itself."""
-    without_config: Sequence[str]
+    without_config: Sequence[str] = ()
     """Static pods of kube-scheduler that have no `--config`."""
     native_cycles: bool = False
     """Whether kube-scheduler has written its condition to a native PodGroup."""
@@ -96,22 +84,13 @@ class OtherFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricSample:
-    """One line of a metrics page."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
 class ExtenderFacts:
-    """What an extender says of itself."""
+    """The health and the metrics of an extender."""
 
     url: str
     ready: tuple[int, str] | Unknown
     """The status of /readyz, and its text."""
-    samples: Sequence[MetricSample] | Unknown = ()
+    samples: Sequence[Sample] | Unknown = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +101,7 @@ class LeaseFacts:
     age: float
     """Seconds since it was renewed, by the API server's clock."""
     seconds: float
-    """How long it counts."""
+    """The seconds for which it counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +109,7 @@ class WebhookFacts:
     """One thing that the API server calls a webhook for."""
 
     name: str
-    """`conversion` or `jobs`, and for what."""
+    """`conversion` or `jobs`."""
     has_authority: bool
     """Whether the API server has been given a certificate to trust."""
     trouble: str | Unknown = ""
@@ -139,7 +118,7 @@ class WebhookFacts:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """Until when something counts."""
+    """A certificate or a token, and when it ends."""
 
     name: str
     """The part of the finding's id."""
@@ -153,14 +132,14 @@ class CertificateFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """All of it."""
+    """All that the checks read."""
 
     now: float
     """Seconds since the epoch."""
     server: ServerFacts | Unknown
-    crds: Mapping[str, CrdFacts | Unknown] = field(default_factory=dict)
-    """By name, as `podgroups.scheduling.x-k8s.io`."""
-    identities: Sequence[IdentityFacts] = ()
+    crds: Sequence[CrdFacts] = ()
+    rights: Mapping[str, Rights | Unknown] = field(default_factory=dict)
+    """By process, `extender` or `reconciler`, and by the users that it may be known as."""
     policies: Mapping[str, bool] | Unknown = field(default_factory=dict)
     """By name of those that are shipped: whether the cluster has it, bound."""
     scheduler: SchedulerFile | None = None
@@ -178,3 +157,5 @@ class ClusterFacts:
     """Whether the reconciler admits jobs."""
     without_effect: Sequence[tuple[str, str, Sequence[str]]] | Unknown = ()
     """Kind and name of queue objects and jobs, with what has no effect on them."""
+    contested: Sequence[tuple[str, str]] | Unknown = ()
+    """Kind and name of jobs of which another writer sets `suspend` back."""

@@ -1,9 +1,13 @@
-"""What a check has found, and what mends it."""
+"""The findings of a check, each with what mends it, and their text for a terminal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from textwrap import wrap
 from typing import Any, Final
+
+LEAST_WIDTH: Final = 40
+"""The width of the sentences, however narrow the terminal is."""
 
 
 class FindingLevel(StrEnum):
@@ -12,6 +16,30 @@ class FindingLevel(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILURE = "failure"
+
+
+HEADS: Final[Mapping[str, str]] = {
+    "server": "API server",
+    "crds": "CRDs",
+    "rights": "Rights",
+    "policies": "Policies",
+    "scheduler": "kube-scheduler",
+    "others": "What else is installed",
+    "queue": "Queues and jobs",
+    "extender": "Extender",
+    "reconciler": "Reconciler",
+    "webhooks": "Webhooks",
+    "certificates": "Certificates",
+    "smoke": "A gang of two",
+}
+"""The groups in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Stands in place of a fact that could not be read."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +89,27 @@ def exit_code(found: Iterable[Finding]) -> int:
     return int(any(each.level is FindingLevel.FAILURE for each in found))
 
 
-HEADS: Final[Mapping[str, str]] = {
-    "server": "API server",
-    "crds": "CRDs",
-    "rights": "Rights",
-    "policies": "Policies",
-    "scheduler": "kube-scheduler",
-    "others": "What else is installed",
-    "extender": "Extender",
-    "reconciler": "Reconciler",
-    "webhooks": "Webhooks",
-    "certificates": "Certificates",
-    "smoke": "A gang of two",
-}
-"""The groups in the order in which they are shown."""
+def text(found: Sequence[Finding], width: int) -> str:
+    """Return the findings in lines of at most `width`, by group, and how many there are."""
+    names = max((len(each.id) for each in found), default=0)
+    blocks = []
+    for group, head in HEADS.items():
+        lines = [
+            line for each in found if each.group == group for line in _lines(each, names, width)
+        ]
+        if lines:
+            blocks.append("\n".join([head, *lines]))
+    total = ", ".join(
+        f"{count} {level}{'s' * (count != 1 and level is not FindingLevel.OK)}"
+        for level, count in counts(found).items()
+    )
+    return "\n\n".join([*blocks, total]) + "\n"
+
+
+def _lines(each: Finding, names: int, width: int) -> Iterator[str]:
+    word = each.level if each.level is FindingLevel.OK else each.level.upper()
+    head = f"  {word:<7}  {each.id:<{names}}  "
+    room = max(LEAST_WIDTH, width - len(head))
+    mend = wrap(f"-> {each.mend}", room, subsequent_indent="   ") if each.mend else []
+    for number, line in enumerate([*wrap(each.found, room), *mend]):
+        yield (" " * len(head) if number else head) + line

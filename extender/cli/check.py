@@ -74,9 +74,9 @@ def check(
     """
     from extender import config as settings_module
     from extender.check.findings import exit_code
+    from extender.check.survey import IDENTITIES, CheckTarget, checked
     from extender.kube.errors import ConfigurationError
     from extender.telemetry import logs
-    from extender.wiring.check import IDENTITIES, CheckTarget, checked
 
     logs.configure("error", as_json=False)
     if smoke:  # so that the gang is deleted then too
@@ -97,8 +97,7 @@ def check(
 
 
 def _show(found: "Sequence[Finding]", output: Output) -> None:
-    from extender.check.findings import counts
-    from extender.check.text import text
+    from extender.check.findings import counts, text
 
     if output == "text":
         width = shutil.get_terminal_size((_WIDTH, 0)).columns

@@ -133,14 +133,14 @@ def _doubts(file: "NodeFile") -> Iterator[str]:
     """Yield what `gang-extender check` has to say about the configuration."""
     import yaml
 
-    from extender.check.facts import ClusterFacts, SchedulerFile, Unknown
+    from extender.check.facts import SchedulerFile
     from extender.check.findings import FindingLevel
     from extender.check.scheduler import scheduler
     from extender.config import Settings
 
     longest = Settings().gang.options().max_schedule_timeout
     judged = SchedulerFile(file.path, yaml.safe_load(file.text), longest)
-    for each in scheduler(ClusterFacts(0.0, Unknown("not asked"), scheduler=judged)):
+    for each in scheduler(judged):
         if each.level is not FindingLevel.OK:
             yield f"{each.level.value.upper()}: {each.found} -> {each.mend}"
 

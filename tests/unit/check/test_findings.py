@@ -5,13 +5,19 @@ from typing import Any
 
 import pytest
 
-from extender.api.crds import Schema, stored_version
-from extender.check.checks import check
-from extender.check.crds import crds, missing, needed
-from extender.check.facts import ClusterFacts, CrdFacts, ServerFacts, Unknown
-from extender.check.findings import HEADS, FindingLevel, exit_code, failure, ok, warning
-from extender.check.server import server
-from extender.check.text import text
+from extender.check.cluster import check, missing
+from extender.check.facts import ClusterFacts, CrdFacts, ServerFacts
+from extender.check.findings import (
+    HEADS,
+    FindingLevel,
+    Unknown,
+    exit_code,
+    failure,
+    ok,
+    text,
+    warning,
+)
+from extender.check.survey import shipped_crds
 
 SERVER = ServerFacts("v1.36.3", (1, 36), 0.0)
 FOUND = [
@@ -52,7 +58,8 @@ def test_a_warning_is_no_failure() -> None:
     ],
 )
 def test_the_api_server(facts: ServerFacts | Unknown, levels: list[str]) -> None:
-    assert [each.level for each in server(ClusterFacts(0.0, facts))] == levels
+    found = check(ClusterFacts(0.0, facts))
+    assert [each.level for each in found if each.group == "server"] == levels
 
 
 def test_of_a_cluster_that_does_not_answer_nothing_else_is_said() -> None:
@@ -64,27 +71,27 @@ def test_of_a_cluster_that_does_not_answer_nothing_else_is_said() -> None:
 
 
 def stored() -> dict[str, Any]:
-    return {each["metadata"]["name"]: deepcopy(each) for each in needed(queue=True)}
+    return {each["metadata"]["name"]: deepcopy(dict(each)) for each in shipped_crds(queue=True)}
 
 
 def of_crds(stored: dict[str, Any], *, queue: bool = True) -> dict[str, FindingLevel]:
-    facts = {
-        each["metadata"]["name"]: CrdFacts(
-            frozenset({stored_version(each)}), stored.get(each["metadata"]["name"])
+    facts = [
+        CrdFacts(
+            each,
+            frozenset({each["spec"]["versions"][0]["name"]}),
+            stored.get(each["metadata"]["name"]),
         )
-        for each in needed(queue=True)
-    }
-    found = [*crds(ClusterFacts(0.0, SERVER, crds=facts, queue=queue))]
+        for each in shipped_crds(queue=queue)
+    ]
+    found = check(ClusterFacts(0.0, SERVER, crds=facts))
     assert all(each.group in HEADS for each in found)
-    return {
-        each.id: each.level for each in crds(ClusterFacts(0.0, SERVER, crds=facts, queue=queue))
-    }
+    return {each.id: each.level for each in found if each.group == "crds"}
 
 
 def test_our_own_crds_are_right_and_each_has_a_line() -> None:
     found = of_crds(stored())
 
-    assert len(found) == len(needed(queue=True)) == 9
+    assert len(found) == len(shipped_crds(queue=True)) == 9
     assert {*found.values()} == {"ok"}
 
 
@@ -111,19 +118,24 @@ def test_a_field_that_is_dropped_is_a_failure() -> None:
 
 
 def test_a_version_that_is_not_served_is_a_failure() -> None:
-    facts = {"podgroups.scheduling.x-k8s.io": CrdFacts(frozenset({"v1"}), Unknown("403"))}
-    [finding] = [
+    [shipped] = [
         each
-        for each in crds(ClusterFacts(0.0, SERVER, crds=facts, queue=False))
-        if each.id == "crds.podgroups"
+        for each in shipped_crds(queue=False)
+        if each["metadata"]["name"] == "podgroups.scheduling.x-k8s.io"
+    ]
+    crd = CrdFacts(shipped, frozenset({"v1"}), Unknown("403"))
+    [finding] = [
+        each for each in check(ClusterFacts(0.0, SERVER, crds=[crd])) if each.id == "crds.podgroups"
     ]
     assert finding.level is FindingLevel.FAILURE
     assert "served in v1, and v1alpha1" in finding.found
 
 
 def test_fields_that_are_dropped_are_found_at_any_depth() -> None:
-    ours: Schema = {"properties": {"a": {"items": {"properties": {"b": {}, "c": {}}}}, "d": {}}}
-    theirs: Schema = {"properties": {"a": {"items": {"properties": {"b": {}}}}}}
+    ours: dict[str, Any] = {
+        "properties": {"a": {"items": {"properties": {"b": {}, "c": {}}}}, "d": {}}
+    }
+    theirs: dict[str, Any] = {"properties": {"a": {"items": {"properties": {"b": {}}}}}}
 
     assert missing(ours, theirs) == ["a[].c", "d"]
     assert missing(ours, ours) == []

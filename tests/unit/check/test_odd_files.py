@@ -5,9 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.check.entries import VERBS
-from extender.check.facts import ClusterFacts, SchedulerFile, Unknown
-from extender.check.scheduler import scheduler
+from extender.check.facts import SchedulerFile
+from extender.check.scheduler import VERBS, scheduler
 
 ODD = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 ODD |= st.sampled_from(["http://[", "https://a", "1s", "910s", "bind", "filter", "x" * 5000])
@@ -51,4 +50,4 @@ DOCUMENT = st.builds(
 @given(DOCUMENT | VALUE)
 def test_an_odd_file_is_judged(document: object) -> None:
     file = SchedulerFile("kube-scheduler.yaml", document, 900.0)
-    assert [*scheduler(ClusterFacts(0.0, Unknown("not asked"), scheduler=file))]
+    assert [*scheduler(file)]

@@ -1,28 +1,24 @@
 """What runs: other controllers, the two processes, webhooks and certificates."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client.samples import Sample
 
 from extender.check import smoke
-from extender.check.endings import certificates, webhooks
+from extender.check.cluster import KUEUE, PLUGINS, check
 from extender.check.facts import (
     CertificateFacts,
     ClusterFacts,
     ExtenderFacts,
     LeaseFacts,
-    MetricSample,
     OtherFacts,
     ServerFacts,
-    Unknown,
     WebhookFacts,
 )
-from extender.check.findings import Finding
-from extender.check.others import KUEUE, PLUGINS, others
-from extender.check.processes import extender, reconciler
-from extender.wiring.running import has_half_of_the_gates
+from extender.check.findings import HEADS, Unknown
+from extender.check.survey import has_half_of_the_gates
 
 NOW = 1_000_000.0
 DAY = 86400.0
@@ -31,10 +27,11 @@ NOTHING = OtherFacts({}, (), ())
 AWAY = Unknown("403")
 
 
-def levels(check: Callable[[ClusterFacts], Iterator[Finding]], **facts: Any) -> dict[str, str]:
-    found = [*check(replace(FACTS, **facts))]
+def levels(group: str, **facts: Any) -> dict[str, str]:
+    found = check(replace(FACTS, **facts))
     assert all(bool(each.mend) == (each.level != "ok") for each in found)
-    return {each.id: str(each.level) for each in found}
+    assert {each.group for each in found} <= HEADS.keys()
+    return {each.id: str(each.level) for each in found if each.group == group}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +68,7 @@ def levels(check: Callable[[ClusterFacts], Iterator[Finding]], **facts: Any) -> 
     ],
 )
 def test_what_else_is_installed(found: OtherFacts | Unknown, want: dict[str, str]) -> None:
-    seen = levels(others, others=found)
+    seen = levels("others", others=found)
     assert {name: level for name, level in seen.items() if level != "ok"} == want
 
 
@@ -95,14 +92,14 @@ def test_which_gates_kube_scheduler_has(words: list[str], half: bool) -> None:
 
 def test_kueue_is_welcome_where_our_queue_is_off() -> None:
     beside = replace(NOTHING, deployments={KUEUE: "kueue-system"})
-    assert levels(others, others=beside, queue=False)["others.kueue"] == "ok"
+    assert levels("others", others=beside, queue=False)["others.kueue"] == "ok"
 
 
-def page(**values: float) -> list[MetricSample]:
+def page(**values: float) -> list[Sample]:
     """Return a metrics page of an extender that is well, with other values."""
     found = {"watch_age_seconds": 20.0, "request_duration_seconds_count": 7.0} | values
     labels = {"kind": "pods", "verb": "filter"}
-    return [MetricSample(f"gang_extender_{name}", labels, value) for name, value in found.items()]
+    return [Sample(f"gang_extender_{name}", labels, value) for name, value in found.items()]
 
 
 @pytest.mark.parametrize(
@@ -132,14 +129,15 @@ def page(**values: float) -> list[MetricSample]:
     ],
 )
 def test_an_extender(found: ExtenderFacts | None, want: dict[str, str]) -> None:
-    seen = levels(extender, extender=found)
+    seen = levels("extender", extender=found)
     assert {name: level for name, level in seen.items() if level != "ok"} == want
 
 
 def test_what_is_not_ready_is_said() -> None:
     text = "[+]nodes\n[-]pods: not listed yet: 403\n"
-    [found] = extender(replace(FACTS, extender=ExtenderFacts("http://a", (503, text))))
-    assert found.found == "http://a is not ready: pods: not listed yet: 403"
+    found = check(replace(FACTS, extender=ExtenderFacts("http://a", (503, text))))
+    [ready] = [each for each in found if each.id == "extender.ready"]
+    assert ready.found == "http://a is not ready: pods: not listed yet: 403"
 
 
 @pytest.mark.parametrize(
@@ -153,8 +151,8 @@ def test_what_is_not_ready_is_said() -> None:
     ],
 )
 def test_the_lease(lease: LeaseFacts | Unknown | None, want: str) -> None:
-    assert levels(reconciler, lease=lease) == {"reconciler.lease": want}
-    assert levels(reconciler, lease=lease, elects=False) == {}
+    assert levels("reconciler", lease=lease) == {"reconciler.lease": want}
+    assert levels("reconciler", lease=lease, elects=False) == {}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +165,7 @@ def test_the_lease(lease: LeaseFacts | Unknown | None, want: str) -> None:
     ],
 )
 def test_webhooks(found: WebhookFacts, want: str) -> None:
-    assert levels(webhooks, webhooks=[found]) == {"webhooks.jobs": want}
+    assert levels("webhooks", webhooks=[found]) == {"webhooks.jobs": want}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +180,7 @@ def test_webhooks(found: WebhookFacts, want: str) -> None:
 )
 def test_certificates(ends: float | Unknown, brief: bool, want: str) -> None:
     found = CertificateFacts("webhooks", "the webhooks' certificate", ends, "renew it", brief)
-    assert levels(certificates, certificates=[found]) == {"certificates.webhooks": want}
+    assert levels("certificates", certificates=[found]) == {"certificates.webhooks": want}
 
 
 def test_a_gang_that_hangs_says_what_its_group_and_its_pods_say() -> None:
@@ -199,7 +197,34 @@ def test_a_gang_that_hangs_says_what_its_group_and_its_pods_say() -> None:
         "1 of 2 pods are bound after 60 s: PodGroup Permitted: NotEnoughResources: short of cpu 1m;"
         " pod two-0: Unschedulable: 0/1 nodes"
     )
-    assert "no scheduler has looked" in smoke.hangs(60.0, None, [bound]).mend
-    assert "extender's log" in smoke.hangs(60.0, None, pods).mend
+    assert "no scheduler has looked" in smoke.hangs(60.0, {}, [bound]).mend
+    assert "extender's log" in smoke.hangs(60.0, {}, pods).mend
     assert smoke.is_refused(pods[0])
     assert not smoke.is_refused(bound)
+
+
+@pytest.mark.parametrize(
+    ("facts", "want"),
+    [
+        ({}, {"queue.honoured": "ok"}),
+        (
+            {"contested": [("Job", "team/train")]},
+            {"queue.honoured": "ok", "queue.contested.Job.team/train": "warning"},
+        ),
+        ({"contested": AWAY}, {"queue.honoured": "ok", "queue.contested": "warning"}),
+        (
+            {"without_effect": [("ClusterQueue", "a", ("fairSharing",))]},
+            {"queue.ClusterQueue.a": "warning"},
+        ),
+        ({"queue": False, "contested": [("Job", "team/train")]}, {}),
+    ],
+)
+def test_queues_and_jobs(facts: dict[str, Any], want: dict[str, str]) -> None:
+    assert levels("queue", **facts) == want
+
+
+def test_a_contested_job_has_its_mend() -> None:
+    found = check(replace(FACTS, contested=[("Job", "team/train")]))
+    [finding] = [each for each in found if each.id == "queue.contested.Job.team/train"]
+    assert "another writer sets spec.suspend back" in finding.found
+    assert "remove the label kueue.x-k8s.io/queue-name" in finding.mend

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.check.facts import ClusterFacts, SchedulerFile, Unknown
-from extender.check.findings import Finding, FindingLevel
+from extender.check.facts import SchedulerFile
+from extender.check.findings import Finding, FindingLevel, Unknown
 from extender.check.scheduler import scheduler
 from tests.documents import ROOT
 
@@ -37,7 +37,7 @@ FAILURE, WARNING = FindingLevel.FAILURE, FindingLevel.WARNING
 
 def judged(document: object, longest: float = 900.0) -> list[Finding]:
     file = SchedulerFile("kube-scheduler.yaml", document, longest)
-    return [*scheduler(ClusterFacts(0.0, Unknown("not asked"), scheduler=file))]
+    return [*scheduler(file)]
 
 
 def wrong(document: object, longest: float = 900.0) -> list[tuple[FindingLevel, str]]:
@@ -183,7 +183,7 @@ def test_a_misspelt_field_is_named_as_it_is_spelt() -> None:
 
 def test_a_file_that_cannot_be_read_and_none_are_different() -> None:
     assert wrong(Unknown("kube-scheduler.yaml: No such file")) == [(FAILURE, "scheduler.file")]
-    [none] = scheduler(ClusterFacts(0.0, Unknown("not asked")))
+    [none] = scheduler(None)
     assert (none.level, none.id) == (WARNING, "scheduler.file")
 
 
