@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from extender.cli.options import Kubeconfig, exits
+from extender.cli.options import Kubeconfig, exits, snapshot_and_settings
 from extender.cli.simulate import Beginning, submission
 from extender.kube import context
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from extender.snapshot.reading import Snapshot
+    from extender.api.visibility_v1beta2 import Explanation
+    from extender.config import Settings
+    from extender.snapshot.file import ObjectSource
     from extender.wiring.explain import ExplainTarget
 
 Explained = TypeVar("Explained", bound="BaseModel")
@@ -49,8 +51,7 @@ FromSnapshot = Annotated[
     typer.Option(
         "--from-snapshot",
         metavar="FILE",
-        help="Explain what a process believed, by a file of gang-extender snapshot: no cluster is "
-        "asked. Of the extender for a PodGroup or a pod, of the reconciler for all.",
+        help="Explain the cluster in a file of gang-extender snapshot, and ask no API server.",
     ),
 ]
 Form = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.")]
@@ -130,12 +131,10 @@ def podgroup(
     """Explain a PodGroup: each gate, the groups ahead, kept room, what would help."""
     from extender.explain.gang_text import group_text
     from extender.wiring.explain_groups import explained_group
-    from extender.wiring.explain_snapshot import group_then
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
-    now, then = partial(explained_group, key), partial(group_then, key)
     sources = _Sources(kubeconfig, config, from_snapshot)
-    _explain_gang(_OfGang(now, then, group_text), sources, output=output)
+    _explain_gang(partial(explained_group, key), group_text, sources, output=output)
 
 
 @app.command()
@@ -151,12 +150,10 @@ def pod(
     """Explain a pod, and its gang."""
     from extender.explain.gang_text import pod_text
     from extender.wiring.explain_groups import explained_pod
-    from extender.wiring.explain_snapshot import pod_then
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
-    now, then = partial(explained_pod, key), partial(pod_then, key)
     sources = _Sources(kubeconfig, config, from_snapshot)
-    _explain_gang(_OfGang(now, then, pod_text), sources, output=output)
+    _explain_gang(partial(explained_pod, key), pod_text, sources, output=output)
 
 
 def lacks_rights(error: Exception, namespace: str) -> str:
@@ -177,54 +174,52 @@ class _Sources:
     snapshot: Path | None
 
 
-@dataclass(frozen=True, slots=True)
-class _OfGang(Generic[Explained]):
-    """How a gang, or a pod of one, is explained and shown."""
-
-    now: Callable[..., Coroutine[Any, Any, Explained]]
-    then: "Callable[[Snapshot], Explained]"
-    """Explains it from a snapshot."""
-    text: "Callable[[Explained, datetime], str]"
-
-
-def _load(sources: _Sources) -> "Snapshot | None":
-    """Return the snapshot, if there is to be one. Raises SnapshotError and OSError."""
-    from extender.wiring.snapshots import load
-
-    if sources.snapshot is None:
-        return None
-    if sources.config is not None:
-        typer.echo("gang-extender: the settings are in the snapshot: leave out --config", err=True)
-        raise typer.Exit(2)
-    return load(sources.snapshot)
-
-
-def _explain_gang(of: _OfGang[Explained], sources: _Sources, *, output: Output) -> None:
-    from extender import config as settings_module
+def _explain_gang(
+    explained: "Callable[..., Coroutine[Any, Any, Explained]]",
+    text: "Callable[[Explained, datetime], str]",
+    sources: _Sources,
+    *,
+    output: Output,
+) -> None:
+    """Explain a gang, or a pod of one, and print it."""
+    from extender.config import SettingsError
     from extender.kube.decode import Decoder
     from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
-    from extender.runtime.clock import SystemClock
-    from extender.snapshot.header import SnapshotError
+    from extender.snapshot.file import ObjectSource, SnapshotError
     from extender.telemetry import logs
     from extender.wiring.explain import NothingToExplainError
+
+    async def explain(source: ObjectSource, settings: "Settings") -> Explained:
+        gang = settings.gang
+        decoder = Decoder(gang.ignored(), placement=gang.placement)
+        return await explained(source, gang.options(), decoder=decoder)
 
     logs.configure("warning", as_json=False)
     with (
         exits(1, NothingToExplainError, ApiError, ConfigurationError, SnapshotError, OSError),
-        exits(2, settings_module.SettingsError),
+        exits(2, SettingsError),
     ):
-        snapshot = _load(sources)
-        if snapshot is not None:
-            _show(of.then(snapshot), of.text, snapshot.header.now, output=output)
-            return
-        gang = settings_module.load(sources.config, {}).gang
-        decoder = Decoder(gang.ignored(), placement=gang.placement)
         try:
-            found = asyncio.run(of.now(sources.kubeconfig, gang.options(), decoder=decoder))
+            found, now = _read(explain, sources)
         except ForbiddenError as error:
             typer.echo(f"gang-extender: {may_not_read(error)}", err=True)
             raise typer.Exit(1) from None
-    _show(found, of.text, SystemClock().wall(), output=output)
+    _show(found, text, now, output=output)
+
+
+def _read(
+    explain: "Callable[[ObjectSource, Settings], Coroutine[Any, Any, Explained]]", sources: _Sources
+) -> tuple[Explained, float]:
+    """Return an explanation of a cluster or of a snapshot, and its time since the epoch."""
+    from extender.snapshot.file import opened
+
+    snapshot, settings = snapshot_and_settings(sources.snapshot, sources.config)
+
+    async def read() -> tuple[Explained, float]:
+        async with opened(sources.kubeconfig, snapshot) as source:
+            return await explain(source, settings), source.clock.wall()
+
+    return asyncio.run(read())
 
 
 def _show(
@@ -249,31 +244,26 @@ def may_not_read(error: Exception) -> str:
 
 
 def _explain(asked: "ExplainTarget", sources: _Sources, *, output: Output) -> None:
-    from extender import config as settings_module
+    from extender.config import SettingsError
     from extender.explain.text import text
     from extender.kube.decode import Decoder
     from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
-    from extender.runtime.clock import SystemClock
-    from extender.snapshot.header import SnapshotError
+    from extender.snapshot.file import ObjectSource, SnapshotError
     from extender.telemetry import logs
     from extender.wiring.explain import AmbiguousError, NothingToExplainError, explained
-    from extender.wiring.explain_snapshot import workload_then
+
+    async def explain(source: ObjectSource, settings: "Settings") -> "Explanation":
+        decoder = Decoder(settings.gang.ignored())
+        return await explained(asked, source, settings.queue.options(), decoder=decoder)
 
     logs.configure("warning", as_json=False)
     with (
         exits(1, NothingToExplainError, ApiError, ConfigurationError, SnapshotError, OSError),
-        exits(2, AmbiguousError, settings_module.SettingsError),
+        exits(2, AmbiguousError, SettingsError),
     ):
-        snapshot = _load(sources)
-        if snapshot is not None:
-            _show(workload_then(asked, snapshot), text, snapshot.header.now, output=output)
-            return
-        settings = settings_module.load(sources.config, {})
-        decoder = Decoder(settings.gang.ignored())
-        options = settings.queue.options()
         try:
-            found = asyncio.run(explained(asked, sources.kubeconfig, options, decoder=decoder))
+            found, now = _read(explain, sources)
         except ForbiddenError as error:
             typer.echo(f"gang-extender: {lacks_rights(error, asked.namespace)}", err=True)
             raise typer.Exit(1) from None
-    _show(found, text, SystemClock().wall(), output=output)
+    _show(found, text, now, output=output)

@@ -3,9 +3,13 @@
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from extender.config import Settings
+    from extender.snapshot.file import Snapshot
 
 Kubeconfig = Annotated[
     Path | None,
@@ -28,6 +32,22 @@ LogLevel = Annotated[
 LogFormat = Annotated[
     Literal["console", "json"] | None, typer.Option(help="Form of the log, console.")
 ]
+
+
+def snapshot_and_settings(
+    file: Path | None, config: Path | None
+) -> "tuple[Snapshot | None, Settings]":
+    """Return the snapshot in a file, and the settings: those of `config`, else the snapshot's.
+
+    Raises SnapshotError, SettingsError and OSError.
+    """
+    from extender.config.settings import Settings, load
+    from extender.snapshot.file import load as load_snapshot
+
+    snapshot = load_snapshot(file) if file is not None else None
+    if snapshot is not None and config is None:
+        return snapshot, Settings.model_validate(snapshot.settings)
+    return snapshot, load(config, {})
 
 
 @contextmanager

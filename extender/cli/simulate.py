@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a simulation begins with: a scenario, a snapshot, or else a cluster."""
+    """What a simulation starts from: a scenario, a snapshot, or else a cluster."""
 
     scenario: Path | None
     snapshot: Path | None
@@ -41,7 +41,7 @@ def simulate(
     ] = False,
     from_snapshot: Annotated[
         Path | None,
-        typer.Option(help="Begin with what a process believed: a file of gang-extender snapshot."),
+        typer.Option(help="Begin with the cluster in a file of gang-extender snapshot."),
     ] = None,
     kubeconfig: Kubeconfig = None,
     config: Annotated[
@@ -65,7 +65,7 @@ def simulate(
     from extender.config.sections import SettingsError
     from extender.kube.errors import ApiError, ConfigurationError
     from extender.simulate.answering import UnknownJobError
-    from extender.snapshot.header import SnapshotError
+    from extender.snapshot.file import SnapshotError
     from extender.telemetry import logs
 
     logs.configure("error", as_json=False)
@@ -92,7 +92,7 @@ def submission(job: Path, assume: str | None, sources: Beginning, *, output: str
     from extender.config.sections import SettingsError
     from extender.kube.errors import ApiError, ConfigurationError
     from extender.simulate.answering import UnknownJobError
-    from extender.snapshot.header import SnapshotError
+    from extender.snapshot.file import SnapshotError
     from extender.telemetry import logs
 
     logs.configure("error", as_json=False)
@@ -123,13 +123,17 @@ def _world(sources: Beginning, *, assume: str | None) -> "World":
         return world_of(load_scenario(sources.scenario))
     import asyncio
 
-    from extender.config.settings import load
-    from extender.wiring.simulate import world_of_cluster, world_of_snapshot
+    from extender.cli.options import snapshot_and_settings
+    from extender.snapshot.file import opened
+    from extender.wiring.simulate import world_of_cluster
 
-    settings = load(sources.config, {})
-    if sources.snapshot is not None:
-        return world_of_snapshot(sources.snapshot, settings, assumed=assumed)
-    return asyncio.run(world_of_cluster(sources.kubeconfig, settings, assumed=assumed))
+    snapshot, settings = snapshot_and_settings(sources.snapshot, sources.config)
+
+    async def read() -> "World":
+        async with opened(sources.kubeconfig, snapshot) as source:
+            return await world_of_cluster(source, settings, assumed=assumed)
+
+    return asyncio.run(read())
 
 
 def _seconds(assume: str | None) -> float | None:

@@ -1,15 +1,18 @@
-"""`gang-extender snapshot`: all that a process believes, in one file."""
+"""`gang-extender snapshot`: the objects of a cluster, and what a process remembers, in one file."""
 
+import asyncio
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_bytes
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from extender.cli.options import exits
+from extender.cli.options import Kubeconfig, exits
+
+if TYPE_CHECKING:
+    from extender.snapshot.file import Snapshot
+    from extender.snapshot.taking import ProcessClient
 
 _QUIET_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.5
@@ -40,14 +43,7 @@ def snapshot(
             "PROCESS-TIME.json.gz in this directory.",
         ),
     ] = None,
-    redact: Annotated[
-        bool,
-        typer.Option(
-            "--redact",
-            help="Replace the names of all objects, and the values of labels, by hashes with a key "
-            "that is thrown away.",
-        ),
-    ] = False,
+    kubeconfig: Kubeconfig = None,
     ca_file: Annotated[
         Path | None, typer.Option(help="PEM authorities that the process' certificate is from.")
     ] = None,
@@ -62,52 +58,64 @@ def snapshot(
         Path | None, typer.Option(help="Bearer token of this client, for the reconciler.")
     ] = None,
 ) -> None:
-    """Write all that a process believes to a file, from which explain answers anywhere.
+    """Write a cluster and what a process remembers to a file that explain and simulate read.
 
-    The file has nodes, pods, PodGroups, queues and workloads, the room that is reserved, and
-    what the process remembers of them. It has no environment of containers and no token.
+    The file has nodes, pods, jobs, PodGroups, queues and workloads, read from the API server with
+    your own rights, and the room, verdicts and reasons in the memory of the process. It has no
+    environment or command of a container, and no token.
 
-    Exit codes: 0 written, 1 the process gave no snapshot, 2 wrong use.
+    Exit codes: 0 written, 1 the API server or the process could not be read, 2 wrong use.
     """
-    from extender.snapshot.header import SnapshotError
-    from extender.snapshot.reading import read
-    from extender.snapshot.redaction import redacted
-    from extender.wiring.snapshots import URLS, SnapshotClient, fetched, save
+    import msgspec
 
-    client = SnapshotClient(
+    from extender.kube.errors import ApiError, ConfigurationError
+    from extender.snapshot.file import SnapshotError, save
+    from extender.snapshot.taking import URLS, ProcessClient
+    from extender.telemetry import logs
+
+    logs.configure("warning", as_json=False)
+    client = ProcessClient(
         url or URLS[process],
         ca_file=ca_file,
         server_name=server_name,
         cert_file=cert_file,
         key_file=key_file,
         token_file=token_file,
-        progress=_progress(),
     )
-    with exits(1, SnapshotError, OSError):
-        data = fetched(client)
-        header = read(data).header  # what cannot be read is of no use to others either
-        data = redacted(data, token_bytes(32)) if redact else data
-        taken = datetime.fromtimestamp(header.now, UTC).strftime("%Y%m%dT%H%M%SZ")
-        file = output or Path(f"{header.process}-{taken}.json.gz")
+    with exits(1, SnapshotError, ApiError, ConfigurationError, OSError):
+        taken = asyncio.run(_taken(client, kubeconfig))
+        data = msgspec.json.encode(taken)
+        asked = taken.memory.get("process", process)
+        file = output or Path(f"{asked}-{taken.taken_at:%Y%m%dT%H%M%SZ}.json.gz")
         if file == _STDOUT:
             sys.stdout.buffer.write(data)
         else:
             save(file, data)
-            typer.echo(f"{file}: {header.process} {header.host}, {len(data)} bytes of JSON")
+            host = taken.memory.get("host", "")
+            typer.echo(f"{file}: {asked} {host}, {len(data)} bytes of JSON")
+
+
+async def _taken(client: "ProcessClient", kubeconfig: Path | None) -> "Snapshot":
+    from extender.snapshot.file import opened
+    from extender.snapshot.taking import asked, taken
+
+    memory = await asyncio.to_thread(asked, client)
+    async with opened(kubeconfig, None) as source:
+        return await taken(source, memory, _progress())
 
 
 def _progress() -> Callable[[int], None]:
-    """Return what prints how much has come, where it takes long."""
+    """Return a function that prints how many objects were read, where it takes long."""
     from extender.runtime.clock import SystemClock
 
     clock = SystemClock()
     due = clock.monotonic() + _QUIET_SECONDS
 
-    def show(size: int) -> None:
+    def show(count: int) -> None:
         nonlocal due
         now = clock.monotonic()
         if now >= due:
             due = now + _PAUSE_SECONDS
-            typer.echo(f"{size / 2**20:.1f} MiB have come", err=True)
+            typer.echo(f"{count} objects were read", err=True)
 
     return show

@@ -2,14 +2,13 @@
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 import structlog
 from msgspec import Raw
 
-from extender.kube.client import KubeClient
 from extender.kube.decode import DecodeError, deeply
 from extender.kube.errors import LargeAnswerError, UnavailableError
 from extender.runtime.faults import FAULTS
@@ -22,6 +21,13 @@ PAGE_BYTES: Final = 16 * 1024 * 1024
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
+
+
+class Reader(Protocol):
+    """A KubeClient, or a snapshot, which answers the same requests from a file."""
+
+    async def request(self, method: str, path: str, *, most: int = sys.maxsize) -> bytes:
+        """Return what is at a path. Raises ApiError."""
 
 
 class _ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -39,7 +45,7 @@ class Page(msgspec.Struct, frozen=True, gc=False):
 _decode_page = msgspec.json.Decoder(Page).decode
 
 
-async def pages(client: KubeClient, path: str, selector: str = "") -> AsyncIterator[Page]:
+async def pages(client: Reader, path: str, selector: str = "") -> AsyncIterator[Page]:
     """Yield all objects; `selector` is more of the query, from an `&` on. Raises ApiError."""
     token, size = "", PAGE_SIZE
     while True:
@@ -61,7 +67,7 @@ async def pages(client: KubeClient, path: str, selector: str = "") -> AsyncItera
 
 
 async def everything(
-    client: KubeClient,
+    client: Reader,
     path: str,
     decode: Callable[[bytes], T],
     *,

@@ -4,7 +4,7 @@ Deterministic, and the same however often an update is repeated.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from extender.api.wellknown import WorkloadCondition
@@ -25,21 +25,6 @@ _AT_ONCE: Final = 2
 FIRST_PAUSE: Final = 60.0
 LONGEST_PAUSE: Final = 3600.0
 """Seconds until they are chosen once more; each further pause is twice as long."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptorState:
-    """All that is known of one preemptor, or of one that was."""
-
-    workload: str
-    victims: frozenset[str] | None = None
-    """Those that it waits for; None where it is no preemptor now."""
-    has_chosen: bool = False
-    counts: Mapping[str, int] = field(default_factory=dict)
-    times: int = 0
-    """How often it has chosen victims for room."""
-    last: float = 0.0
-    """When it did so last, in seconds since the epoch."""
 
 
 class Preemptors:
@@ -105,33 +90,6 @@ class Preemptors:
             return True
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(times - _AT_ONCE, 32))
         return not 0 <= now - last < pause
-
-    def states(self) -> list[PreemptorState]:
-        """Return all that is known, first preemptor first."""
-        return [
-            PreemptorState(
-                key,
-                self._victims.get(key),
-                has_chosen=key in self._have_chosen,
-                counts=self._counts.get(key, _NO_COUNTS),
-                times=self._choices.get(key, (0, 0.0))[0],
-                last=self._choices.get(key, (0, 0.0))[1],
-            )
-            for key in {**self._victims, **self._counts, **self._choices}
-        ]
-
-    def put(self, state: PreemptorState) -> None:
-        """Know of one workload what a state says."""
-        key = state.workload
-        self.forget(key)
-        if state.victims is not None:
-            self._victims[key] = state.victims
-        if state.has_chosen:
-            self._have_chosen.add(key)
-        if state.counts:
-            self._counts[key] = state.counts
-        if state.times:
-            self._choices[key] = state.times, state.last
 
     def forget(self, preemptor: str) -> None:
         """Forget a workload: it has quota, has finished or is gone."""

@@ -1,60 +1,44 @@
-"""GET /debug/snapshot: all that the process believes, as one file.
+"""`GET /debug/snapshot`: what the process remembers and no object of the API server says."""
 
-The state is copied in one step, and written in slices of the loop's time while the copy stays as
-it is. One snapshot is written at a time; a client that does not read it is given up.
-"""
-
-import asyncio
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from fastapi import FastAPI, Request, Response
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
-from typing_extensions import override
+from msgspec import Raw
 
 from extender.api.visibility_v1beta2 import Status
 from extender.kube.reviews import Access
 from extender.runtime.pacer import Pacer
 from extender.server.access import REFUSALS, Guard, Turnstile, add_statuses
-from extender.snapshot.writing import Belief, written
 
 PATH: Final = "/debug/snapshot"
-LONGEST_SECONDS: Final = 300.0
-"""How long an answer may take: what has gone since is kept in memory for it."""
 _WAITING: Final = 2
-_CHUNK: Final = 64 * 1024
-"""Bytes that are sent together, and compressed in one step: that takes some milliseconds."""
-_LEVEL: Final = 1
-"""Of gzip: higher ones take several times as long for little."""
-_GZIP: Final = 31
-"""What zlib calls the form of gzip, with the largest window."""
-_ACCESS: Final = Access(path=PATH)
+"""Requests that are answered or wait; one is answered at a time."""
 _BUSY: Final = {"model": Status, "description": "Other snapshots are being written."}
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """What takes a snapshot, and when it may go on."""
+    """What gives the answer, and the pace at which it is written."""
 
-    belief: Callable[[], Belief]
-    """Returns what is believed now."""
+    memory: Callable[[], Mapping[str, object]]
+    """Returns the sections of the answer. An iterator is written item by item, with pauses."""
     pacer: Pacer
     guard: Guard | None = None
     """Checks whether a user may get the path; None where every client that reaches it may."""
 
 
 def add_snapshot(app: FastAPI, source: SnapshotSource) -> None:
-    """Serve the snapshot; with a guard for users who may `get` its path."""
+    """Serve the memory of the process; with a guard for users who may `get` its path."""
     turnstile = Turnstile(most=_WAITING)
 
     async def snapshot(request: Request) -> Response:
         if source.guard is not None:
-            await source.guard.check(request, _ACCESS)
-        zipped = "gzip" in request.headers.get("accept-encoding", "")
-        return _InTurn(source, turnstile, zipped=zipped)
+            await source.guard.check(request, Access(path=PATH))
+        async with turnstile.turn():
+            return Response(await _written(source), media_type="application/json")
 
     responses: dict[int | str, dict[str, Any]] = {
         200: {"content": {"application/json": {"schema": {"type": "object"}}}},
@@ -64,48 +48,26 @@ def add_snapshot(app: FastAPI, source: SnapshotSource) -> None:
     app.add_api_route(
         PATH,
         snapshot,
-        summary="All that the process believes, for gang-extender explain --from-snapshot",
+        summary="What the process remembers, for gang-extender snapshot",
         responses=responses,
         response_class=Response,
     )
     add_statuses(app)
 
 
-class _InTurn(StreamingResponse):
-    """An answer that begins when no other one is written."""
-
-    def __init__(self, source: SnapshotSource, turnstile: Turnstile, *, zipped: bool) -> None:
-        headers: Mapping[str, str] = {"Content-Encoding": "gzip"} if zipped else {}
-        found = _sent(source, zlib.compressobj(_LEVEL, wbits=_GZIP) if zipped else None)
-        super().__init__(found, headers=headers, media_type="application/json")
-        self._turnstile = turnstile
-
-    @override
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer. Raises StatusError where too many wait, and TimeoutError."""
-        async with self._turnstile.turn(), asyncio.timeout(LONGEST_SECONDS):
-            await super().__call__(scope, receive, send)
+async def _written(source: SnapshotSource) -> bytes:
+    found: dict[str, object] = {}
+    for name, section in source.memory().items():
+        found[name] = (
+            await _items(section, source.pacer) if isinstance(section, Iterator) else section
+        )
+    return msgspec.json.encode(found)
 
 
-async def _sent(source: SnapshotSource, zipping: "zlib._Compress | None") -> AsyncIterator[bytes]:
-    for chunk in _chunks(written(source.belief()), zipping):
-        if chunk:
-            yield chunk
-        if source.pacer.is_due:
-            await source.pacer.rest()
-
-
-def _chunks(pieces: Iterator[bytes], zipping: "zlib._Compress | None") -> Iterator[bytes]:
-    """Yield what is to be sent; nothing after each piece that fills no chunk."""
-    kept, size = list[bytes](), 0
-    for piece in pieces:
-        kept.append(piece)
-        size += len(piece)
-        if size >= _CHUNK:
-            chunk, kept, size = b"".join(kept), [], 0
-            yield b""
-            yield zipping.compress(chunk) if zipping is not None else chunk
-        else:
-            yield b""
-    rest = b"".join(kept)
-    yield zipping.compress(rest) + zipping.flush() if zipping is not None else rest
+async def _items(section: Iterator[object], pacer: Pacer) -> list[Raw]:
+    found = []
+    for each in section:
+        found.append(Raw(msgspec.json.encode(each)))
+        if pacer.is_due:
+            await pacer.rest()
+    return found

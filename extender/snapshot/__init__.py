@@ -1,1 +1,1 @@
-"""All that a process believes, as one file; and the state made again from it. No I/O, no clock."""
+"""A snapshot: the objects of a cluster from the API server, and what a process remembers."""

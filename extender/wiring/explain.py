@@ -6,7 +6,6 @@ It sends the reconciler no request, so that it also works where no reconciler ru
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -21,19 +20,17 @@ from extender.jobs.actions import ReportRefusal
 from extender.jobs.kinds.pod_group import group_name_of
 from extender.jobs.registry import Integration
 from extender.jobs.workload import refusal
-from extender.kube.client import KubeClient
-from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import NotFoundError
-from extender.kube.lists import everything
+from extender.kube.lists import Reader, everything
 from extender.kube.queues import objects
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules, requires_room
 from extender.room.nodes import NodeRoom
-from extender.runtime.clock import SystemClock
+from extender.snapshot.file import ObjectSource
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as ev
@@ -82,33 +79,32 @@ class AmbiguousError(Exception):
 
 
 async def explained(
-    asked: ExplainTarget, kubeconfig: Path | None, options: AdmissionOptions, *, decoder: Decoder
+    asked: ExplainTarget, source: ObjectSource, options: AdmissionOptions, *, decoder: Decoder
 ) -> Explanation:
     """Return why a workload, or that of a job, is where it is.
 
     `options` are the reconciler's, and `decoder` has the resources that kube-scheduler ignores.
 
-    Raises NothingToExplainError, AmbiguousError, ApiError and ConfigurationError.
+    Raises NothingToExplainError, AmbiguousError and ApiError.
     """
-    async with KubeClient(await keyring(kubeconfig)) as client:
-        of_queues = QueueDecoder(decoder)
-        queues, cluster = Queues(of_queues.completed), Cluster()
-        await _read_queues(client, queues, of_queues)
-        view = queues.view()
-        key = f"{asked.namespace}/{asked.name}"
-        if asked.is_job:
-            key = workload_of(asked, view) or await _absent(client, asked, decoder)
-        queues_there = view.cluster_queues.values()
-        by_room = any(requires_room(q, options, view.flavors) for q in queues_there)
-        if by_room:
-            await _read_nodes(client, cluster, decoder)
-        await _read_pods(client, cluster, decoder, namespace="" if by_room else asked.namespace)
-        found = explain(key, _facts(view, cluster, options))
-        if found is None:
-            raise NothingToExplainError(f"there is no Workload {key}")
-        if asks_for_less(view.workloads[key], view, options):
-            return found.model_copy(update={"notes": [*found.notes, OTHER_SETTINGS]})
-        return found
+    client, of_queues = source.reader, QueueDecoder(decoder)
+    queues, cluster = Queues(of_queues.completed), Cluster()
+    await _read_queues(client, queues, of_queues)
+    view = queues.view()
+    key = f"{asked.namespace}/{asked.name}"
+    if asked.is_job:
+        key = workload_of(asked, view) or await _absent(client, asked, decoder)
+    queues_there = view.cluster_queues.values()
+    by_room = any(requires_room(q, options, view.flavors) for q in queues_there)
+    if by_room:
+        await _read_nodes(client, cluster, decoder)
+    await _read_pods(client, cluster, decoder, namespace="" if by_room else asked.namespace)
+    found = explain(key, _facts(view, cluster, options, now=source.clock.wall()))
+    if found is None:
+        raise NothingToExplainError(f"there is no Workload {key}")
+    if asks_for_less(view.workloads[key], view, options):
+        return found.model_copy(update={"notes": [*found.notes, OTHER_SETTINGS]})
+    return found
 
 
 def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOptions) -> bool:
@@ -124,8 +120,7 @@ def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOpt
     )
 
 
-def _facts(view: QueueView, cluster: Cluster, options: AdmissionOptions) -> Facts:
-    now = SystemClock().wall()
+def _facts(view: QueueView, cluster: Cluster, options: AdmissionOptions, *, now: float) -> Facts:
     pending = PendingQueues(options)
     for key in view.workloads:
         pending.update(key, view, now)
@@ -134,7 +129,7 @@ def _facts(view: QueueView, cluster: Cluster, options: AdmissionOptions) -> Fact
     return Facts(view, pending, QuotaTree(view), rules, seen, now)
 
 
-async def _read_queues(client: KubeClient, queues: Queues, decoder: QueueDecoder) -> None:
+async def _read_queues(client: Reader, queues: Queues, decoder: QueueDecoder) -> None:
     async def read(plural: str, kind: type[R], decode: Callable[[bytes], R]) -> None:
         found = await everything(client, path_of(plural), decode)
         queues.apply(ev.Listed(cast("type[Record]", kind), found))
@@ -153,14 +148,12 @@ async def _read_queues(client: KubeClient, queues: Queues, decoder: QueueDecoder
         raise NothingToExplainError(f"the cluster has no queues: {error}") from error
 
 
-async def _read_nodes(client: KubeClient, cluster: Cluster, decoder: Decoder) -> None:
+async def _read_nodes(client: Reader, cluster: Cluster, decoder: Decoder) -> None:
     path = objects("", "v1", "nodes")
     cluster.apply(cluster_events.NodesListed(await everything(client, path, decoder.node)))
 
 
-async def _read_pods(
-    client: KubeClient, cluster: Cluster, decoder: Decoder, *, namespace: str
-) -> None:
+async def _read_pods(client: Reader, cluster: Cluster, decoder: Decoder, *, namespace: str) -> None:
     path = objects("", "v1", "pods", namespace=namespace)
     pods = await everything(client, path, decoder.pod)
     cluster.apply(cluster_events.PodsListed(pods))
@@ -215,7 +208,7 @@ def unqueued(what: str, namespace: str, integration: str, *, has_queue: bool) ->
 
 
 async def _refused(
-    client: KubeClient, kind: Integration, raw: bytes, *, namespace: str
+    client: Reader, kind: Integration, raw: bytes, *, namespace: str
 ) -> ReportRefusal | None:
     """Return why a job gets no Workload; the pods of a group are one job."""
     if kind.read is None:
@@ -229,7 +222,7 @@ async def _refused(
     return None if job.skip() else refusal(job)
 
 
-async def _absent(client: KubeClient, asked: ExplainTarget, decoder: Decoder) -> str:
+async def _absent(client: Reader, asked: ExplainTarget, decoder: Decoder) -> str:
     """Raise NothingToExplainError with the reason why a job has no Workload."""
     reader = QueueDecoder(decoder)
     for each in registry.builtin().values():

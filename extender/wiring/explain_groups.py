@@ -7,7 +7,6 @@ the extender decides them.
 
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 from extender.api.gang_explanations import GroupExplanation, PodOutlook
 from extender.api.wellknown import GROUP_NATIVE, NATIVE_VERSIONS, POD_GROUP_GROUPS
@@ -18,14 +17,13 @@ from extender.gang import plan
 from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
 from extender.kube import admitted_pods
-from extender.kube.client import KubeClient
-from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ForbiddenError, NotFoundError
-from extender.kube.lists import everything
+from extender.kube.lists import Reader, everything
 from extender.kube.queues import collection, objects
 from extender.permit.aging import Aging
 from extender.runtime.clock import Clock, SystemClock
+from extender.snapshot.file import ObjectSource
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -35,31 +33,33 @@ from extender.wiring.explain import NothingToExplainError
 
 
 async def explained_group(
-    key: str, kubeconfig: Path | None, options: GangOptions, *, decoder: Decoder
+    key: str, source: ObjectSource, options: GangOptions, *, decoder: Decoder
 ) -> GroupExplanation:
     """Return why a group, `namespace/name`, is where it is; `options` are the extender's.
 
-    Raises NothingToExplainError, ApiError and ConfigurationError.
+    Raises NothingToExplainError and ApiError.
     """
-    cluster, _ = await _read(kubeconfig, decoder)
-    found = at_once(explain_group(key, facts_of(cluster, key, options)))
+    cluster, _ = await _read(source.reader, decoder)
+    facts = facts_of(cluster, key, options, clock=source.clock)
+    found = at_once(explain_group(key, facts))
     if found is None:
         raise NothingToExplainError(no_group(key, cluster.view()))
     return found
 
 
 async def explained_pod(
-    key: str, kubeconfig: Path | None, options: GangOptions, *, decoder: Decoder
+    key: str, source: ObjectSource, options: GangOptions, *, decoder: Decoder
 ) -> PodOutlook:
     """Return why a pod, `namespace/name`, is where it is, as far as gangs have to do with it.
 
-    Raises NothingToExplainError, ApiError and ConfigurationError.
+    Raises NothingToExplainError and ApiError.
     """
-    cluster, pods = await _read(kubeconfig, decoder)
+    cluster, pods = await _read(source.reader, decoder)
     pod = next((each for each in pods if each.key == key), None)
     if pod is None:
         raise NothingToExplainError(f"there is no Pod {key}")
-    return at_once(explain_pod(pod, facts_of(cluster, pod.group, options)))
+    facts = facts_of(cluster, pod.group, options, clock=source.clock)
+    return at_once(explain_pod(pod, facts))
 
 
 def no_group(key: str, view: ClusterView) -> str:
@@ -71,31 +71,30 @@ def no_group(key: str, view: ClusterView) -> str:
     return f"there is no PodGroup {key}, and no pod names it{there}"
 
 
-async def _read(kubeconfig: Path | None, decoder: Decoder) -> tuple[Cluster, list[PodInfo]]:
+async def _read(client: Reader, decoder: Decoder) -> tuple[Cluster, list[PodInfo]]:
     """Return the cluster as the API server has it, and all pods, ended ones too."""
     cluster = Cluster()
-    async with KubeClient(await keyring(kubeconfig)) as client:
-        nodes = await everything(client, objects("", "v1", "nodes"), decoder.node)
-        jobs = await everything(client, objects("batch", "v1", "jobs"), decoder.job)
-        pods = await everything(client, objects("", "v1", "pods"), decoder.pod)
-        for event in (ev.NodesListed(nodes), ev.BatchJobsListed(jobs), ev.PodsListed(pods)):
-            cluster.apply(event)
-        for group in POD_GROUP_GROUPS:
-            decode = partial(decoder.pod_group, api_group=group)
-            path = objects(group, "v1alpha1", "podgroups")
-            with suppress(NotFoundError):
-                found = await everything(client, path, decode)
-                cluster.apply(ev.PodGroupsListed(group, found))
+    nodes = await everything(client, objects("", "v1", "nodes"), decoder.node)
+    jobs = await everything(client, objects("batch", "v1", "jobs"), decoder.job)
+    pods = await everything(client, objects("", "v1", "pods"), decoder.pod)
+    for event in (ev.NodesListed(nodes), ev.BatchJobsListed(jobs), ev.PodsListed(pods)):
+        cluster.apply(event)
+    for group in POD_GROUP_GROUPS:
+        decode = partial(decoder.pod_group, api_group=group)
+        path = objects(group, "v1alpha1", "podgroups")
         with suppress(NotFoundError):
-            path = collection("workloads", "")
-            admitted = await everything(client, path, admitted_pods.read)
-            cluster.apply(ev.WorkloadsListed(admitted))
-        await _read_natives(client, cluster, decoder)
+            found = await everything(client, path, decode)
+            cluster.apply(ev.PodGroupsListed(group, found))
+    with suppress(NotFoundError):
+        path = collection("workloads", "")
+        admitted = await everything(client, path, admitted_pods.read)
+        cluster.apply(ev.WorkloadsListed(admitted))
+    await _read_natives(client, cluster, decoder)
     there = cluster.view().pods
     return cluster, [there.get(pod.uid, pod) for pod in pods]
 
 
-async def _read_natives(client: KubeClient, cluster: Cluster, decoder: Decoder) -> None:
+async def _read_natives(client: Reader, cluster: Cluster, decoder: Decoder) -> None:
     """Take native PodGroups in; without a condition of kube-scheduler's they count as ours."""
     for version in NATIVE_VERSIONS:
         path = objects(GROUP_NATIVE, version, "podgroups")

@@ -47,6 +47,14 @@ class Watches:
         others = (each for each in self.reflectors if not each.needed)
         return {each.kind: self._problem(each) or each.forbidden or None for each in others}
 
+    def states(self) -> dict[str, dict[str, object]]:
+        """Return by kind how old each watch is, in seconds, and its problem."""
+        problems = {**self.checks(), **self.remarks()}
+        return {
+            each.kind: {"age": each.freshness.age, "problem": problems[each.kind]}
+            for each in self.reflectors
+        }
+
     def stale(self) -> str | None:
         """Return the first kind that is needed whose watch is stale."""
         stale = (each for each in self.needed if each.freshness.age > self._limit)

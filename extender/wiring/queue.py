@@ -43,7 +43,7 @@ from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
-from extender.snapshot.memory_part import QueueMemo
+from extender.snapshot.memory import queue_memory, queue_objects
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.relist import cut
@@ -238,17 +238,19 @@ class QueueControllers:
             self.admission.reasons.of,
         )
 
-    def memo(self) -> QueueMemo | None:
-        """Return what is remembered of workloads that wait, on the leader."""
+    def memory(self) -> dict[str, object]:
+        """Return which objects were read, and on the leader what it remembers of workloads."""
+        found: dict[str, object] = {"objects": queue_objects(self._view)}
         if not self._leads:
-            return None
+            return found
         pending, room = self.admission.pending, self._room
         kept = ((key, room.kept_for(key)) for key in room.reserved)
-        return QueueMemo(
-            pending.preemptors.states(),
-            [key for _, key in pending.blocking_heads()],
-            self.admission.reasons.all(),
-            [(key, found) for key, found in kept if found is not None],
+        return found | queue_memory(
+            self._view,
+            pending.preemptors,
+            blocking=[key for _, key in pending.blocking_heads()],
+            reasons=self.admission.reasons.all(),
+            kept=[(key, found) for key, found in kept if found is not None],
         )
 
     def admitted_of(self, pod: PodInfo) -> str | None:

@@ -45,6 +45,7 @@ from extender.server.connections import Connections
 from extender.server.health import Probes, health_app
 from extender.server.snapshot import SnapshotSource, add_snapshot
 from extender.server.visibility import Visibility, add_visibility
+from extender.snapshot.memory import cluster_memory, header
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.store import Cluster
 from extender.telemetry.admission_starts import AdmissionStarts
@@ -52,7 +53,6 @@ from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import GuardedCollector, ReconcilerMetrics, WaitingCollector, page
 from extender.telemetry.queue_metrics import JobMetrics, QueueGauges, QueueMetrics
 from extender.wiring import http
-from extender.wiring.beliefs import Believer, of_reconciler
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.natives import empty_cluster
@@ -156,8 +156,7 @@ class Reconciler:
         )
         self.tls = serving(settings.reconcile, self._webhooks)
         self.connections = self._connections()
-        options = settings.gang.options()
-        self._show(Believer("reconciler", cluster, options, self.watches, clock), guard)
+        self._show(settings, guard)
 
     @property
     def starts(self) -> tuple[AdmissionStarts, ...]:
@@ -216,12 +215,25 @@ class Reconciler:
         if self._leads and each.object.kind:
             self._recorder.record(unreadable(each))
 
-    def _show(self, believer: Believer, guard: Guard | None) -> None:
-        """Show over HTTP what is believed, and the queue."""
-        belief = partial(of_reconciler, believer, self._queue, self._unready)
-        add_snapshot(self.app, SnapshotSource(belief, self._loop.pacer, guard))
+    def _show(self, settings: Settings, guard: Guard | None) -> None:
+        """Serve what the process remembers, and the queue."""
+        memory = partial(self._memory, settings)
+        add_snapshot(self.app, SnapshotSource(memory, self._loop.pacer, guard))
         if self._queue is not None:
             self._show_queue(self._queue, guard)
+
+    def _memory(self, settings: Settings) -> dict[str, object]:
+        """Return what this process remembers, for a snapshot."""
+        found = header(
+            "reconciler",
+            settings,
+            now=SystemClock().wall(),
+            watches=self.watches.states(),
+            unready=self._unready(),
+            leads=self._leads,
+        )
+        found |= cluster_memory(self._view)
+        return found if self._queue is None else found | self._queue.memory()
 
     def _show_queue(self, queue: QueueControllers, guard: Guard | None) -> None:
         """Show the queue over HTTP and in metrics."""

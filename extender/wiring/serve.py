@@ -58,12 +58,11 @@ from extender.server.health import Probes
 from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
 from extender.server.snapshot import SnapshotSource, add_snapshot
 from extender.server.tls import Files, NamedClients, ServingTls
-from extender.state.cluster.view import ClusterView
+from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
 from extender.wiring.admissions import admissions
-from extender.wiring.beliefs import Believer, of_extender
 from extender.wiring.claims import claim_reflectors
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
@@ -165,7 +164,7 @@ class Extender:
             max_body_bytes=settings.listen.max_body_bytes,
             caller=self.caller,
         )
-        self._show(view, pod_filter, plans)
+        self._show(settings, pod_filter, plans)
         self._connect(client, pod_filter)
 
     _recovered = False
@@ -228,16 +227,16 @@ class Extender:
         self.waiting.dry_round = self.claims.said
         self.binding.on_refused = self.claims.refused
 
-    def _show(self, view: ClusterView, pod_filter: PodFilter, plans: Plans) -> None:
+    def _show(self, settings: Settings, pod_filter: PodFilter, plans: Plans) -> None:
         """Connect the watches, the gauges, and what is shown of gangs, to what they read."""
+        view = self._cluster.view()
         pod_filter.natives_stale = partial(self.watches.unsure_of, NATIVE_GROUPS)
         memory = GroupMemory(view, plans, self.waiting, stale=self.watches.stale)
         facts = believed(view, plans, memory)
         add_pod_groups(self.app, GroupsShown(facts, self.unready, self._loop.pacer))
-        options, clock = plans.verdicts.options, plans.clock
-        me = Believer("extender", self._cluster, options, self.watches, clock)
-        belief = partial(of_extender, me, memory, self.unready)
-        add_snapshot(self.app, SnapshotSource(belief, self._loop.pacer))
+        add_snapshot(
+            self.app, SnapshotSource(partial(self._memory, settings, memory), self._loop.pacer)
+        )
         metrics = self.metrics
         metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
         metrics.preempting.set_function(lambda: self.preempting.under_way)
@@ -248,6 +247,16 @@ class Extender:
         metrics.claims.set_function(
             lambda: sum(bool(claim.amounts) for claim in view.claims.values())
         )
+
+    def _memory(self, settings: Settings, groups: GroupMemory) -> dict[str, object]:
+        """Return what this process remembers, for a snapshot."""
+        view = self._cluster.view()
+        now, watches = SystemClock().wall(), self.watches.states()
+        return {
+            **header("extender", settings, now=now, watches=watches, unready=self.unready()),
+            **cluster_memory(view),
+            "verdicts": group_memory(view, groups.of, groups.never_starts),
+        }
 
     def ready(self) -> dict[str, str | None]:
         """Return the problems, by check."""

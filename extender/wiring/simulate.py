@@ -1,9 +1,8 @@
-"""`gang-extender simulate --from-cluster`: the state of a cluster, read once."""
+"""`gang-extender simulate --from-cluster`: reads the state of a cluster once."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -11,17 +10,15 @@ import msgspec
 from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.config import Settings
 from extender.jobs import registry
-from extender.kube.client import KubeClient
-from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
-from extender.kube.lists import everything
+from extender.kube.lists import Reader, everything
 from extender.kube.queues import objects
-from extender.runtime.clock import SystemClock
 from extender.simulate.expected import expected
 from extender.simulate.taking_over import Believed, world_of_state
 from extender.simulate.world import World
+from extender.snapshot.file import ObjectSource
 from extender.state.cluster import events as ce
 from extender.state.cluster.records import JobInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -29,31 +26,28 @@ from extender.state.queue import events as qe
 from extender.state.queue.events import Record
 from extender.state.queue.store import Queues
 from extender.wiring.queue_sources import path_of
-from extender.wiring.snapshots import load
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _JOB: Final = "batch/job"
 
 
 async def world_of_cluster(
-    kubeconfig: Path | None, settings: Settings, *, assumed: float | None
+    source: ObjectSource, settings: Settings, *, assumed: float | None
 ) -> World:
-    """Return the world that goes on from a cluster's state.
+    """Return a world that starts from the state of a cluster, or of a snapshot.
 
-    `assumed` is for how many seconds pods run of which nothing says it. Raises ApiError and
-    ConfigurationError.
+    Pods that do not say how long they run, run for `assumed` seconds. Raises ApiError.
     """
     gang = settings.gang
-    async with KubeClient(await keyring(kubeconfig)) as client:
-        read = _ClusterReading(client, Decoder(gang.ignored(), placement=gang.placement))
-        await read.queues_there()
-        await read.nodes_and_pods()
-        await read.jobs_there()
+    read = _ClusterReading(source.reader, Decoder(gang.ignored(), placement=gang.placement))
+    await read.queues_there()
+    await read.nodes_and_pods()
+    await read.jobs_there()
     return world_of_state(
         Believed(
             read.cluster.view(),
             read.queues.view(),
-            SystemClock().wall(),
+            source.clock.wall(),
             gang.options(),
             settings.queue.options(),
             makes_groups=settings.queue.pod_groups == "Auto",
@@ -63,30 +57,10 @@ async def world_of_cluster(
     )
 
 
-def world_of_snapshot(path: Path, settings: Settings, *, assumed: float | None) -> World:
-    """Return the world that goes on from what a process believed.
-
-    Raises SnapshotError and OSError. What an extender believed says nothing of queues.
-    """
-    found = load(path)
-    queues = found.queues or Queues()
-    return world_of_state(
-        Believed(
-            found.cluster.view(),
-            queues.view(),
-            found.header.now,
-            found.gang,
-            found.admission or settings.queue.options(),
-            makes_groups=settings.queue.pod_groups == "Auto",
-            assumed=assumed,
-        )
-    )
-
-
 class _ClusterReading:
     """One list of each kind; kinds that the cluster does not have are left out."""
 
-    def __init__(self, client: KubeClient, decoder: Decoder) -> None:
+    def __init__(self, client: Reader, decoder: Decoder) -> None:
         self._client, self._decoder = client, decoder
         self._of_queues = QueueDecoder(decoder)
         self.cluster, self.queues = Cluster(), Queues(self._of_queues.completed)

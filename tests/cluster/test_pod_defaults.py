@@ -31,7 +31,7 @@ def await_read(api: Api, reconciler: Reconciler) -> Callable[[str], object]:
 
     def is_read(name: str) -> bool:
         url = f"{reconciler.url}/debug/snapshot"
-        return f'"{name}"' in httpx.get(url, trust_env=False, timeout=60).text
+        return f'{name}"' in httpx.get(url, trust_env=False, timeout=60).text
 
     return lambda name: api.wait_for(f"{name} is read", lambda: is_read(name))
 

@@ -1,18 +1,18 @@
-"""The whole belief of both processes in a file each, from which `explain` answers without them."""
+"""A snapshot of a cluster with either process, from which `explain` answers without both."""
 
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from extender.snapshot.file import load
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.cluster.queues import Queues
-from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
@@ -32,32 +32,10 @@ def explained(*words: object) -> dict[str, Any]:
     return found
 
 
-def get(url: str, path: str) -> dict[str, Any]:
-    answer = httpx.get(f"{url}{path}", trust_env=False, timeout=60)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
 def without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: without_times(each) for name, each in value.items() if name not in TIMES}
     return [*map(without_times, value)] if isinstance(value, list) else value
-
-
-def quiet(api: Api, process: str, url: str, path: str, *, file: Path) -> dict[str, Any]:
-    """Return what a process says, before and after a snapshot is taken to a file."""
-    shown = dict[str, Any]()
-
-    def taken() -> bool:
-        shown.clear()
-        shown.update(get(url, path))
-        done = run("snapshot", "--process", process, "--url", url, "-o", file)
-        assert (done.returncode, done.stderr) == (0, "")
-        return bool(without_times(get(url, path)) == without_times(shown))
-
-    api.wait_for(f"a quiet moment of the {process}", taken)
-    return shown
 
 
 @pytest.fixture
@@ -76,7 +54,7 @@ def workload(gangs: Gangs, queues: Queues, nodes: NodeFactory) -> str:
     return str(found["metadata"]["name"])
 
 
-def test_a_file_explains_what_the_process_does(
+def test_a_file_explains_what_the_api_server_does(
     gang: GangScheduler,
     reconciler: Reconciler,
     control_plane: ControlPlane,
@@ -84,26 +62,28 @@ def test_a_file_explains_what_the_process_does(
     workload: str,
     tmp_path: Path,
 ) -> None:
-    space, here = gangs.namespace, ("-n", gangs.namespace)
-    plans, queue = tmp_path / "extender.json.gz", tmp_path / "reconciler.json"
+    kubeconfig = ("--kubeconfig", control_plane.admin_kubeconfig)
+    urls = {"extender": gang.url, "reconciler": reconciler.url}
+    asked = [("podgroup", "g"), ("pod", "g-0"), ("workload", workload), ("job", "second")]
 
-    served = quiet(gangs.api, "extender", gang.url, f"/podgroups/{space}/g", file=plans)
-    path = f"/workloads/{space}/{workload}/explanation"
-    waits = quiet(gangs.api, "reconciler", reconciler.url, path, file=queue)
+    def live() -> list[Any]:
+        return [explained(*each, "-n", gangs.namespace, *kubeconfig) for each in asked]
 
-    of_extender, of_reconciler = ("--from-snapshot", plans), ("--from-snapshot", queue)
-    found = explained("podgroup", "g", *here, *of_extender)
-    assert without_times(found) == without_times(served)
-    assert (found["source"], found["state"]) == ("Extender", "Waiting")
-    member = explained("pod", "g-0", *here, *of_extender)
-    assert member["group"]["reason"] == served["reason"]
-    assert explained("workload", workload, *here, *of_reconciler) == waits
-    assert explained("job", "second", *here, *of_reconciler) == waits
-    asked = explained("podgroup", "g", *here, "--kubeconfig", control_plane.admin_kubeconfig)
-    by_reconciler = explained("podgroup", "g", *here, *of_reconciler)
-    for what in ("source", "gates", "room", "position"):
-        assert by_reconciler[what] == asked[what]
+    def taken(process: str) -> list[Any] | None:
+        """Take a snapshot; return what was explained, if it is the same before and after."""
+        before = live()
+        words = ("snapshot", "--process", process, "--url", urls[process], *kubeconfig)
+        done = run(*words, "-o", tmp_path / f"{process}.json.gz")
+        assert (done.returncode, done.stderr) == (0, "")
+        return before if without_times(live()) == without_times(before) else None
 
-    refused = run("explain", "job", "second", *here, *of_extender)
-    assert refused.returncode == 1
-    assert "which has no queues: take the reconciler's" in refused.stderr
+    for process in urls:
+        shown = gangs.api.wait_for("nothing changes meanwhile", partial(taken, process))
+        file = ("-n", gangs.namespace, "--from-snapshot", tmp_path / f"{process}.json.gz")
+        then = [explained(*each, *file) for each in asked]
+        assert without_times(then) == without_times(shown)
+
+    plans = load(tmp_path / "extender.json.gz").memory
+    assert f"{gangs.namespace}/g" in [each["group"] for each in plans["verdicts"]]
+    reasons = load(tmp_path / "reconciler.json.gz").memory["reasons"]
+    assert f"{gangs.namespace}/{workload}" in [each["workload"] for each in reasons]

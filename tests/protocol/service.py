@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from extender.config import Settings
 from extender.kube.decode import Decoder
 from extender.permit.memory import GroupMemory
 from extender.runtime.clock import SystemClock
@@ -14,10 +15,8 @@ from extender.server.app import create_app
 from extender.server.health import Probes
 from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
 from extender.server.snapshot import SnapshotSource, add_snapshot
-from extender.snapshot.writing import Belief
+from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.state.cluster.store import Cluster
-from extender.wiring.beliefs import Believer, of_extender
-from extender.wiring.health import Watches
 from tests.unit.server.scene import Scene
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -65,17 +64,19 @@ class Service:
             ),
         )
         self._memory = memory
-        add_snapshot(self.app, SnapshotSource(self.belief, Pacer(SystemClock())))
+        add_snapshot(self.app, SnapshotSource(self.memory, Pacer(SystemClock())))
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app), base_url="http://extender"
         )
 
-    def belief(self) -> Belief:
-        """Return what the extender believes now."""
-        plans = self.scene.plans
-        watches = Watches((), stale_seconds=1.0)
-        me = Believer("extender", self.scene.cluster, plans.verdicts.options, watches, plans.clock)
-        return of_extender(me, self._memory, lambda: "" if self.synced else NOT_SEEN)
+    def memory(self) -> dict[str, object]:
+        """Return what the extender remembers now."""
+        view, unready = self.scene.view, "" if self.synced else NOT_SEEN
+        return {
+            **header("extender", Settings(), now=1e9, watches={}, unready=unready),
+            **cluster_memory(view),
+            "verdicts": group_memory(view, self._memory.of, self._memory.never_starts),
+        }
 
     async def post(self, verb: str, body: bytes | dict[str, Any]) -> httpx.Response:
         """Return the answer to a request, written as Go does."""

@@ -114,8 +114,6 @@ class NativesDecided:
 
     ours: bool | None
     fixed: bool = False
-    cycles: bool = False
-    """Whether it is known that kube-scheduler tries the pods of a group together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
-from extender.state.cluster.events import NativesDecided
 from extender.state.cluster.records import PodInfo
 
 
@@ -40,12 +39,6 @@ class Natives:
         if labelled is not None:
             return labelled
         return None if native in self.basic else native
-
-    def decided(self) -> NativesDecided | None:
-        """Return what is known; None while it is not known whether they are ours."""
-        if self.ours is None:
-            return None
-        return NativesDecided(self.ours, fixed=self.fixed, cycles=self.cycles)
 
     def take(self, pod: PodInfo) -> PodInfo:
         """Return a pod with its group; remember it for as long as it has not finished."""

@@ -18,8 +18,8 @@ from typing import Any, Final
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED
 from extender.resources.quantity import CPU
-from extender.state.cluster import copies, pod_changes, relist
 from extender.state.cluster import events as ev
+from extender.state.cluster import pod_changes, relist
 from extender.state.cluster.events import ClusterChange, Event, Listed
 from extender.state.cluster.fresh import is_fresh, is_plain
 from extender.state.cluster.group_tally import GroupTally
@@ -156,10 +156,6 @@ class Cluster:
         """Return the view for decisions; no value read from it survives an `await`."""
         return self._view
 
-    def copied(self) -> copies.ClusterCopy:
-        """Return a copy of what is believed now, which stays as it is."""
-        return copies.copied(self._tables)
-
     # --- facts -----------------------------------------------------------------------------
 
     def _pod_applied(self, event: ev.PodApplied) -> ClusterChange:
@@ -178,7 +174,7 @@ class Cluster:
         if before is not None:
             self._uncount(before)
             if before.group != pod.group:
-                self._change_group(before, pod.group)
+                self._leave_group(before)
         tables.pods[pod.uid] = pod
         if pod.node is not None:
             self._tried(pod.uid)
@@ -383,7 +379,6 @@ class Cluster:
 
     def _native_gangs(self, event: ev.NativesDecided) -> ClusterChange:
         natives = self._tables.natives
-        natives.cycles = natives.cycles or event.cycles
         if natives.fixed and not event.fixed:
             return _NOTHING
         natives.ours, natives.fixed = event.ours, event.fixed
@@ -787,19 +782,13 @@ class Cluster:
         self._unsorted.add(pod.group)
         return self._tables.groups.get(pod.group)
 
-    def _change_group(self, pod: PodInfo, to: str | None) -> None:
-        """Take a pod out of its group; it will be counted in another one."""
-        self._leave_group(pod)
-        if to is not None:
-            self._tables.joined.add(to)
-
     def _leave_group(self, pod: PodInfo) -> None:
+        """Take a pod out of its group; it may be counted in another one."""
         tally = self._tally_of(pod)
         if tally is not None and pod.group is not None:
             del tally.members[pod.uid]
             if not tally.members:
                 del self._tables.groups[pod.group]
-                self._tables.joined.discard(pod.group)
 
     def _forget_pod(self, uid: str, *, has_ended: bool = False) -> ClusterChange:
         forgotten = _NOTHING if has_ended else self._forget_ended(uid)
@@ -874,10 +863,6 @@ class Cluster:
             assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
             ours = {uid for uid in tally.members if self._tables.pods[uid].is_gated_by_us}
             assert tally.all_gated_by_us.keys() == ours, f"gates in {tally}"
-        assert self._tables.joined <= self._tables.groups.keys()
-        for group in self._tables.groups.keys() - self._tables.joined:
-            have, want = self._tables.groups[group].members, fresh.groups[group].members
-            assert [*have] == [*want], f"members of {group} are in another order than the pods"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
         self._tables.natives.validate(self._tables.pods)
         by_group = {(r.pod.group or NO_GROUP, uid) for uid, r in self._tables.refused.items()}

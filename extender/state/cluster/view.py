@@ -64,9 +64,6 @@ class ClusterTables:
     of_topology: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     """By label of nodes: the PodGroups that ask for its domains."""
     groups: dict[str, GroupTally] = field(default_factory=dict)
-    joined: set[str] = field(default_factory=set)
-    """Groups that a pod has come to from another one: of all others the members are in the order in
-    which they are among the pods."""
     controlled: dict[str, set[str]] = field(default_factory=dict)
     """By UID of an owner: the pods that it makes others in place of."""
     shunning: dict[str, set[str]] = field(default_factory=dict)

@@ -19,7 +19,6 @@ from typing import Any, Final, TypeVar
 
 from extender.api.wellknown import OWN_PREFIX, PRIORITY_CLASS_LABEL
 from extender.state.queue import events as ev
-from extender.state.queue.copies import QueueCopy, copied_queues
 from extender.state.queue.events import Event, QueueChange, Record
 from extender.state.queue.pod_defaults import Complete, PodDefaults
 from extender.state.queue.records import (
@@ -139,10 +138,6 @@ class Queues:
     def view(self) -> QueueView:
         """Return the view for decisions; no value read from it survives an `await`."""
         return self._view
-
-    def copied(self) -> QueueCopy:
-        """Return a copy of what is believed now, which stays as it is."""
-        return copied_queues(self._tables)
 
     def known(self, of: type[Record], key: str, uid: str) -> Record | None:
         """Return what is known of one object; not of a namesake."""

@@ -93,6 +93,10 @@ class QueueView:
         """LocalQueues by `namespace/name`."""
         self.namespaces: Final[Mapping[str, NamespaceInfo]] = tables.namespaces
         """Namespaces by name."""
+        self.limit_ranges: Final[Mapping[str, LimitRangeInfo]] = tables.limit_ranges
+        """LimitRanges by `namespace/name`."""
+        self.runtime_classes: Final[Mapping[str, RuntimeClassInfo]] = tables.runtime_classes
+        """RuntimeClasses by name."""
         self.priority_classes: Final[Mapping[str, PriorityClassInfo]] = tables.priority_classes
         """PriorityClasses of pods by name."""
         self.workload_priority_classes: Final[Mapping[str, WorkloadPriorityClassInfo]] = (

@@ -1,23 +1,17 @@
 """What would become of a job before it is created."""
 
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from typer.testing import CliRunner
 
 from extender.api.wellknown import EXPECTED_RUN
-from extender.cli.main import app
 from extender.simulate.answering import Forecast, UnknownJobError, answer, text
 from extender.simulate.building import world_of
 from extender.simulate.engine import Simulation
 from extender.simulate.expected import expected
 from extender.simulate.scenario import Scenario
 from extender.simulate.taking_over import Believed, world_of_state
-from extender.snapshot.header import SnapshotHeader
-from extender.snapshot.writing import Belief, written
 from tests.harness import objects
 
 QUEUE = {"name": "queue", "quota": {"cpu": 4, "memory": "64Gi"}, "requireRoom": True}
@@ -140,26 +134,6 @@ def test_what_says_nothing_runs_for_ever_or_for_the_assumed_time() -> None:
     assert any("1 job runs on for ever" in each for each in found.assumptions)
     assert taken_over({}).starts_in_seconds is None
     assert taken_over({}, assumed=60).starts_in_seconds == pytest.approx(50, abs=1)
-
-
-def test_a_snapshot_of_the_reconciler_is_as_good(tmp_path: Path) -> None:
-    before = full()
-    belief = Belief(
-        SnapshotHeader(process="reconciler", now=before.clock.wall()),
-        before.world.gang,
-        before.cluster.copied(),
-        admission=before.world.queue,
-        queues=before.queues.copied(),
-    )
-    path = tmp_path / "snapshot.json"
-    path.write_bytes(b"".join(written(belief)))
-    manifest = tmp_path / "job.yaml"
-    manifest.write_text(yaml.safe_dump(job(1, cpu="2")))
-    for words in (["simulate", "--submit", str(manifest)], ["explain", "job", "-f", str(manifest)]):
-        done = CliRunner().invoke(app, [*words, "--from-snapshot", str(path), "--assume", "1m"])
-        assert done.exit_code == 0, done.output
-        assert "Lacks now: " in done.output
-        assert "Starts in 50 s at the earliest." in done.output
 
 
 @pytest.mark.parametrize(

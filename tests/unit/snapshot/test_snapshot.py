@@ -1,455 +1,316 @@
-"""What a snapshot holds, what it does not, and what is explained from it."""
+"""The objects in a snapshot, what is left out of them, and what is explained from it."""
 
 import json
-from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import replace
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from extender.api.core_v1 import LabelSelector
-from extender.api.wellknown import GROUP_NATIVE
-from extender.explain.explanation import explain
+from extender.api.wellknown import EXPECTED_RUN, INDEX_LABEL
+from extender.config import Settings
 from extender.gang.options import GangOptions
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.snapshot.header import SnapshotError, SnapshotHeader, WatchState
-from extender.snapshot.memory_part import QueueMemo
-from extender.snapshot.reading import Snapshot, read
-from extender.snapshot.redaction import redacted
-from extender.snapshot.writing import Belief, written
-from extender.state.cluster import events as ev
-from extender.state.cluster.records import (
-    BudgetInfo,
-    ConditionInfo,
-    Grant,
-    JobInfo,
-    NominatedRoom,
-    PodGroupInfo,
-    PodGroupStatusInfo,
-    PreemptedRoom,
-    VictimInfo,
-)
-from extender.state.cluster.reservations import Claim
-from extender.state.cluster.store import Cluster
-from extender.state.cluster.view import ClusterView
-from extender.state.queue import events as queue_events
-from extender.state.queue.records import OwnerRef
-from extender.state.queue.store import Queues
-from extender.wiring.explain import ExplainTarget, NothingToExplainError
-from extender.wiring.explain_snapshot import group_then, pod_then, workload_then
-from tests.makers import (
-    cluster_of,
-    key,
-    node,
-    nodes,
-    observe,
-    planned,
-    pod,
-    pod_group,
-    pods,
-    requests,
-)
-from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
-from tests.unit.explain.scene import facts, holding
+from extender.kube.errors import ForbiddenError, NotFoundError
+from extender.queueing.options import AdmissionOptions
+from extender.snapshot.file import ObjectSource, Snapshot, SnapshotError, StoppedClock, load, save
+from extender.snapshot.objects import reduced
+from extender.snapshot.taking import taken
+from extender.wiring.explain import ExplainTarget, NothingToExplainError, explained
+from extender.wiring.explain_groups import explained_group, explained_pod
+from tests.snapshots import JOBS, NAMESPACES, NODES, NOW, POD_GROUPS, PODS, QUEUES, snapshot_of
 
 SECRET = "hunter2"
+APPLIED = {"kubectl.kubernetes.io/last-applied-configuration": SECRET}
+CONTAINER = {
+    "name": "c",
+    "image": f"registry/{SECRET}",
+    "command": [SECRET],
+    "args": [SECRET],
+    "env": [{"name": "PASSWORD", "value": SECRET}],
+    "envFrom": [{"secretRef": {"name": SECRET}}],
+    "livenessProbe": {"exec": {"command": [SECRET]}},
+    "ports": [{"containerPort": 80, "hostPort": 8080}],
+    "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
+}
+POD_SPEC = {
+    "containers": [CONTAINER],
+    "initContainers": [{**CONTAINER, "name": "i", "restartPolicy": "Always"}],
+    "imagePullSecrets": [{"name": SECRET}],
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"}],
+    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}]}},
+    "schedulerName": "gang",
+    "priority": 7,
+    "preemptionPolicy": "Never",
+    "overhead": {"cpu": "100m"},
+    "readinessGates": [{"conditionType": "ready"}],
+    "schedulingGates": [{"name": "gate"}],
+    "volumes": [
+        {"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "b", "secret": {"secretName": SECRET}},
+        {"name": "c", "hostPath": {"path": SECRET}},
+    ],
+}  # fmt: skip
+TEMPLATE = {
+    "metadata": {"annotations": APPLIED, "labels": {"scheduling.x-k8s.io/pod-group": "mine"}},
+    "spec": POD_SPEC,
+}
 
 
-def file_of(
-    cluster: Cluster | None = None, queues: Admissions | Queues | None = None, **header: Any
-) -> bytes:
-    """Return a snapshot; of what a reconciler remembers where there are queues with cycles."""
-    memo = None
-    if isinstance(queues, Admissions):
-        pending = queues.pending
-        memo = QueueMemo(pending.preemptors.states(), [k for _, k in pending.blocking_heads()])
-    stored = queues.queues if isinstance(queues, Admissions) else queues
-    said = {"process": "extender" if queues is None else "reconciler", "now": 1e6, **header}
-    return b"".join(
-        written(
-            Belief(
-                SnapshotHeader(**said),
-                GangOptions(aging=7.0),
-                (cluster or Cluster()).copied(),
-                admission=queues.options if isinstance(queues, Admissions) else None,
-                queues=stored.copied() if stored is not None else None,
-                waiting=memo,
-            )
-        )
-    )
+def named(name: str, **more: Any) -> dict[str, Any]:
+    """Return the metadata of an object with an annotation that may have a secret."""
+    managed = {"managedFields": [{"manager": SECRET}], "annotations": {**APPLIED}}
+    found = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "5"}
+    return {**found, **managed, **more}
 
 
-def everything() -> Cluster:
-    """Return a cluster with every kind of object and of reserved room."""
-    grant = Grant({"n1": requests(2)}, until=2e6)
-    cluster = cluster_of(
-        nodes(4, 4, 4, 4, labels={"zone": "east"}),
-        pod_group("granted", 2, grant=grant),
-        pod_group("late", 2, grant=grant),
-        pod_group("claiming", 2, created=1.0),
-        pod_group("preempting", 2),
-        pod_group("east-gang", 2),
-        pod_group("ended-gang", 1),
-        pods(2, group="claiming", created=1.0),
-        pods(2, group="preempting", priority=7),
-        pods(2, group="east-gang"),
-        pod("done-0", group="ended-gang", finished=True, phase="Succeeded"),
-        pod("web-0", on="n0", priority=3, labels={"app": "web"}),
-        pod("leaving", on="n3", terminating=True),
-    )
-    budget = BudgetInfo("ns", "web", LabelSelector(match_labels={"app": "web"}), 1)
-    rooms = {"n2": NominatedRoom(("preempting-0",), requests(2))}
-    victims = (VictimInfo("Pod", "leaving", ("leaving",)),)
-    claim = Claim(key("claiming"), 0, {"n3": requests(2)}, barred=frozenset(("n3",)))
-    observe(
-        cluster,
-        ev.NativesDecided(ours=True, fixed=True),
-        pod_group("native", 1, api_group=GROUP_NATIVE),
-        pod("native-0", group="native", native=key("native")),
-        ev.BatchJobApplied(JobInfo("job", key("east-gang"), 2, 0, held_by_queue="ns/held")),
-        ev.BudgetApplied(budget),
-        ev.GrantsEnded([key("late")]),
-        planned(east_gang_0="n0", east_gang_1="n0"),
-        ev.PodWaiting(pod("east-gang-0", group="east-gang"), "n0"),
-        ev.Claimed([replace(claim, fits_since=5.0)]),
-        ev.Nominated(key("preempting"), PreemptedRoom(1.0, rooms, victims)),
-        ev.PodSeen(pod("first")),
-        ev.PodsListing(),
-        ev.PodSeen(pod("second")),
-        ev.PodRefused(pod("claiming-0", group="claiming", created=1.0), "NoRoom"),
-        ev.GroupFailed(key("claiming"), 9.0),
-        ev.AllUnseen(is_so=True),
-    )
-    return cluster
-
-
-def test_every_kind_of_object_and_of_room_comes_again() -> None:
-    cluster = everything()
-    watches = {"pods": WatchState(1.5, "nothing heard")}
-
-    data = file_of(cluster, watches=watches, unready="pods: nothing heard")
-    found = read(data)
-
-    found.cluster.validate()
-    assert file_of(found.cluster, watches=watches, unready="pods: nothing heard") == data
-    view, live = found.cluster.view(), cluster.view()
-    assert [*view.grants] == [*live.grants] == [key("granted")]
-    assert view.claims[key("claiming")].fits_since == 5.0
-    assert view.nominated == live.nominated
-    assert view.budget("ns", "web") == live.budget("ns", "web")
-    assert [*view.finished(key("ended-gang"))] == ["done-0"]
-    assert [*view.queue] == [*live.queue]
-    assert view.unseen.everywhere
-    assert (found.header.watches, found.gang.aging) == (watches, 7.0)
-
-
-def test_room_that_was_nominated_keeps_the_priority_that_it_had() -> None:
-    cluster = everything()
-    observe(cluster, pod("preempting-2", group="preempting", priority=1))
-
-    found = read(file_of(cluster)).cluster.view()
-
-    assert found.tally(key("preempting")).priority == 1
-    assert found.nominated[key("preempting")].priority == 7
-
-
-def test_a_pod_that_is_bound_to_a_node_that_went_is_unseen_there() -> None:
-    cluster = cluster_of(nodes(4, 4), pod_group("g", 2), pods(2, group="g"), planned(g_0="n1"))
-    observe(cluster, ev.BoundAhead({"g-0": "n1"}), ev.NodeDeleted("n1"))
-
-    found = read(file_of(cluster)).cluster
-
-    found.validate()
-    assert found.view().unseen.node("g-0") == "n1"
-    assert [*found.view().nodes] == ["n0"]
-
-
-def test_pods_of_one_shape_have_one_shape_again() -> None:
-    found = read(file_of(cluster_of(pods(3), pod("other", 2)))).cluster.view()
-
-    shapes = {pod.name: pod.shape for pod in found.pods.values()}
-    assert shapes["gang-0"] is shapes["gang-1"] is shapes["gang-2"] is not shapes["other"]
-
-
-def test_members_keep_their_order_in_the_group_that_they_came_to() -> None:
-    cluster = cluster_of(pod("a", group="one"), pod("b", group="two"), pod("a", group="two"))
-
-    found = read(file_of(cluster)).cluster
-
-    assert [*found.view().tally(key("two")).members] == ["b", "a"]
-    assert cluster.copied().members == {key("two"): ["b", "a"]}
-    observe(cluster, ev.PodDeleted("a"), ev.PodDeleted("b"), pods(2, group="two"))
-    assert cluster.copied().members == {}, "an order of its own is all that costs time"
-
-
-def test_the_known_groups_are_those_of_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    pod_group_of = ClusterView.pod_group
-
-    def asking(view: ClusterView, key: str) -> PodGroupInfo | None:
-        asked.append(key)
-        return pod_group_of(view, key)
-
-    native = pod_group("native", 2, api_group=GROUP_NATIVE)
-    both, empty, gone = (pod_group(name) for name in ("both", "empty", "gone"))
-    cluster = cluster_of(native, both, empty, gone, pods(2, group="pods"), pods(1, group="both"))
-    monkeypatch.setattr(ClusterView, "pod_group", asking)
-    found = cluster.view().known_groups()
-
-    assert next(found) == key("pods")
-    assert not asked, "the first step is short, however many groups there are"
-    cluster.apply(ev.PodGroupDeleted(gone.api_group, gone.key))
-    cluster.apply(ev.PodGroupApplied(pod_group("later")))
-    cluster.apply(ev.PodDeleted("both-0"))
-    assert [*found] == [key("both"), key("empty")]
-    assert [*cluster_of(ev.NativesDecided(ours=True), native).view().known_groups()] == [native.key]
-
-
-NATIVE = pod_group("native", 2, api_group=GROUP_NATIVE)
-CONDITION = ConditionInfo("PodGroupScheduled", "False", "Unschedulable")
-TRIED = replace(NATIVE, status=PodGroupStatusInfo(conditions=(CONDITION,)))
+POD = {
+    "metadata": named(
+        "p",
+        labels={"scheduling.x-k8s.io/pod-group": "g"},
+        annotations={**APPLIED, EXPECTED_RUN: "1h", INDEX_LABEL: "3"},
+        ownerReferences=[{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j",
+                          "controller": True}],
+    ),
+    "spec": {**POD_SPEC, "nodeName": "n0"},
+    "status": {
+        "phase": "Running",
+        "startTime": "2026-01-01T00:00:00Z",
+        "nominatedNodeName": "n1",
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [
+            {"name": "c", "resources": {"requests": {"cpu": "3"}}, "image": SECRET,
+             "lastState": {"terminated": {"message": SECRET}}},
+        ],
+    },
+}  # fmt: skip
+NODE = {
+    "metadata": named("n0", labels={"zone": "east"}),
+    "spec": {"unschedulable": True, "taints": [{"key": "a", "effect": "NoSchedule"}]},
+    "status": {
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "images": [{"names": [SECRET]}],
+    },
+}
+JOB = {
+    "metadata": named("j", annotations={**APPLIED, "kueue.x-k8s.io/job-min-parallelism": "1"}),
+    "spec": {"parallelism": 3, "completions": 5, "completionMode": "Indexed",
+             "activeDeadlineSeconds": 60, "template": TEMPLATE},
+    "status": {"active": 1, "succeeded": 2},
+}  # fmt: skip
+WORKLOAD = {
+    "metadata": named("w", finalizers=["a/b"]),
+    "spec": {
+        "queueName": "queue",
+        "priority": 3,
+        "maximumExecutionTimeSeconds": 9,
+        "podSets": [{"name": "main", "count": 2, "minCount": 1, "template": TEMPLATE}],
+    },
+    "status": {
+        "conditions": [{"type": "QuotaReserved", "status": "False", "reason": "Pending",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    },
+}  # fmt: skip
+GROUP = {"metadata": named("g"), "spec": {"minMember": 2}, "status": {"phase": "Pending"}}
 
 
 @pytest.mark.parametrize(
-    "facts",
-    [
-        pytest.param([], id="not known"),
-        pytest.param([ev.NativesDecided(ours=True)], id="ours"),
-        pytest.param([ev.NativesDecided(ours=False, fixed=True)], id="theirs by the settings"),
-        pytest.param([ev.NativesDecided(ours=True, fixed=True), TRIED], id="ours in spite of all"),
-        pytest.param([TRIED, ev.NativesDecided(ours=True)], id="ours since a condition"),
-        pytest.param(
-            [TRIED, ev.PodGroupDeleted(GROUP_NATIVE, NATIVE.key)], id="theirs by one that is gone"
-        ),
-        pytest.param([replace(NATIVE, min_member=0), ev.NativesDecided(ours=True)], id="no gang"),
-    ],
-)
-def test_native_gangs_are_as_far_as_they_were(facts: list[Any]) -> None:
-    members = [pod(name, group="native", native=NATIVE.key) for name in "ab"]
-    cluster = cluster_of(nodes(4), NATIVE, members, facts)
-    data = file_of(cluster)
+    ("path", "given"),
+    [(PODS, POD), (NODES, NODE), (JOBS, JOB), (f"{QUEUES}/workloads", WORKLOAD),
+     (POD_GROUPS, GROUP)],
+)  # fmt: skip
+def test_no_secret_of_an_object_is_kept_and_all_that_decisions_read(
+    path: str, given: dict[str, Any]
+) -> None:
+    before = deepcopy(given)
 
-    found = read(data).cluster
+    found = reduced(given, path)
 
-    found.validate()
-    assert file_of(found) == data
-    view, live = found.view(), cluster.view()
-    assert view.natives_are_ours == live.natives_are_ours
-    assert view.has_group_cycles == live.has_group_cycles
-    assert view.pod_group(NATIVE.key) == live.pod_group(NATIVE.key)
-    assert [*view.queue] == [*live.queue]
-    assert [each.group for each in view.pods.values()] == [e.group for e in live.pods.values()]
+    assert given == before
+    assert SECRET in json.dumps(given)
+    assert SECRET not in json.dumps(found)
+    assert repr(read(path, found)) == repr(read(path, given)), (
+        "shapes are equal by their fields alone"
+    )
 
 
-def test_a_native_gang_is_explained_as_the_extender_does() -> None:
-    members = [pod("a", group="native", native=NATIVE.key)]
-    cluster = cluster_of(nodes(4), ev.NativesDecided(ours=True, fixed=True), NATIVE, members)
-
-    found = group_then(NATIVE.key, read(file_of(cluster)))
-
-    assert (found.state, found.reason) == ("Waiting", "NotEnoughPods")
-
-
-def test_a_file_that_says_nothing_of_native_gangs_can_be_read() -> None:
-    document = json.loads(file_of(everything()))
-    del document["cluster"]["natives"]
-
-    view = read(json.dumps(document).encode()).cluster.view()
-
-    assert view.natives_are_ours is None
-    assert key("claiming") in view.pod_groups
-
-
-def test_preemptors_wait_for_the_same_victims() -> None:
-    queues = waiting()
-    queues.pending.preemptors.expect("ns/second", ["ns/first"], chosen=True)
-    queues.pending.preemptors.chose("ns/second", {"main": 1})
-    queues.pending.preemptors.count_for_room("ns/second", 9.0)
-
-    found = read(file_of(queues=queues)).pending().preemptors
-
-    assert found.states() == queues.pending.preemptors.states()
-    assert found.victims("ns/second") == {"ns/first"}
+def read(path: str, given: dict[str, Any]) -> object:
+    """Return what decisions read of an object."""
+    decoder, raw = Decoder(placement="Annotation"), json.dumps(given).encode()
+    of_queues = QueueDecoder(decoder)
+    match path.rpartition("/")[2]:
+        case "pods":
+            found = decoder.pod(raw)
+            return found, found.shape
+        case "nodes":
+            return decoder.node(raw)
+        case "jobs":
+            job = of_queues.job(raw, kind="batch/job")
+            return decoder.job(raw), job.queue_name, job.meta.labels, job.owner
+        case "workloads":
+            workload = of_queues.workload(raw)
+            [pod_set] = workload.pod_sets
+            shape = Decoder().template(pod_set.template)
+            return workload.priority, workload.queue_name, workload.conditions, pod_set.count, shape
+        case _:
+            return decoder.pod_group(raw, api_group="scheduling.x-k8s.io")
 
 
-def job(name: str) -> dict[str, Any]:
-    """Return a Job with secrets wherever a user may put some."""
-    container = {
-        "name": "c",
-        "env": [{"name": "PASSWORD", "value": SECRET}],
-        "args": [SECRET],
-        "resources": {"requests": {"cpu": "1"}},
-    }
-    applied = {"kubectl.kubernetes.io/last-applied-configuration": SECRET}
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": "ns",
-            "uid": name,
-            "resourceVersion": "5",
-            "annotations": {**applied, "kueue.x-k8s.io/job-min-parallelism": "1"},
-        },
-        "spec": {
-            "template": {
-                "metadata": {
-                    "annotations": applied,
-                    "labels": {"scheduling.x-k8s.io/pod-group": "mine"},
-                },
-                "spec": {"containers": [container]},
-            }
-        },
-    }
+@pytest.fixture
+def snapshot() -> Snapshot:
+    """A snapshot of one object of each kind."""
+    other = {**POD, "metadata": {**POD["metadata"], "namespace": "other"}}
+    return snapshot_of(
+        {PODS: [POD, other], NODES: [NODE], NAMESPACES: [{"metadata": {"name": "ns"}}]}
+    )
 
 
-def test_no_secret_of_a_template_or_an_annotation_is_in_the_file() -> None:
-    decoder, queues = QueueDecoder(Decoder()), Queues()
-    raw = job("train")
-    template = raw["spec"]["template"]
-    pod_sets = [{"name": "main", "count": 2, "template": template}]
-    stored = {"metadata": raw["metadata"], "spec": {"queueName": "cq", "podSets": pod_sets}}
-    queues.apply(queue_events.Applied(decoder.workload(json.dumps(stored).encode())))
-    read_job = decoder.job(json.dumps(raw).encode(), kind="batch/job")
-    queues.apply(queue_events.JobApplied(read_job))
-    queues.apply(queue_events.Applied(cluster_queue()))
+async def test_a_snapshot_answers_as_the_api_server(snapshot: Snapshot) -> None:
+    def names(answer: bytes) -> list[str]:
+        return [each["metadata"]["namespace"] for each in json.loads(answer)["items"]]
 
-    data = file_of(queues=queues)
-
-    assert SECRET in repr(queues.view().workloads["ns/train"].pod_sets[0].template)
-    assert not [each for each in strings(json.loads(data)) if SECRET.encode() in each]
-    found = read(data).queues
-    assert found is not None
-    [pod_set] = found.view().workloads["ns/train"].pod_sets
-    assert json.loads(pod_set.template)["metadata"]["labels"] == template["metadata"]["labels"]
-    [known] = found.view().jobs.values()
-    assert known.meta.annotations == {"kueue.x-k8s.io/job-min-parallelism": "1"}
+    assert names(await snapshot.request("GET", f"{PODS}?limit=1000")) == ["ns", "other"]
+    of_one = "/api/v1/namespaces/other/pods"
+    assert names(await snapshot.request("GET", of_one)) == ["other"]
+    assert json.loads(await snapshot.request("GET", f"{of_one}/p"))["metadata"]["uid"] == "p"
+    for path in (f"{of_one}/q", "/api/v1/namespaces/ns/secrets", "/api/v1/secrets", "/api/v1"):
+        with pytest.raises(NotFoundError):
+            await snapshot.request("GET", path)
 
 
-def strings(value: Any) -> Iterator[bytes]:
-    """Yield all strings of a document, also those that are bytes in base64."""
-    if isinstance(value, dict):
-        for name, each in value.items():
-            yield from (*strings(name), *strings(each))
-    elif isinstance(value, list):
-        for each in value:
-            yield from strings(each)
-    elif isinstance(value, str):
-        yield value.encode()
-        with suppress(ValueError):
-            yield b64decode(value)
+def source(reader: Any) -> ObjectSource:
+    return ObjectSource(reader, StoppedClock(NOW))
 
 
-def waiting() -> Admissions:
-    """Return a queue that one workload has, for which a second waits."""
-    owner = (OwnerRef("batch/v1", "Job", "second", "job-uid"),)
-    queues = Admissions(cluster_queue(cpu=4), local_queue())
-    queues.put(holding("first", 3), workload("second", 2, owners=owner))
-    queues.run()
-    return queues
+async def test_lists_that_are_not_there_or_forbidden_are_left_out(snapshot: Snapshot) -> None:
+    class Lacking:
+        async def request(self, method: str, path: str, **_: Any) -> bytes:
+            if "namespaces" in path:
+                raise ForbiddenError(path)
+            return await snapshot.request(method, path)
+
+    counts: list[int] = []
+    settings: dict[str, Any] = {"gang": {}, "queue": {}}
+    memory = {"process": "extender", "settings": settings, "pods": []}
+
+    found = await taken(source(Lacking()), memory, counts.append)
+
+    assert NAMESPACES not in found.lists
+    assert POD_GROUPS not in found.lists
+    assert (found.memory, found.settings) == ({"process": "extender", "pods": []}, settings)
+    assert counts == [1, 2, 3]
+    assert SECRET.encode() not in msgspec.json.encode(found)
+
+    class Refusing:
+        async def request(self, method: str, path: str, **_: Any) -> bytes:
+            raise ForbiddenError(path)
+
+    with pytest.raises(ForbiddenError):
+        await taken(source(Refusing()), {}, counts.append)
 
 
-def test_a_workload_is_explained_as_the_reconciler_does() -> None:
-    queues = waiting()
-
-    snapshot = read(file_of(queues=queues))
-
-    live = explain("ns/second", facts(queues))
-    by_name = workload_then(ExplainTarget("ns", "second", is_job=False), snapshot)
-    by_job = workload_then(ExplainTarget("ns", "second", is_job=True, kind="Job"), snapshot)
-    assert by_name == by_job == live
-    assert (by_name.reason, by_name.waiting_for[0].resource) == ("WaitingForQuota", "cpu")
+def test_settings_come_again() -> None:
+    settings = Settings.model_validate({"gang": {"agingSeconds": 7}, "queue": {"enabled": True}})
+    found = settings.model_dump(mode="json", by_alias=True, include={"gang", "queue"})
+    again = Settings.model_validate(json.loads(json.dumps(found)))
+    assert (again.gang, again.queue) == (settings.gang, settings.queue)
 
 
-def test_what_a_snapshot_lacks_is_said() -> None:
-    extender = read(file_of(everything()))
-    reconciler = read(file_of(queues=waiting()))
+# --- what is explained ---------------------------------------------------------------------------
 
-    with pytest.raises(SnapshotError, match="of the extender, which has no queues: take the rec"):
-        workload_then(ExplainTarget("ns", "a", is_job=True), extender)
-    for call in (
-        lambda: workload_then(ExplainTarget("ns", "a", is_job=True), reconciler),
-        lambda: workload_then(ExplainTarget("ns", "a", is_job=False), reconciler),
-        lambda: group_then("ns/none", extender),
-        lambda: pod_then("ns/none", extender),
+
+def gang() -> Snapshot:
+    """Return a snapshot of a gang that lacks a pod."""
+    group = {"metadata": {**named("g")}, "spec": {"minMember": 2}}
+    return snapshot_of({PODS: [POD], NODES: [NODE], POD_GROUPS: [group]})
+
+
+async def test_a_gang_and_its_pods_are_explained() -> None:
+    there, options = source(gang()), GangOptions()
+
+    group = await explained_group("ns/g", there, options, decoder=Decoder())
+    pod = await explained_pod("ns/p", there, options, decoder=Decoder())
+
+    assert (group.source, group.state, group.reason) == ("ApiServer", "Waiting", "NotEnoughPods")
+    assert pod.group is not None
+    assert pod.group.reason == "NotEnoughPods"
+    with pytest.raises(NothingToExplainError, match="there is no PodGroup ns/h"):
+        await explained_group("ns/h", there, options, decoder=Decoder())
+    with pytest.raises(NothingToExplainError, match="there is no Pod ns/q"):
+        await explained_pod("ns/q", there, options, decoder=Decoder())
+
+
+def waiting() -> Snapshot:
+    """Return a snapshot of a queue without enough quota for the workload of a job."""
+    quota = {"name": "cpu", "nominalQuota": "1"}
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [quota]}]}
+    queue = {"metadata": {"name": "cq", "uid": "cq", "resourceVersion": "3"},
+             "spec": {"resourceGroups": [group], "namespaceSelector": {}}}  # fmt: skip
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    workload = deepcopy(WORKLOAD)
+    workload["metadata"]["ownerReferences"] = [owner]
+    return snapshot_of(
+        {
+            NAMESPACES: [{"metadata": {"name": "ns"}}],
+            JOBS: [{**JOB, "metadata": named("plain")}],
+            f"{QUEUES}/resourceflavors": [{"metadata": {"name": "default"}, "spec": {}}],
+            f"{QUEUES}/clusterqueues": [queue],
+            f"{QUEUES}/localqueues": [
+                {"metadata": {"name": "queue", "namespace": "ns"}, "spec": {"clusterQueue": "cq"}}
+            ],
+            f"{QUEUES}/workloads": [reduced(workload, f"{QUEUES}/workloads")],
+        }
+    )
+
+
+async def test_a_workload_is_explained_by_its_name_or_by_that_of_its_job() -> None:
+    for target in (
+        ExplainTarget("ns", "w", is_job=False),
+        ExplainTarget("ns", "j", is_job=True, kind="Job"),
     ):
-        with pytest.raises(NothingToExplainError, match=r"in the snapshot|the snapshot has no"):
-            call()
+        found = await explained(target, source(waiting()), AdmissionOptions(), decoder=Decoder())
+        assert found.waiting_for[0].resource == "cpu"
+    for name, words in (("plain", "has no label"), ("none", "there is no job ns/none")):
+        asked = ExplainTarget("ns", name, is_job=True)
+        with pytest.raises(NothingToExplainError, match=words):
+            await explained(asked, source(waiting()), AdmissionOptions(), decoder=Decoder())
 
 
-def test_a_job_without_a_workload_is_told_from_one_that_is_not_there() -> None:
-    queues = waiting()
-    plain = QueueDecoder(Decoder()).job(json.dumps(job("plain")).encode(), kind="batch/job")
-    queues.apply(queue_events.JobApplied(plain))
-
-    snapshot = read(file_of(queues=queues))
-
-    with pytest.raises(NothingToExplainError, match=r"has no label kueue\.x-k8s\.io/queue-name"):
-        workload_then(ExplainTarget("ns", "plain", is_job=True), snapshot)
+# --- files ---------------------------------------------------------------------------------------
 
 
-def test_a_reconciler_explains_groups_with_plans_of_its_own() -> None:
-    cluster = cluster_of(nodes(4), pod_group("g", 2), pods(2, 3, group="g"))
-
-    found = group_then(key("g"), read(file_of(cluster, waiting())))
-
-    assert (found.source, found.state) == ("ApiServer", "Waiting")
-    assert found.room is not None
-    assert found.room.fit == 1
+def whole() -> bytes:
+    return msgspec.json.encode(gang())
 
 
-def change(data: bytes, **fields: object) -> bytes:
-    return json.dumps({**json.loads(data), **fields}).encode()
+def changed(**fields: object) -> bytes:
+    return json.dumps({**json.loads(whole()), **fields}).encode()
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        pytest.param(lambda _: b"", "no whole JSON document", id="nothing"),
-        pytest.param(lambda data: data[:-10], "no whole JSON document", id="a part"),
-        pytest.param(lambda _: b"[]", "no whole JSON document", id="a list"),
-        pytest.param(lambda _: b"{}", "no snapshot of gang-extender", id="another object"),
-        pytest.param(
-            lambda data: change(data, format=2),
-            "it has format 2, and this release reads format 1",
-            id="a later format",
-        ),
-        pytest.param(lambda data: change(data, cluster={}), "cannot be read", id="no lists"),
-        pytest.param(
-            lambda data: change(data, shared={"shapes": [], "patterns": []}),
-            "cannot be read",
-            id="no shapes",
-        ),
-    ],
-)
-def test_what_is_no_snapshot_is_said(make: Any, words: str) -> None:
+def wrong() -> Iterator[Any]:
+    yield pytest.param(b"", "no snapshot of gang-extender", id="nothing")
+    yield pytest.param(whole()[:-10], "no snapshot of gang-extender", id="a part")
+    yield pytest.param(b"[]", "no snapshot of gang-extender", id="a list")
+    yield pytest.param(b"{}", "no snapshot of gang-extender", id="another object")
+    yield pytest.param(changed(format=1, version="0.9"), "format 1, and this", id="an old format")
+    yield pytest.param(changed(lists=[]), "no snapshot of gang-extender", id="no lists")
+
+
+@pytest.mark.parametrize(("data", "words"), [*wrong()])
+def test_what_is_no_snapshot_is_said(data: bytes, words: str, tmp_path: Path) -> None:
+    save(tmp_path / "a.json", data)
     with pytest.raises(SnapshotError, match=words):
-        read(make(file_of(everything())))
+        load(tmp_path / "a.json")
 
 
-def names(snapshot: Snapshot) -> set[str]:
-    view = snapshot.cluster.view()
-    return {*view.nodes, *(pod.name for pod in view.pods.values()), *view.pod_groups}
-
-
-def test_a_redacted_snapshot_has_no_name_and_the_same_explanations() -> None:
-    cluster, queues = everything(), waiting()
-    observe(cluster, node("secret-host", labels={"team": "blue-team"}))
-    data = file_of(cluster, queues, host="secret-host", watches={"pods": WatchState(1.0)})
-
-    hidden = redacted(data, b"key")
-
-    for word in (b"secret-host", b"blue-team", b"claiming", b"preempting-0", b'"second"'):
-        assert word in data
-        assert word not in hidden
-    found = read(hidden)
-    found.cluster.validate()
-    assert found.header.redacted
-    assert names(found).isdisjoint(names(read(data)))
-    queue = found.queues
-    assert queue is not None
-    [waits] = [w for w in queue.view().workloads.values() if not w.admission]
-    asked = ExplainTarget(waits.meta.namespace, waits.meta.name, is_job=False)
-    assert workload_then(asked, found).reason == "WaitingForQuota"
-    assert redacted(data, b"key") == hidden != redacted(data, b"other")
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+def test_a_file_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
+    save(tmp_path / name, whole())
+    assert load(tmp_path / name) == gang()

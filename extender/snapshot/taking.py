@@ -1,23 +1,28 @@
-"""Snapshots on disk, and from a process over HTTP."""
+"""How a snapshot is taken: the API server is listed, and a process is asked what it remembers."""
 
-import gzip
 import ssl
-import zlib
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Raw
 from typing_extensions import override
 
-from extender.server.snapshot import PATH
-from extender.snapshot.header import ProcessName, SnapshotError
-from extender.snapshot.reading import Snapshot, read
+from extender.kube.errors import ForbiddenError, NotFoundError
+from extender.kube.lists import everything
+from extender.snapshot.file import ObjectList, ObjectSource, ProcessName, Snapshot, SnapshotError
+from extender.snapshot.objects import PATHS, reduced
 
+PATH: Final = "/debug/snapshot"
+"""Where a process answers what it remembers."""
 URLS: Final[Mapping[ProcessName, str]] = {
     "extender": "http://127.0.0.1:8888",
     "reconciler": "http://127.0.0.1:8889",
@@ -25,13 +30,16 @@ URLS: Final[Mapping[ProcessName, str]] = {
 """Where each process listens by default."""
 _SECONDS: Final = 60.0
 """Without a byte."""
-_AT_ONCE: Final = 256 * 1024
-_MAGIC: Final = b"\x1f\x8b"
 _SHOWN: Final = 300
+"""Characters of an answer that is no JSON."""
+_NEEDED: Final = ("nodes", "pods")
+"""The lists without which a snapshot is of no use. Users may lack the rights for others."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotClient:
+class ProcessClient:
     """How a process is asked."""
 
     url: str
@@ -42,55 +50,61 @@ class SnapshotClient:
     token_file: Path | None = None
     server_name: str | None = None
     """The name in its certificate, where that is not the address."""
-    progress: Callable[[int], None] = field(default=lambda _: None)
-    """Called with the number of bytes that have come."""
 
 
-def load(path: Path) -> Snapshot:
-    """Return the snapshot in a file, whether or not it is compressed.
+async def taken(
+    source: ObjectSource, memory: Mapping[str, Any], progress: Callable[[int], None]
+) -> Snapshot:
+    """Return a snapshot of the objects of a source, with what a process remembers.
 
-    Raises SnapshotError and OSError.
+    `progress` is called with the number of objects read. Raises ApiError.
     """
-    data = path.read_bytes()
-    try:
-        return read(gzip.decompress(data) if data.startswith(_MAGIC) else data)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise SnapshotError(f"{path}: it is no whole gzip file: {error}") from None
-    except SnapshotError as error:
-        raise SnapshotError(f"{path}: {error}") from error
+    lists, count = dict[str, Raw](), 0
 
+    def cut(path: str, raw: bytes) -> Raw:
+        nonlocal count
+        count += 1
+        progress(count)
+        return Raw(msgspec.json.encode(reduced(_decode(raw), path)))
 
-def save(path: Path, data: bytes) -> None:
-    """Write a snapshot, compressed where the name ends with `.gz`, for its owner alone.
-
-    Raises OSError. What was there before stays until all is written.
-    """
-    beside = path.with_name(f".{path.name}.partial")
-    try:
-        beside.touch(0o600)
-        beside.write_bytes(gzip.compress(data, 6) if path.suffix == ".gz" else data)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def fetched(client: SnapshotClient) -> bytes:
-    """Return the snapshot of a process, not compressed. Raises SnapshotError and OSError."""
-    with closing(_connection(client)) as connection:
-        headers = {"Accept-Encoding": "gzip", **_token(client)}
+    taken_at = datetime.fromtimestamp(source.clock.wall(), UTC)
+    for path in PATHS:
         try:
-            connection.request("GET", urlsplit(client.url).path.rstrip("/") + PATH, headers=headers)
+            items = await everything(source.reader, path, partial(cut, path))
+        except (NotFoundError, ForbiddenError):
+            if path.endswith(_NEEDED):
+                raise
+            continue
+        lists[path] = Raw(msgspec.json.encode(ObjectList(items)))
+    return Snapshot(
+        taken_at,
+        lists,
+        memory={name: value for name, value in memory.items() if name != "settings"},
+        settings=memory.get("settings") or {},
+        version=version("gang-extender"),
+    )
+
+
+def asked(client: ProcessClient) -> dict[str, Any]:
+    """Return what a process remembers. Raises SnapshotError and OSError."""
+    with closing(_connection(client)) as connection:
+        try:
+            path = urlsplit(client.url).path.rstrip("/") + PATH
+            connection.request("GET", path, headers=_token(client))
             answer = connection.getresponse()
-            data = _body(answer, client.progress)
+            data = answer.read()
         except HTTPException as error:
             what = f"it ended early or speaks no HTTP: {error!r}"
             raise SnapshotError(f"{client.url}: {what}") from error
     if answer.status != 200:
         raise SnapshotError(_refusal(client.url, answer.status, data))
-    return data
+    try:
+        return _decode(data)
+    except msgspec.MsgspecError as error:
+        raise SnapshotError(f"{client.url}{PATH}: it answers no JSON: {error}") from None
 
 
-def _connection(client: SnapshotClient) -> HTTPConnection:
+def _connection(client: ProcessClient) -> HTTPConnection:
     parts = urlsplit(client.url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise SnapshotError(f"{client.url} is no URL such as {URLS['extender']}")
@@ -109,36 +123,23 @@ class _NamedConnection(HTTPSConnection):
         self, host: str, port: int | None, context: ssl.SSLContext, *, name: str | None
     ) -> None:
         super().__init__(host, port, timeout=_SECONDS, context=context)
-        self._as, self._name = context, name
+        self._tls, self._name = context, name
 
     @override
     def connect(self) -> None:
         """Connect."""
         HTTPConnection.connect(self)
-        self.sock = self._as.wrap_socket(self.sock, server_hostname=self._name or self.host)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name or self.host)
 
 
-def _token(client: SnapshotClient) -> Mapping[str, str]:
+def _token(client: ProcessClient) -> dict[str, str]:
     if client.token_file is None:
         return {}
     return {"Authorization": f"Bearer {client.token_file.read_text().strip()}"}
 
 
-def _body(answer: HTTPResponse, progress: Callable[[int], None]) -> bytes:
-    found, size = list[bytes](), 0
-    while some := answer.read(_AT_ONCE):
-        found.append(some)
-        size += len(some)
-        progress(size)
-    data = b"".join(found)
-    try:
-        return gzip.decompress(data) if data.startswith(_MAGIC) else data
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise SnapshotError(f"the answer ended early: {error}") from error
-
-
 def _refusal(url: str, status: int, data: bytes) -> str:
-    """Return why a process gives no snapshot, in its own words where it has some."""
+    """Return why a process did not answer, in its own words where it has some."""
     try:
         said = msgspec.json.decode(data, type=dict[str, object]).get("message")
     except msgspec.MsgspecError:
