@@ -22,6 +22,18 @@ from extender.kube.errors import ApiError
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import Clock
 
+REMEMBERED_SECONDS: Final = 10.0
+_REMEMBERED: Final = 1024
+"""Tokens, and rights, that are remembered at most."""
+_REVIEWS: Final = 16
+"""Reviews at once; more callers are asked to come later."""
+_WAITING: Final = 256
+_LONGEST_TOKEN: Final = 16 * 1024
+"""Characters; a longer one is no token."""
+_UNASKED: Final = User("")
+_UNKNOWN: Final = {"WWW-Authenticate": "Bearer"}
+RETRY_SECONDS: Final = 1
+
 _REASONS: Final[Mapping[int, str]] = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -73,9 +85,6 @@ def _answer(status: Status, headers: Mapping[str, str]) -> Response:
     return Response(body, status.code, headers=dict(headers), media_type="application/json")
 
 
-RETRY_SECONDS: Final = 1
-
-
 class Turnstile:
     """Serves requests one after the other, and refuses those beyond the limits at once."""
 
@@ -103,18 +112,6 @@ class Turnstile:
             self._here[caller] -= 1
             if not self._here[caller]:
                 del self._here[caller]
-
-
-REMEMBERED_SECONDS: Final = 10.0
-_REMEMBERED: Final = 1024
-"""Tokens, and rights, that are remembered at most."""
-_REVIEWS: Final = 16
-"""Reviews at once; more callers are asked to come later."""
-_WAITING: Final = 256
-_LONGEST_TOKEN: Final = 16 * 1024
-"""Characters; a longer one is no token."""
-_UNASKED: Final = User("")
-_UNKNOWN: Final = {"WWW-Authenticate": "Bearer"}
 
 
 class AccessReviewer(Protocol):

@@ -51,13 +51,12 @@ from extender.permit.writing_ahead import AheadWriter
 from extender.runtime.clock import SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
-from extender.server.binding import Binding
 from extender.server.connections import Caller, Connections, Limits
-from extender.server.filtering import Filtering
 from extender.server.health import Probes
 from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
 from extender.server.snapshot import SnapshotSource, add_snapshot
 from extender.server.tls import Files, NamedClients, ServingTls
+from extender.server.verbs import Binding, Filtering
 from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import Metrics

@@ -34,8 +34,7 @@ from extender.permit.writing import BindingWriter
 from extender.permit.writing_ahead import AheadWriter
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff, Retry
-from extender.server.binding import Binding
-from extender.server.filtering import LIKEWISE, Filtering
+from extender.server.verbs import LIKEWISE, Binding, Filtering
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster

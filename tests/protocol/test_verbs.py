@@ -8,7 +8,7 @@ import pytest
 
 from extender.api.wellknown import GROUP_X, POD_GROUP_LABEL
 from extender.kube.pods import PodRef
-from extender.server.filtering import LIKEWISE
+from extender.server.verbs import LIKEWISE
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo
 from tests.makers import observe, planned, pod, pod_group, until

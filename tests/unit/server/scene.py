@@ -24,8 +24,7 @@ from extender.permit.waiting_pods import WaitingPods
 from extender.permit.writing import BindingWriter
 from extender.permit.writing_ahead import AheadWriter
 from extender.runtime.retry import Backoff, Retry
-from extender.server.binding import Binding
-from extender.server.filtering import LIKEWISE, Filtering
+from extender.server.verbs import LIKEWISE, Binding, Filtering
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics

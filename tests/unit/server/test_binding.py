@@ -20,7 +20,7 @@ from extender.kube.errors import (
 )
 from extender.kube.pods import PodRef
 from extender.permit.writing import HUNG_UP, PATIENCE_SECONDS, UNSURE_SECONDS
-from extender.server.binding import MARGIN_SECONDS
+from extender.server.verbs import MARGIN_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster

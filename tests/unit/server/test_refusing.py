@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.server.filtering import LIKEWISE
+from extender.server.verbs import LIKEWISE
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import node, nodes, observe, planned, pod, pod_group, pods

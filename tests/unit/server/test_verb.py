@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from extender.permit.waiting_pods import Gone
-from extender.server.verb import Verb
+from extender.server.app import Verb
 from extender.telemetry.metrics import Metrics
 
 SECONDS = 5.0
