@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from extender.cli.options import exits
-from extender.cli.yaml_text import as_yaml
 
 if TYPE_CHECKING:
-    from extender.install.node_files import NamedText, NodeFile, NodeFiles
+    from extender.cli.node_files import NamedText, NodeFile, NodeFiles
 
 _SNIPPET: Final = "cluster-configuration.yaml"
 _EXTENDER_CONFIG: Final = "/etc/kubernetes/gang-extender.conf"
@@ -62,8 +61,7 @@ def write_static_pod(
     Exit codes: 0 done, 1 a file cannot be read or written, 2 a file cannot be patched.
     """
     from extender.api import shipped
-    from extender.install.node_files import node_files
-    from extender.install.yaml_text import InstallError
+    from extender.cli.node_files import InstallError, node_files
 
     with exits(2, InstallError), exits(1, OSError, UnicodeDecodeError):
         found = node_files(
@@ -85,7 +83,7 @@ def write_static_pod(
 
 
 def _read(path: Path) -> "NamedText":
-    from extender.install.node_files import NamedText
+    from extender.cli.node_files import NamedText
 
     return NamedText(str(path), path.read_text(encoding="utf-8"))
 
@@ -101,9 +99,11 @@ def _write(path: Path, text: str, mode: int = _READABLE) -> None:
 
 
 def _snippet() -> str:
-    from extender.install.node_files import KUBEADM
+    import yaml
 
-    return as_yaml(KUBEADM)
+    from extender.cli.node_files import KUBEADM
+
+    return yaml.safe_dump(KUBEADM, sort_keys=False)
 
 
 def _report(found: "NodeFiles", output: Path | None) -> Iterator[str]:
