@@ -30,7 +30,7 @@ _Found = TypeVar("_Found")
 
 
 class Gang(Section):
-    """How gangs start, wait and fail. Give both processes the same section."""
+    """Rules for gangs that start, wait and fail. Give both processes the same section."""
 
     schedule_timeout_seconds: float = Field(default=60, ge=1, allow_inf_nan=False)
     """how long members wait for each other where the PodGroup sets no time"""

@@ -27,7 +27,7 @@ class _Pointers(Section):
 
 
 class RequeuingStrategy(_Pointers):
-    """When a workload whose pods were not ready in time is requeued."""
+    """Requeuing of a workload whose pods were not ready in time."""
 
     timestamp: Literal["Eviction", "Creation"] = "Eviction"
     """the workload's place: the end of its queue, or its old place by creation"""
@@ -94,7 +94,7 @@ def _or_nothing(section: object) -> object:
 PodsReadySection = Annotated[
     WaitForPodsReady, BeforeValidator(_or_nothing), BeforeValidator(_one_spelling)
 ]
-"""As a file has it: null for all defaults, and one spelling of each time."""
+"""The section as a file has it: null for all defaults, and one spelling of each time."""
 
 
 class SelectorRequirement(Section):
@@ -142,7 +142,7 @@ def _overrides(text: str) -> str:
 
 
 class Queue(Section):
-    """Which jobs the reconciler admits, and on what conditions."""
+    """The jobs that the reconciler admits, and the conditions."""
 
     enabled: bool = True
     """whether the reconciler admits jobs"""

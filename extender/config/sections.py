@@ -1,4 +1,4 @@
-"""What the sections have in common: strict models, kinds of values, and how a file is read."""
+"""The base of all sections: strict models, kinds of values, and reading a file."""
 
 import ipaddress
 from pathlib import Path

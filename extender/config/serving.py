@@ -48,7 +48,7 @@ class Tls(Certificate):
 
 
 class Listen(Section):
-    """Where kube-scheduler finds the extender, and limits for clients."""
+    """The address at which kube-scheduler finds the extender, and limits for clients."""
 
     host: str = "127.0.0.1"
     """address; any other than loopback requires `tls`"""
@@ -89,7 +89,7 @@ class Listen(Section):
 
 
 class Reconcile(Section):
-    """Where the reconciler serves health, metrics and lists, and how a leader is elected."""
+    """The address of health, metrics and lists of the reconciler, and the election of a leader."""
 
     host: str = "127.0.0.1"
     """address of health, metrics and the lists of waiting workloads; any other than loopback is
@@ -125,12 +125,12 @@ class Reconcile(Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches the address."""
+        """Return whether only this machine reaches the address."""
         return is_loopback(self.host)
 
     @property
     def authenticates(self) -> bool:
-        """Whether callers must send a bearer token."""
+        """Return whether callers must send a bearer token."""
         return self.authenticate_on_loopback or not self.is_local
 
     def times(self) -> LeaseTimes:
@@ -163,7 +163,7 @@ def _is_https(url: str) -> str:
 
 
 class Webhooks(Section):
-    """What the API server calls: conversion between versions, and the review of new jobs."""
+    """Webhooks for the API server: conversion between versions, and the review of new jobs."""
 
     enabled: Annotated[Literal["auto"] | bool, BeforeValidator(_auto_or_switch)] = "auto"
     """whether to serve; auto: with the queue, in a pod or where `url` is set"""

@@ -36,14 +36,14 @@ class TraceSettings(Section):
 
 
 class Telemetry(Section):
-    """What is sent to others; metrics and logs are there without it."""
+    """Traces that are sent to a collector; metrics and logs are there without it."""
 
     traces: TraceSettings = TraceSettings()
     """traces of gangs and admissions"""
 
 
 class Kube(Section):
-    """How the API server is called."""
+    """Calls of the API server."""
 
     connections: int = Field(default=64, ge=32)
     """connections to the API server; the reconciler's watches take up to twenty, half of the
@@ -56,7 +56,7 @@ class Kube(Section):
 
 
 class Health(Section):
-    """When `/livez` fails."""
+    """Limits from which `/livez` fails."""
 
     max_loop_lag_seconds: float = Field(default=30, ge=0, le=60)
     """total lag of the event loop within a minute from which `/livez` answers 503; lags of a second
@@ -64,7 +64,7 @@ class Health(Section):
 
 
 class Log(Section):
-    """What is logged, to standard error."""
+    """Logs, to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """least level"""

@@ -1,1 +1,1 @@
-"""Where pods find room on nodes: one packer for gangs and for the queue; pure."""
+"""The packer: it finds room for pods on nodes, for gangs and for the queue; pure."""

@@ -37,7 +37,7 @@ AntiAffinityKey = tuple[str, Shape]
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """What equal pods are to a node."""
+    """The properties of a pod that decide which nodes take it. Equal pods share one."""
 
     shape: Shape
     anti_affinity: AntiAffinityKey | None = None
@@ -45,7 +45,7 @@ class PodShape:
 
 @dataclass(slots=True)
 class _OnNode:
-    """How many pods on a node have each anti-affinity key and each host port."""
+    """The number of pods on a node that have each anti-affinity key and each host port."""
 
     keys: Counter[AntiAffinityKey] = field(default_factory=Counter)
     ports: Counter[HostPort] = field(default_factory=Counter)
@@ -153,7 +153,7 @@ _AT_ONCE: Final = 256
 """Nodes that are read in one go."""
 _KNOWN: Final = 1024
 _FEW: Final = 64
-"""Where more nodes changed than this, all are read again."""
+"""If more nodes than this changed, all are read again."""
 
 
 class FeasibleNodes:
@@ -196,7 +196,7 @@ class FeasibleNodes:
 
 
 class Feasibility:
-    """Which nodes each shape may use, as the cluster is now."""
+    """The nodes that each shape may use, as the cluster is now."""
 
     def __init__(self, cluster: ClusterView) -> None:
         self.cluster = cluster

@@ -24,26 +24,26 @@ from extender.steps import PIECE, Steps
 
 Amounts = Callable[[NodeInfo], Mapping[str, int]]
 Allowing = Callable[[PodShape], Callable[[NodeInfo], bool]]
-"""Which nodes pods of a shape may use."""
+"""Returns, for a shape, whether its pods may use a node."""
 Domains = Mapping[str, Sequence[NodeInfo]]
 """Nodes by the value of the label."""
 MOST_TRIES: Final = 8
-"""How many domains are added one by one where unlike pods find too little room in the fewest; and
-how many are looked at for what they lack where none takes all."""
+"""The most domains that are added one by one if unlike pods find too little room in the fewest, and
+the most that are searched for what they lack if none takes all pods."""
 LOOKS: Final = 400_000
-"""Nodes that the kinds of pods are tried on in such tries together: a plan has its time."""
+"""The most nodes on which all kinds of pods together are tried: a plan has its time."""
 
 
 class Placing(Protocol):
-    """Where pods went."""
+    """The places that pods got."""
 
     @property
     def complete(self) -> bool:
-        """Whether all that were wanted found room."""
+        """Return whether all wanted pods found room."""
 
     @property
     def count(self) -> int:
-        """How many did."""
+        """Return the number of pods that found room."""
 
 
 P = TypeVar("P", bound=Placing)
@@ -227,17 +227,17 @@ def _in_order(
 
 @dataclass(frozen=True, slots=True)
 class LevelRequest:
-    """Where pods are to be; levels are numbers, 0 is that of the largest domains."""
+    """The domains that pods ask for. Levels are numbers; level 0 has the largest domains."""
 
     level: int
-    """Where one domain is looked for first."""
+    """The level at which one domain is looked for first."""
     required: bool = False
-    """Whether no other level and no second domain will do."""
+    """Accept no other level and no second domain."""
     unconstrained: bool = False
-    """Whether any domains of the level will do: those with the least room, so that others stay
+    """Accept any domains of the level, those with the least room first, so that others stay
     whole."""
     slice_level: int | None = None
-    """None for the lowest: units are single pods."""
+    """The level of the domain in which a slice stays. None: units are single pods."""
     slice_size: int = 1
 
 
@@ -247,13 +247,13 @@ class Spread:
 
     counts: tuple[tuple[Domain, int], ...] = ()
     fits: int = 0
-    """How many units fit where most of them do."""
+    """The largest number of units that fit."""
     wanted: int = 0
-    """How many were wanted."""
+    """The number of units that were wanted."""
 
     @property
     def complete(self) -> bool:
-        """Whether all pods have a domain."""
+        """Return whether all pods have a domain."""
         return self.fits >= self.wanted
 
 

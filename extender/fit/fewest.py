@@ -1,4 +1,4 @@
-"""Which pods have to go so that others fit, and which may stay.
+"""Finds the pods that have to go so that others fit; the rest may stay.
 
 All of them count as gone first. If the others fit then, each unit of pods is put back in turn, the
 one first that is to stay most, as long as the others still fit. A unit that is in the way nowhere
@@ -51,7 +51,7 @@ def fewest(
 
 
 class _Reprieve:
-    """Where the pods fit while some units are put back and the others are gone."""
+    """The places of the pods while some units are put back and the others are gone."""
 
     def __init__(self, packer: Packer, wanted: Collection[Wanted], found: Found) -> None:
         self._packer, self._wanted = packer, wanted

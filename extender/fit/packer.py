@@ -33,18 +33,18 @@ _NOWHERE: Final[Promised] = {}
 
 @dataclass(slots=True)
 class Found:
-    """Where pods went, and how many of which shapes found no room."""
+    """The places that pods got, and the number of pods of each shape that found no room."""
 
     placed: list[Placed] = field(default_factory=list)
     missing: list[Wanted] = field(default_factory=list)
     began: list[tuple[CandidateNodes, int]] = field(default_factory=list, repr=False, compare=False)
-    """How far each shape had looked before."""
+    """The node at which the search of each shape began."""
     ended: list[tuple[CandidateNodes, int]] = field(default_factory=list, repr=False, compare=False)
-    """How far it looked."""
+    """The node at which it ended."""
 
     @property
     def count(self) -> int:
-        """How many pods were placed."""
+        """Return the number of pods that were placed."""
         return sum(each.count for each in self.placed)
 
     def has(self, pod: PodShape | None) -> bool:
@@ -53,7 +53,7 @@ class Found:
 
 
 _Taking = Iterator[Placed | None]
-"""Where pods go one after the other, and None after each piece of work."""
+"""The places of pods one after the other, and None after each piece of work."""
 _Take = Callable[[PodShape, int], _Taking]
 
 

@@ -23,12 +23,13 @@ _SAMPLE: Final = 100
 
 
 class GangPlacement(StrEnum):
-    """How the pods of one gang stand to each other."""
+    """The placement of the pods of one gang relative to each other."""
 
     PACK = "pack"
-    """On as few nodes as possible; of equal ones on those that have least left."""
+    """Use as few nodes as possible, and of equal ones those that have least left."""
     SPREAD = "spread"
-    """As few on one node as possible, then evenly over zones, then where most is left."""
+    """Put as few pods on one node as possible, then spread them over zones, then use nodes that
+    have most left."""
 
 
 @dataclass(slots=True)  # thousands are made for one answer, as of `Placed`
@@ -37,17 +38,17 @@ class Spot:
 
     node: NodeInfo
     slots: int
-    """How many pods it takes."""
+    """The number of pods it takes."""
     siblings: int
-    """How many pods of the group it has."""
+    """The number of pods of the group on it."""
     slack: float
-    """How much of it is left, to compare."""
+    """The share of the node that is left."""
     sent: bool = False
-    """Whether kube-scheduler has sent it for these pods: one of them is to go to such a node."""
+    """Set if kube-scheduler sent the node for these pods. One of them has to go to such a node."""
 
 
 Chosen = list[tuple[Spot, int]]
-"""How many pods go where: nodes that were sent come first."""
+"""The number of pods for each node. Nodes that were sent come first."""
 
 
 def are_enough(spots: Sequence[Spot], count: int, placement: GangPlacement) -> bool:
@@ -104,7 +105,7 @@ def fewest(spots: Sequence[Spot], count: int) -> list[Spot]:
     """
     order = sorted(spots, key=lambda s: (s.slots, not s.sent, s.slack, s.node.name))
     most = [0, *accumulate(spot.slots for spot in reversed(order))]
-    """How many pods the largest nodes take, by their number."""
+    """The number of pods that the largest nodes take, by the number of these nodes."""
     chosen: list[Spot] = []
     slots = [spot.slots for spot in order]
     for others in range(min(bisect_left(most, count), len(order)) - 1, -1, -1):
@@ -194,7 +195,7 @@ def zone_of(node: NodeInfo) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlacementChoice:
-    """How a group's pods stand to each other, and how many of them are on nodes already."""
+    """The placement of a group, and the number of its pods that are on each node already."""
 
     placement: GangPlacement
     siblings: Mapping[str, int]

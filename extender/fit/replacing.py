@@ -1,4 +1,4 @@
-"""Places in place of those whose host went away, in the order of ranks.
+"""Finds new places for pods whose hosts went away, in the order of ranks.
 
 All other places stay as they are: pods run there. The new ones are as near to the places of
 neighbouring ranks as there is room, and never outside of what was asked for.
@@ -22,13 +22,13 @@ class Replacement:
 
     ranks: tuple[Domain, ...] = ()
     fits: int = 0
-    """How many of the lost ones there is a place for."""
+    """The number of lost places that can be replaced."""
     wanted: int = 0
-    """How many were lost."""
+    """The number of lost places."""
 
     @property
     def complete(self) -> bool:
-        """Whether all of them have one."""
+        """Return whether all lost places can be replaced."""
         return self.fits >= self.wanted
 
 

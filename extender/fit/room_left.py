@@ -1,4 +1,4 @@
-"""What is left on each node while a packer places pods and takes them back."""
+"""The room that is left on each node while a packer places pods and takes them back."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from extender.state.cluster.records import NodeInfo, Shape
 
 @dataclass(slots=True)  # thousands are made for one answer: not frozen, which takes twice the time
 class Placed:
-    """So many equal pods on one node."""
+    """A number of equal pods on one node."""
 
     node: NodeInfo
     pod: PodShape
@@ -20,7 +20,7 @@ class Placed:
 
     @property
     def amounts(self) -> Resources:
-        """What these pods ask for together."""
+        """Return the requests of these pods together."""
         return {name: value * self.count for name, value in self.pod.shape.requests.items()}
 
 
@@ -31,9 +31,10 @@ class RoomLeft:
         self._room, self._conflicts = room, conflicts
         self._left: dict[str, Resources] = {}
         self._read: dict[str, Resources] = {}
-        """What a node had to begin with when it was read last."""
+        """The room that a node had at first, when it was read last."""
         self._most = WeakKeyDictionary[FeasibleNodes, Resources | None]()
-        """At most so much is left on a node, where shapes looked in vain; None after the first."""
+        """The most that is left on any of the nodes, for nodes on which a shape found no room. None
+        after the first such shape: the second one computes it."""
 
     def on(self, node: NodeInfo) -> Resources:
         """Return what is left on a node."""

@@ -20,8 +20,8 @@ class WorkQueue(Generic[K]):
     def __init__(self) -> None:
         self._ready: dict[K, None] = {}
         self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
-        """When a key is due, by the time of the loop. The handle may not know: for a pause that
-        rounds to zero uvloop returns one without a time."""
+        """The time of the loop at which each key is due. For a pause that rounds to zero uvloop
+        returns a handle without a time."""
         self._wakeup = asyncio.Event()
 
     def add(self, key: K) -> None:

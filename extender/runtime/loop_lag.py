@@ -1,4 +1,4 @@
-"""How late the event loop is: everything that is due waits for the running step.
+"""The lag of the event loop: everything that is due waits for the running step.
 
 A timer notes by how much it was late. A step that holds the loop shows up as a lag of its length,
 less at most the interval of the timer. So does the load of other programs, where the machine has
@@ -15,7 +15,7 @@ from extender.runtime.clock import Clock
 EVERY_SECONDS: Final = 0.05
 WINDOW_SECONDS: Final = 60.0
 COUNTED_SECONDS: Final = 1.0
-"""Seconds: smaller lags are load, and no reason to end a process."""
+"""Smaller lags are load, and no reason to end a process."""
 _PARTS: Final = 3
 
 
@@ -26,9 +26,9 @@ class LoopLag:
         self._clock = clock
         self._observe = observe
         self._recent: deque[tuple[float, float]] = deque()
-        """When, and how late, of the lags of the window that no later one exceeds."""
+        """The time and the length of each lag in the window that no later lag exceeds."""
         self._large: deque[tuple[float, float]] = deque()
-        """The same of all lags of the window that count."""
+        """The time and the length of each lag in the window that is at least COUNTED_SECONDS."""
 
     async def run(self) -> None:
         """Measure until cancelled."""

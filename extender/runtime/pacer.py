@@ -28,7 +28,7 @@ class Pacer:
 
     @property
     def is_due(self) -> bool:
-        """Whether the time is up."""
+        """Return whether the time is up."""
         return self._clock.monotonic() >= self._until
 
     async def rest(self) -> None:

@@ -41,7 +41,7 @@ def asked_pause(error: Exception) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How to pause between tries, and by which clock to stop."""
+    """A way to retry: the pauses between tries, and the clock that ends them."""
 
     new_backoff: Callable[[], Backoff]
     sleep: Callable[[float], Awaitable[None]]

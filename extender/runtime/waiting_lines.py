@@ -9,15 +9,15 @@ Item = TypeVar("Item")
 
 
 class WaitingLines(Generic[Key, Item]):
-    """What waits, in lines by a key, at most so many in all, and which of it is next."""
+    """Items that wait in lines by key, at most `most` in all. The lines take turns."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting = 0
         self._lines: OrderedDict[Key, deque[Item]] = OrderedDict()
-        """The one whose turn it is comes first. None of them is empty."""
+        """The lines, the one whose turn it is first. No line is empty."""
         self._of_length: dict[int, dict[Key, None]] = {}
-        """By length: the lines that are so long."""
+        """The keys of the lines by the length of the line."""
         self._longest = 0
 
     def __len__(self) -> int:

@@ -33,12 +33,12 @@ from uvicorn.server import ServerState
 from extender.server.tls import names_of
 
 STATE: Final = "connection"
-"""Where the state of a request has its connection."""
+"""The key of the connection in the state of a request."""
 VERBS: Final = frozenset(("filter", "bind"))
-"""With filter and bind by one connection, all verbs share."""
+"""If filter and bind come by one connection, all verbs share connections."""
 _OF_LOOP: Final = frozenset(("filter", "preempt"))
-"""The verbs that kube-scheduler's loop waits for. Where no node has room by its own filters, it
-calls preempt alone."""
+"""The verbs that kube-scheduler's loop waits for. If no node has room by its own filters, it calls
+only preempt."""
 
 
 class ClientConnection(Protocol):
@@ -46,12 +46,12 @@ class ClientConnection(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended, and is not about to."""
+        """Return whether the connection has not ended, and is not about to."""
 
 
 @dataclass(slots=True)
 class _Use:
-    """What a connection is used for."""
+    """The verbs that came by a connection."""
 
     host: str
     verbs: set[str] = field(default_factory=set)
@@ -70,7 +70,7 @@ class Caller:
 
     @property
     def is_there(self) -> bool:
-        """Whether that connection is open."""
+        """Return whether that connection is open."""
         return self._connection is not None
 
     def called(self, scope: Scope, verb: str = "filter") -> None:
@@ -116,16 +116,16 @@ class Limits:
     """The limits for one client."""
 
     read_seconds: float = 10.0
-    """From the first byte of a request to its last, and from the connection to the first byte."""
+    """The longest time for a whole request, and from the connection to the first byte."""
     write_seconds: float = 30.0
-    """For which the client may read nothing of an answer."""
+    """The longest time in which a client reads nothing of an answer."""
     head_bytes: int = 64 * 2**10
-    """Request line and headers together."""
+    """The size of the request line and the headers together."""
     connections: int = 1024
     handshakes: int = 256
     """Connections that have not finished their TLS handshake, beside the others."""
     handshake_seconds: float = 10.0
-    """From a connection to the end of its TLS handshake."""
+    """The longest time for a TLS handshake."""
 
 
 class Connections:
@@ -151,9 +151,9 @@ class Connections:
         self._all: set[Connection] = set()
         # Dictionaries keep the order in which connections came to their stage.
         self.reading: dict[Connection, None] = {}
-        """Those without a whole request, whose deadline runs."""
+        """The connections without a whole request, whose deadline runs."""
         self.idle: dict[Connection, None] = {}
-        """Those of which all requests are answered."""
+        """The connections of which all requests are answered."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -292,7 +292,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection has not ended, and is not about to."""
+        """Return whether the connection has not ended, and is not about to."""
         return not self.transport.is_closing()
 
     def cut(self, reason: str) -> None:

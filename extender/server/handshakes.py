@@ -27,7 +27,7 @@ _AT_ONCE: Final = 64
 """Connections that are accepted before other tasks run."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS: Final = 0.1
-"""Before the next try where the process or the machine has no resource for one more."""
+"""The pause after a connection for which the process or the machine has no resources."""
 
 
 @dataclass(eq=False, slots=True)
@@ -35,7 +35,7 @@ class _Handshake:
     socket: socket.socket
     peer: str
     reason: str = field(default="", init=False)
-    """Why it was cut off."""
+    """The reason for which it was cut off, if it was."""
 
 
 class Handshakes:

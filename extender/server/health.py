@@ -32,9 +32,9 @@ class Probes:
     ready: Checks
     trouble: Trouble = no_trouble
     unready: Trouble = no_trouble
-    """Returns why kube-scheduler is answered an Error now, or nothing."""
+    """Returns the reason for which kube-scheduler is answered an Error now, or an empty text."""
     remarks: Checks = dict
-    """What readiness names and does not depend on."""
+    """Checks that `/readyz` shows and does not depend on."""
 
 
 def add_health(

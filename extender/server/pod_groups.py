@@ -1,4 +1,4 @@
-"""Why a gang is where it is, over HTTP: what the extender itself believes of it.
+"""Explanations of gangs over HTTP, from what the extender itself knows.
 
 The extender shows all groups to every client that may ask it for a decision: on loopback each
 process of the machine, else a client whose certificate has one of the names in `clientNames`.
@@ -37,7 +37,7 @@ Namespace = Annotated[str | None, Query(description="Of this namespace alone.")]
 
 @dataclass(frozen=True, slots=True)
 class GroupsShown:
-    """What the extender knows, and why it is not asked about it now: nothing, if it is."""
+    """The facts that the extender knows, and the reason why it cannot be asked now, if any."""
 
     facts: Callable[[], GroupFacts]
     unready: Callable[[], str]

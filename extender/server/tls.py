@@ -103,7 +103,7 @@ class ServingTls:
 
     @property
     def ends(self) -> Mapping[str, float]:
-        """When the `serving` certificate and the last `client-ca` end, in seconds of the epoch."""
+        """Return when `serving` and the last `client-ca` expire, in seconds since 1970."""
         return self._loaded.ends
 
     def look(self) -> bool:

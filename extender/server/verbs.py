@@ -57,7 +57,7 @@ MARGIN_SECONDS: Final = 8.0
 """kube-scheduler gives a pod up when its httpTimeout ends, ten seconds after the longest wait;
 a Binding that is written later than that is a surprise to it."""
 LIKEWISE: Final = "likewise"
-"""What is said of all nodes but the first."""
+"""The text for all nodes but the first."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -87,7 +87,7 @@ class AllNodes:
 
     @property
     def are_known(self) -> bool:
-        """Whether there are any."""
+        """Return whether the cluster has nodes."""
         return bool(self._view.nodes)
 
     def refused(self, text: str) -> msgspec.Raw:
@@ -268,11 +268,11 @@ class Binding:
         """Called with a member that is sent away."""
         self._unfinished = 0
         self._requests: dict[str, asyncio.Future[str]] = {}
-        """By UID of the pod: the error of the latest request that writes its Binding, or may."""
+        """The error of the latest request that writes a Binding, or may, by UID of the pod."""
 
     @property
     def unfinished(self) -> int:
-        """How many requests are held or being written, and Bindings ahead of requests."""
+        """Return how many requests are held or being written, and Bindings ahead of requests."""
         return self._unfinished + (len(self._ahead.writing) if self._ahead is not None else 0)
 
     async def bind(self, body: bytes, gone: Gone) -> bytes:

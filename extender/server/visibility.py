@@ -1,4 +1,4 @@
-"""Which workloads wait in a queue and why, over HTTP: on short paths and the visibility API's.
+"""The workloads that wait in a queue and why, over HTTP: on short paths and the visibility API's.
 
 The leader answers; another replica answers 503 and names the leader. Where there is a guard a
 caller is shown what its user may `get`, by the names of Kueue's visibility API: a ClusterQueue's or

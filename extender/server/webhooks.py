@@ -35,9 +35,9 @@ MOST_VALUES: Final = 200_000
 MOST_PARTS: Final = 30_000
 """Objects and arrays in it: the dearest values. With so many a job hardly fits into etcd."""
 _LARGE: Final = 2**18
-"""Bytes from which on a review about a job is judged beside the loop."""
+"""A review about a job of at least this many bytes is judged in a thread."""
 SLICE_SECONDS: Final = 0.01
-"""After such a time others get their turn."""
+"""Other tasks run after each slice of this length."""
 
 
 _TOO_DEEP: Final = FieldError(

@@ -30,17 +30,17 @@ _noted: Final = harmless("admission-starts")
 
 @dataclass(slots=True)
 class AdmissionStart:
-    """What is noted of an admission. All times are monotonic seconds."""
+    """An admission that is under way. All times are monotonic seconds."""
 
     workload: WorkloadInfo
     """The workload as it was when it was decided."""
     cluster_queue: str
     trace: Trace
     began: float
-    """When the cycle began that decided it last."""
+    """The time at which the cycle began that decided it last."""
     decided: float
     admitted: float | None = None
-    """When the admission was stored."""
+    """The time at which the admission was stored."""
     lost: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
     """The latest writes that came to nothing."""
 

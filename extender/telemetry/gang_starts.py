@@ -27,14 +27,14 @@ _noted: Final = harmless("gang-starts")
 
 
 class GangStart:
-    """What is noted of a start. All times are monotonic seconds."""
+    """A start that is under way. All times are monotonic seconds."""
 
     def __init__(self, group: str, began: float, trace: Trace) -> None:
         self.group = group
         self.began = began
         self.trace = trace
         self.planning: float | None = None
-        """When the latest plan was begun."""
+        """The time at which the latest plan was begun."""
         self.planned: float | None = None
         self.pods_planned = 0
         self.held: float | None = None
@@ -42,12 +42,12 @@ class GangStart:
         self.writing = 0
         """The number of Bindings that are being written."""
         self.binding: float | None = None
-        """When the first Binding was begun."""
+        """The time at which the first Binding was begun."""
         self.written: float | None = None
-        """When the last Binding was made, or failed."""
+        """The time at which the last Binding was made, or failed."""
         self.bound = 0
         self.ahead = 0
-        """How many Bindings were written ahead of kube-scheduler's requests."""
+        """The number of Bindings that were written ahead of kube-scheduler's requests."""
         self.failed = 0
         self.refusals: dict[str, Event] = {}
         """The first refusal for each reason, from before the gang had room."""

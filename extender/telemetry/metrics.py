@@ -161,13 +161,13 @@ class AccessState:
     """The access at one moment; times in seconds."""
 
     ages: Mapping[str, float]
-    """By kind: how long ago its watch last received something."""
+    """The time since the watch of each kind last received something."""
     ends: Mapping[str, float]
-    """By credential: when it expires, since the epoch."""
+    """The time at which each credential expires, since 1970."""
     reads: Mapping[str, int]
-    """By result: how often credentials were reloaded."""
+    """The number of reloads of credentials by result."""
     refusals: int
-    """How often the API server rejected credentials."""
+    """The number of times the API server rejected credentials."""
 
 
 class AccessMetrics(Collector):

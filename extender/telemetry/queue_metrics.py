@@ -36,7 +36,7 @@ from extender.telemetry.definitions import GaugeDefinition
 
 
 class QueueMetrics:
-    """What happened to workloads."""
+    """Counters of what happened to workloads."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._attempts = definitions.ADMISSION_ATTEMPTS.on(registry)
@@ -188,7 +188,7 @@ class QueueGauges(Collector):
         self._state_of = state
         self._filled: tuple[Metric, ...] | None = None
         self._tree: QuotaTree | None = None
-        """Its own: that of a cycle may have tentative usage."""
+        """A tree of its own, because that of a cycle may have tentative usage."""
 
     def fill(self) -> Iterator[None]:
         """Compute the gauges, a queue in each step; the next `collect` yields them."""

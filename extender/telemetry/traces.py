@@ -18,7 +18,7 @@ Event = tuple[float, str, Mapping[str, Value]]
 """The time, the name and the attributes of something that happened within a stage."""
 NAMESPACE: Final = "k8s.namespace.name"
 MOST_EVENTS: Final = 32
-"""How many events of a kind are kept for a stage."""
+"""The most events of a kind that are kept for a stage."""
 
 
 class Trace:
@@ -27,7 +27,7 @@ class Trace:
     def __init__(self, tracer: Tracer, clock: Clock, name: str, *, began: float) -> None:
         self._tracer = tracer
         self.epoch = clock.wall() - clock.monotonic()
-        """What has to be added to a monotonic time to get seconds since 1970."""
+        """Added to a monotonic time it gives seconds since 1970."""
         self._began = began
         self._root = tracer.start_span(name, Context(), start_time=self._nanoseconds(began))
         context = self._root.get_span_context()
