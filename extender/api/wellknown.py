@@ -1,5 +1,6 @@
 """Names that users, dashboards and other tools rely on: labels, annotations, gates, conditions."""
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -181,3 +182,56 @@ class WorkloadCondition(StrEnum):
     HOSTS_LOST = "HostsLost"
     """Our own: True since hosts of its topology are gone and no others have been found."""
     FINISHED = "Finished"
+
+
+# -- what of Kueue is accepted and has no effect here
+
+# Every other property of the CRDs is honoured, or refused with a reason, and so is every name of
+# Kueue above.
+_KUEUE: Final = "kueue.x-k8s.io/"
+_HONOURED: Final = frozenset(
+    value for value in tuple(globals().values()) if isinstance(value, str) and _KUEUE in value
+)
+FIELDS_WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
+    "ClusterQueue": ("fairSharing", "admissionScope", "concurrentAdmissionPolicy"),
+    "Cohort": ("fairSharing",),
+    # The last two are of our own first release: no Kueue has them, and neither do today's CRDs.
+    "LocalQueue": ("fairSharing", "wallTimePolicy"),
+    "ResourceFlavor": ("resourceWeights",),
+}
+"""The fields of `spec` that have no effect, by kind."""
+POD_SET_FIELDS_WITHOUT_EFFECT: Final = ("podIndexLabel", "subGroupIndexLabel", "subGroupCount")
+"""The fields of a pod set's `topologyRequest` that have no effect.
+
+`podIndexLabel` has one where it names the completion index of a Job.
+"""
+
+INFORMATIVE: Final = frozenset(
+    _KUEUE + name
+    for name in (
+        *("auto-generated", "cluster-queue-name", "component-workload-index"),
+        *("is-group-workload", "job-owner-gvk", "job-owner-name", "local-queue-name", "manager"),
+        *("multikueue-origin-uid", "multikueue-worker-workload-pod"),
+        *("raycluster-generation", "raycluster-podset-replica-sizes"),
+    )
+)
+"""The names with which Kueue describes an object. They ask for nothing."""
+
+
+def fields_without_effect(kind: str, spec: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths of the fields of a spec that have no effect; `spec` is its properties."""
+    given = frozenset(spec)
+    return tuple(f"spec.{name}" for name in FIELDS_WITHOUT_EFFECT.get(kind, ()) if name in given)
+
+
+def names_without_effect(*names: Iterable[str]) -> tuple[str, ...]:
+    """Return the labels and annotations of Kueue, of those given, that have no effect."""
+    found = {name for each in names for name in each if _KUEUE in name}
+    return tuple(sorted(found - _HONOURED - INFORMATIVE)) if found else ()
+
+
+def no_effect_sentence(paths: Iterable[str]) -> str:
+    """Return that these fields, labels or annotations have no effect, or an empty text."""
+    found = list(paths)
+    verb = "has" if len(found) == 1 else "have"
+    return f"{', '.join(found)} {verb} no effect: see docs/queue.md" if found else ""

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from extender.api.crds import Schema, schema_of
-from extender.api.wellknown import QUEUE_LABEL
-from extender.api.without_effect import sentence
+from extender.api.manifests import Schema, schema_of
+from extender.api.wellknown import QUEUE_LABEL, no_effect_sentence
 from extender.check.facts import (
     CertificateFacts,
     ClusterFacts,
@@ -300,7 +299,9 @@ def _queued(facts: ClusterFacts) -> Iterator[Finding]:
                 else "take them out, or do without them: the decisions are made as if they were "
                 "not there"
             )
-            yield warning(f"queue.{kind}.{name}", f"{kind} {name}: {sentence(paths)}", mend)
+            yield warning(
+                f"queue.{kind}.{name}", f"{kind} {name}: {no_effect_sentence(paths)}", mend
+            )
         if not facts.without_effect:
             found = "all fields, labels and annotations of the queues are honoured"
             yield ok("queue.honoured", found)

@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client.samples import Sample
 
-from extender.api.crds import stored_version
+from extender.api.manifests import stored_version
 from extender.api.wellknown import GROUP_SIGS
 from extender.check.findings import Unknown
 from extender.kube.reviews import Access

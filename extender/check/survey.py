@@ -14,18 +14,18 @@ from urllib.parse import quote
 
 from cryptography import x509
 
-from extender.api.crds import crds
+from extender.api.manifests import crds, shipped_objects
 from extender.api.reasons import JobReason
 from extender.api.scheduler_config import DEFAULT_SCHEDULER
-from extender.api.shipped import manifests
 from extender.api.wellknown import (
     GROUP_NATIVE,
     NATIVE_SCHEDULED,
     POD_GROUP_GROUPS,
     QUEUE_API_VERSION,
     QUEUE_LABEL,
+    fields_without_effect,
+    names_without_effect,
 )
-from extender.api.without_effect import fields_without_effect, names_without_effect
 from extender.check.cluster import KUEUE, NOT_QUEUED, PLUGINS, check
 from extender.check.facts import (
     CertificateFacts,
@@ -189,7 +189,7 @@ class _Survey:
 
         Where one process is named, this client may be it under another name. Raises ApiError.
         """
-        settings, shipped = self._settings, manifests(f"rbac/{process}.yaml")
+        settings, shipped = self._settings, shipped_objects(f"rbac/{process}.yaml")
         namespace = settings.reconcile.lease_namespace
         rename = {
             "gang-extender-system": namespace,
@@ -216,7 +216,7 @@ class _Survey:
 
     async def _policies(self) -> dict[str, bool]:
         kind = "ValidatingAdmissionPolicy"
-        names = [x["metadata"]["name"] for x in manifests("policies") if x["kind"] == kind]
+        names = [x["metadata"]["name"] for x in shipped_objects("policies") if x["kind"] == kind]
         if not self._settings.queue.enabled:
             names.remove(_CHILD_JOBS)
         path = f"{_ADMISSION}/validatingadmissionpolic"

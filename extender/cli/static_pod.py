@@ -60,15 +60,15 @@ def write_static_pod(
 
     Exit codes: 0 done, 1 a file cannot be read or written, 2 a file cannot be patched.
     """
-    from extender.api import shipped
+    from extender.api.manifests import shipped_text
     from extender.cli.node_files import InstallError, node_files
 
     with exits(2, InstallError), exits(1, OSError, UnicodeDecodeError):
         found = node_files(
             _read(scheduler_manifest),
             _read(scheduler_config) if scheduler_config else None,
-            shipped_scheduler=shipped.text("scheduler-config/kube-scheduler.yaml"),
-            shipped_extender=shipped.text("manifests/static-pod/gang-extender.yaml"),
+            shipped_scheduler=shipped_text("scheduler-config/kube-scheduler.yaml"),
+            shipped_extender=shipped_text("manifests/static-pod/gang-extender.yaml"),
             image=image,
         )
         if output is not None:

@@ -12,8 +12,7 @@ from typing import Any, Final
 import structlog
 
 from extender.api.reasons import EvictionReason, JobReason
-from extender.api.wellknown import QUEUE_API_VERSION
-from extender.api.without_effect import sentence
+from extender.api.wellknown import QUEUE_API_VERSION, no_effect_sentence
 from extender.kube.errors import (
     ApiError,
     ConflictError,
@@ -56,7 +55,7 @@ class SettingWarnings:
         said = {
             JobReason.INVALID: "; ".join(odd),
             JobReason.OVERRIDE_LIMITED: "; ".join(limited),
-            JobReason.NOT_HONOURED: sentence(meta.ignored),
+            JobReason.NOT_HONOURED: no_effect_sentence(meta.ignored),
         }
         if any(said.values()):
             self._known[key] = said

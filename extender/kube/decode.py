@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from extender.api import core_v1 as core
 from extender.api.batch_v1 import count_below, pods_at_first, pods_left
-from extender.api.scheduling_k8s import NativePodGroup
+from extender.api.core_v1 import NativePodGroup
 from extender.api.values import whole
 from extender.api.wellknown import (
     DONE_ANNOTATION,

@@ -11,9 +11,11 @@ from msgspec import Raw
 
 from extender.api import queue_wire as wire
 from extender.api.core_v1 import Amount, OwnerReference
-from extender.api.wellknown import INDEX_LABEL, JOB_UID_LABEL, QUEUE_LABEL
-from extender.api.without_effect import (
-    POD_SET_FIELDS,
+from extender.api.wellknown import (
+    INDEX_LABEL,
+    JOB_UID_LABEL,
+    POD_SET_FIELDS_WITHOUT_EFFECT,
+    QUEUE_LABEL,
     fields_without_effect,
     names_without_effect,
 )
@@ -485,7 +487,7 @@ def _unused(found: wire.PodSet) -> Iterator[str]:
         return
     index = request.pod_index_label if request.pod_index_label != INDEX_LABEL else None
     said = (index, request.sub_group_index_label, request.sub_group_count)
-    for name, value in zip(POD_SET_FIELDS, said, strict=True):
+    for name, value in zip(POD_SET_FIELDS_WITHOUT_EFFECT, said, strict=True):
         if value:
             yield f"spec.podSets[{found.name}].topologyRequest.{name}"
 

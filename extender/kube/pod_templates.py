@@ -12,8 +12,14 @@ import msgspec
 
 from extender.api.values import wrong_label
 from extender.kube.decode import UNREADABLE, DecodeError
-from extender.resources.pod_requests import ContainerRequests, pod_requests
-from extender.resources.quantity import Quantity, amount, parse_resources, show
+from extender.resources.quantity import (
+    ContainerRequests,
+    Quantity,
+    amount,
+    parse_resources,
+    pod_requests,
+    show,
+)
 from extender.state.queue.records import LimitInfo, RuntimeClassInfo
 
 Template = dict[str, Any]

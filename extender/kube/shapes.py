@@ -20,8 +20,13 @@ from extender.api.wellknown import BESIDE_LABEL
 from extender.kube.resizes import as_counted, is_sidecar, may_be_resized
 from extender.kube.sizes import MOST_RESOURCES, NamespaceBytes, check_names, checked_size
 from extender.resources.ignored import IgnoredResources, is_extended, stands_for_device_class
-from extender.resources.pod_requests import ContainerRequests, pod_requests
-from extender.resources.quantity import QuantityError, Resources, parse_resources
+from extender.resources.quantity import (
+    ContainerRequests,
+    QuantityError,
+    Resources,
+    parse_resources,
+    pod_requests,
+)
 from extender.state.cluster.records import EVERY_PORT, HostPort, PodTerm, Shape
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"

@@ -1,9 +1,12 @@
-"""Kubernetes quantities as integers: CPU in thousandths, everything else in whole units.
+"""Kubernetes quantities as integers, CPU in thousandths and everything else in whole units.
 
-Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+Sources: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+and for the requests of a pod KEP-753 (sidecars), KEP-2837 (pod-level resources),
+https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from decimal import ROUND_UP, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final
@@ -132,3 +135,48 @@ def exact(name: str, value: int) -> str:
         return short
     units = ((suffix, int(_SUFFIXES[suffix])) for suffix in ("Ti", "Gi", "Mi", "Ki"))
     return next((f"{value // unit}{s}" for s, unit in units if value % unit == 0), str(value))
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequests:
+    """The requests of one container; a sidecar is an init container that keeps running."""
+
+    requests: Mapping[str, int] = field(default_factory=dict)
+    sidecar: bool = False
+
+
+def pod_requests(
+    containers: Iterable[ContainerRequests],
+    init_containers: Iterable[ContainerRequests] = (),
+    *,
+    overhead: Mapping[str, int] | None = None,
+    pod_level: Mapping[str, int] | None = None,
+) -> Resources:
+    """Return the amounts that a node must have free for the pod, with one `pods` slot.
+
+    The larger of what runs for good (containers and sidecars) and of each start-up step (an init
+    container with the sidecars that were started before it); pod-level requests where they are
+    larger; overhead comes on top.
+    """
+    running: Resources = {}
+    for container in containers:
+        add(running, container.requests)
+    started: Resources = {}
+    peak: Resources = {}
+    for container in init_containers:
+        if container.sidecar:
+            add(started, container.requests)
+            raise_to(peak, started)
+        else:
+            step = dict(started)
+            add(step, container.requests)
+            raise_to(peak, step)
+    add(running, started)
+    raise_to(running, peak)
+    if pod_level:
+        # Never less than the containers ask for: the API server refuses that, or drops the field.
+        raise_to(running, pod_level)
+    if overhead:
+        add(running, overhead)
+    running[PODS] = 1
+    return running

@@ -17,9 +17,8 @@ from msgspec import Struct
 from extender.runtime.faults import FAULTS
 from extender.runtime.process import deep_stack, version
 from extender.server import openapi
-from extender.webhooks import conversion, jobs, reviews
-from extender.webhooks.jobs import Kinds, QueueFacts
-from extender.webhooks.reviews import FieldError, Verdict
+from extender.webhooks import conversion, jobs
+from extender.webhooks.jobs import FieldError, Kinds, QueueFacts, Verdict
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 """Takes the bytes of a review and returns those that go back; ValueError for what is no review."""
@@ -97,17 +96,17 @@ def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool])
     app = FastAPI(title="gang-extender webhooks", version=version(), docs_url=None, redoc_url=None)
     bodies = _Bodies()
 
-    def judged(verdict: Callable[[reviews.Request, Kinds, QueueFacts], Verdict]) -> Answer:
+    def judged(verdict: Callable[[jobs.Request, Kinds, QueueFacts], Verdict]) -> Answer:
         async def answer(body: bytes) -> bytes:
             try:
-                request = reviews.read(await _decoded(body))
+                request = jobs.read(await _decoded(body))
                 if len(body) < _LARGE:
                     found = verdict(request, kinds, queues)
                 else:
                     # Copies and comparisons of large objects are Python code, which lets the loop
                     # in. Of the queues it looks up single keys.
                     found = await asyncio.to_thread(verdict, request, kinds, queues)
-                return _encode(reviews.answer(request, found))
+                return _encode(jobs.answer(request, found))
             except RecursionError:
                 return _too_deep(body)
 
@@ -170,9 +169,9 @@ def _route(
 def _too_deep(body: bytes) -> bytes:
     """Refuse a new job that cannot be read; an existing one must still be deletable."""
     with deep_stack():
-        request = reviews.read(_decode(body))
+        request = jobs.read(_decode(body))
     verdict = Verdict((_TOO_DEEP,)) if request.operation == "CREATE" else Verdict()
-    return _encode(reviews.answer(request, verdict))
+    return _encode(jobs.answer(request, verdict))
 
 
 def _failed(error: Exception, path: str) -> Response:

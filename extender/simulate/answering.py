@@ -9,8 +9,13 @@ import msgspec
 import yaml
 from pydantic import Field
 
-from extender.api.wellknown import GROUP_X, POD_GROUP_GROUPS, QUEUE_LABEL
-from extender.api.without_effect import names_without_effect, sentence
+from extender.api.wellknown import (
+    GROUP_X,
+    POD_GROUP_GROUPS,
+    QUEUE_LABEL,
+    names_without_effect,
+    no_effect_sentence,
+)
 from extender.config.sections import SettingsError
 from extender.jobs import fields, registry, workload
 from extender.jobs.context import Context
@@ -114,7 +119,7 @@ def _not_looked_at(job: SimJob) -> Iterator[str]:
             "kube-scheduler alone decides about these"
         )
     if job.workload is not None and job.workload.meta.ignored:
-        yield sentence(job.workload.meta.ignored)
+        yield no_effect_sentence(job.workload.meta.ignored)
 
 
 def text(found: Forecast) -> str:

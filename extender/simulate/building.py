@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.crds import faults, schema_for
+from extender.api.manifests import faults, schema_for
 from extender.api.wellknown import (
     GROUP_X,
     POD_GROUP_LABEL,

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from extender.api.crds import crds as shipped_crds
+from extender.api.manifests import crds as shipped_crds
 from extender.webhooks.conversion import convert
 from tests.cluster.alone import alone
 from tests.harness.client import Api, ApiError

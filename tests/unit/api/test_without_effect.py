@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from extender.api import wellknown
-from extender.api.without_effect import (
-    FIELDS,
+from extender.api.wellknown import (
+    FIELDS_WITHOUT_EFFECT,
     INFORMATIVE,
-    POD_SET_FIELDS,
+    POD_SET_FIELDS_WITHOUT_EFFECT,
     names_without_effect,
-    sentence,
+    no_effect_sentence,
 )
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
@@ -157,9 +157,9 @@ def paths(schema: Mapping[str, Any], before: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize(("kind", "schema"), [*documents()], ids=[x for x, _ in documents()])
 def test_each_property_is_honoured_refused_or_named(kind: str, schema: Mapping[str, Any]) -> None:
-    named = set(FIELDS.get(kind, ()))
+    named = set(FIELDS_WITHOUT_EFFECT.get(kind, ()))
     if kind == "Workload":
-        named = {f"{_REQUEST}.{each}" for each in POD_SET_FIELDS}
+        named = {f"{_REQUEST}.{each}" for each in POD_SET_FIELDS_WITHOUT_EFFECT}
     known = {*HONOURED[kind], *REFUSED.get(kind, ())}
     assert known.isdisjoint(named)
     there = set(paths(schema))
@@ -194,9 +194,12 @@ def test_names_of_others_are_left_alone_and_provisioning_parameters_are_named() 
 
 
 def test_what_has_no_effect_is_said_in_a_sentence() -> None:
-    assert sentence([]) == ""
-    assert sentence(["spec.fairSharing"]) == "spec.fairSharing has no effect: see docs/queue.md"
-    assert sentence(["a", "b"]).startswith("a, b have no effect")
+    assert no_effect_sentence([]) == ""
+    assert (
+        no_effect_sentence(["spec.fairSharing"])
+        == "spec.fairSharing has no effect: see docs/queue.md"
+    )
+    assert no_effect_sentence(["a", "b"]).startswith("a, b have no effect")
 
 
 SPECS: dict[str, dict[str, Any]] = {

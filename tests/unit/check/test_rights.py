@@ -1,13 +1,16 @@
 """Rights are those of the shipped roles, and what is missing is named."""
 
-from extender.api.shipped import manifests
+from extender.api.manifests import shipped_objects
 from extender.check.cluster import check
 from extender.check.facts import ClusterFacts, ServerFacts
 from extender.check.findings import Finding, FindingLevel
 from extender.check.survey import needed_rights, subjects
 from extender.kube.reviews import Access
 
-EXTENDER, RECONCILER = manifests("rbac/extender.yaml"), manifests("rbac/reconciler.yaml")
+EXTENDER, RECONCILER = (
+    shipped_objects("rbac/extender.yaml"),
+    shipped_objects("rbac/reconciler.yaml"),
+)
 USER = "system:serviceaccount:gang-extender-system:gang-extender"
 SERVER = ServerFacts("v1.36.3", (1, 36))
 Having = tuple[str, dict[Access, bool]]

@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
-from extender.api.crds import faults, schema_for
+from extender.api.manifests import faults, schema_for
 from extender.api.reasons import Unadmitted
 from extender.api.wellknown import Phase
 from extender.cli.main import app

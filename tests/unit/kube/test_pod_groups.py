@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.api.crds import faults, schema_for
+from extender.api.manifests import faults, schema_for
 from extender.kube.client import APPLY_PATCH, JSON, STRATEGIC_PATCH
 from extender.kube.decode import Decoder
 from extender.kube.errors import (

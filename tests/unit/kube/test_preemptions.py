@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.api.crds import faults, schema_for
+from extender.api.manifests import faults, schema_for
 from extender.kube.client import APPLY_PATCH, JSON, STRATEGIC_PATCH
 from extender.kube.errors import (
     ApiError,

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.resources.pod_requests import ContainerRequests, pod_requests
-from extender.resources.quantity import Resources
+from extender.resources.quantity import ContainerRequests, Resources, pod_requests
 
 
 def container(cpu: int = 0, memory: int = 0, *, sidecar: bool = False) -> ContainerRequests:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.api.crds import faults, schema_for
+from extender.api.manifests import faults, schema_for
 from extender.webhooks.conversion import (
     LARGEST_FIELD,
     LOOKED_INTO,

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from extender.jobs.registry import Integration, builtin
-from extender.webhooks.jobs import by_kind, mutate, validate
-from extender.webhooks.reviews import MalformedReviewError, Verdict, answer, read
+from extender.webhooks.jobs import (
+    MalformedReviewError,
+    Verdict,
+    answer,
+    by_kind,
+    mutate,
+    read,
+    validate,
+)
 from tests.harness import objects
 from tests.harness.objects import Object
 from tests.job_rules import CREATED, MAX_SECONDS, QUEUE, RUNNING, SUSPENDED, Said, label

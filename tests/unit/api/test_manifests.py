@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.api.crds import crds, faults, schema_for, stored_version
+from extender.api.manifests import crds, faults, schema_for, stored_version
 from extender.api.wellknown import Phase
 from extender.webhooks.conversion import CONVERTED
 
