@@ -9,8 +9,6 @@ ARGS ?=
 WORKERS ?= 2
 # pytest ends with 5 where it found no test; that is no failure where ARGS chose some of them.
 NONE_CHOSEN = $(if $(ARGS),[ $$? -eq 5 ],false)
-# Some of the tests reach less than the floor (`fail_under` in pyproject.toml).
-COVERAGE = $(if $(ARGS),,--cov --cov-report=)
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gang-extender
 UV_FOLDER := $(CACHE)/uv-$(UV_VERSION)
@@ -27,7 +25,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help simulate demo test test-long check soak-properties bench bench-queue bench-indexed bench-packing bench-loop bench-extender chaos clean environment toolchain helm promtool
+.PHONY: help simulate demo test coverage test-long check soak-properties bench bench-queue bench-indexed bench-packing bench-loop bench-extender chaos clean environment toolchain helm promtool
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -40,16 +38,22 @@ demo: toolchain ## show gangs being scheduled on a control plane of its own (ARG
 
 # Control planes start and end with the tests: their memory is cheaper than collecting its garbage.
 test test-long: export GOGC ?= 400
-test: toolchain helm promtool ## run the tests: the fast ones, those of the benchmarks, those on control planes (ARGS=, WORKERS=)
-	@failed=0; part() { $(BIN)/pytest "$$@" $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
-	part tests/unit tests/protocol -n $(WORKERS) $(COVERAGE); \
-	part tests/properties -n $(WORKERS); \
-	part tests/bench -m "not long" -n $(WORKERS) --dist loadfile; \
-	part tests/cluster -m "not long" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10; \
+test: toolchain helm promtool ## run the tests: the fast ones, then those on control planes (ARGS=, WORKERS=)
+	@failed=0; part() { $(BIN)/pytest "$$@" -n $(WORKERS) $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
+	part tests/unit tests/protocol; \
+	(export EXAMPLES=$(or $(EXAMPLES),0.3); part tests/properties; exit $$failed) || failed=1; \
+	part tests/cluster -m "not long" --dist loadfile --no-loadscope-reorder --durations=10; \
 	exit $$failed
 
-test-long: toolchain ## run repetitions, races at length and large numbers on control planes (ARGS=, WORKERS=)
-	$(BIN)/pytest tests/bench tests/cluster -m long -n $(WORKERS) --dist worksteal --durations=10 $(ARGS)
+coverage: environment ## run the fast tests and fail below the floor of branch coverage (WORKERS=)
+	$(BIN)/pytest tests/unit tests/protocol -n $(WORKERS) --cov --cov-report=
+
+test-long: toolchain ## run tests of benchmarks, all examples, repetitions, races, large numbers (ARGS=, WORKERS=)
+	@failed=0; part() { $(BIN)/pytest "$$@" -n $(WORKERS) --durations=10 $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
+	part tests/properties; \
+	part tests/bench -m "not long" --dist loadfile; \
+	part tests/bench tests/cluster -m long --dist worksteal; \
+	exit $$failed
 
 check: environment ## look at format, lint, types, layers and the reference of settings
 	$(BIN)/ruff format --check
