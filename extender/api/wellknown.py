@@ -234,4 +234,4 @@ def no_effect_sentence(paths: Iterable[str]) -> str:
     """Return that these fields, labels or annotations have no effect, or an empty text."""
     found = list(paths)
     verb = "has" if len(found) == 1 else "have"
-    return f"{', '.join(found)} {verb} no effect: see docs/queue.md" if found else ""
+    return f"{', '.join(found)} {verb} no effect: see docs/reference/kueue.md" if found else ""

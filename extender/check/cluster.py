@@ -57,7 +57,7 @@ WRONG_METRICS: Final = (
         "refusals",
         "credential_refusals_total",
         "requests whose credentials the API server refused",
-        "renew its kubeconfig (docs/operations.md, Credentials)",
+        "renew its kubeconfig (docs/tasks/admin/credentials.md)",
     ),
     (
         "objects",
@@ -68,7 +68,7 @@ WRONG_METRICS: Final = (
 )
 """The metrics that should be 0: the id, the metric, what it counts, and the mend."""
 _APPLY: Final = "kubectl apply -f manifests/crds"
-_BESIDE: Final = "read docs/operations.md (Beside Kueue or scheduler-plugins)"
+_BESIDE: Final = "read docs/tasks/admin/beside-others.md"
 _LOG: Final = "look at the extender's log"
 
 
@@ -253,7 +253,8 @@ def _others(found: OtherFacts | Unknown | None, *, queue: bool) -> Iterator[Find
             "others.scheduler",
             f"{', '.join(found.without_config)} runs without --config: it asks no extender",
             "put --config back (gang-extender render static-pod), and into kubeadm's "
-            "ClusterConfiguration: kubeadm upgrade writes the file anew (docs/operations.md)",
+            "ClusterConfiguration: kubeadm upgrade writes the file anew "
+            "(docs/tasks/admin/install-static-pod.md)",
         )
 
 
@@ -267,13 +268,14 @@ def _native(found: OtherFacts) -> Finding:
             name,
             f"{served}, and {', '.join(found.half_gated)} has the gate GenericWorkload without "
             "GangScheduling: it says that it schedules groups, and starts their pods one by one",
-            "set gang.native to extender, or turn GangScheduling on too (docs/native.md)",
+            "set gang.native to extender, or turn GangScheduling on too "
+            "(docs/tasks/admin/native-gangs.md)",
         )
     if found.native == "extender" and found.native_cycles and not found.half_gated:
         return failure(
             name,
             f"{served}, and kube-scheduler schedules them, but gang.native is extender",
-            "set gang.native to auto or scheduler (docs/native.md)",
+            "set gang.native to auto or scheduler (docs/tasks/admin/native-gangs.md)",
         )
     none = "and no PodGroup shows that kube-scheduler starts them as a whole"
     starts = "kube-scheduler starts them as a whole" if found.native_cycles else none
@@ -281,7 +283,7 @@ def _native(found: OtherFacts) -> Finding:
         name,
         f"{served}; gang.native is {found.native}, {starts}",
         "give a pod either spec.schedulingGroup or our label: the label does not count where "
-        "kube-scheduler starts the group (docs/native.md)",
+        "kube-scheduler starts the group (docs/tasks/admin/native-gangs.md)",
     )
 
 
@@ -294,7 +296,7 @@ def _queued(facts: ClusterFacts) -> Iterator[Finding]:
         for kind, name, paths in facts.without_effect:
             mend = (
                 "it runs without quota, or waits for ever where it was created suspended: queue a "
-                "kind of docs/integrations.md instead"
+                "kind of docs/tasks/user/kinds-of-jobs.md instead"
                 if kind in NOT_QUEUED
                 else "take them out, or do without them: the decisions are made as if they were "
                 "not there"
@@ -315,7 +317,7 @@ def _queued(facts: ClusterFacts) -> Iterator[Finding]:
             f"{kind} {name}: another writer sets spec.suspend back, as an Event SuspendContested "
             "says: the job may run without quota, or hold quota and not run",
             f"let one of the two write it: remove the label {QUEUE_LABEL}, or stop the other "
-            "(docs/integrations.md)",
+            "(docs/tasks/user/kinds-of-jobs.md)",
         )
 
 
@@ -373,7 +375,7 @@ def _lease(lease: LeaseFacts | Unknown | None) -> Finding:
     mend = "kubectl -n gang-extender-system get pods, and look at the log of a replica"
     if lease is None:
         found = "no reconciler has led yet: no job is admitted, PodGroups get no status"
-        return warning(name, found, "apply the manifests (docs/operations.md, Install)")
+        return warning(name, found, "apply the manifests (docs/tasks/admin/install.md)")
     if isinstance(lease, Unknown):
         why = f"the Lease cannot be read: {lease.why}"
         return warning(name, why, "use a kubeconfig that may read it")

@@ -69,7 +69,7 @@ _TRIED: Final = "gang-extender-check"
 """The name of objects that are created with dryRun, and so never stored."""
 _UNREACHED: Final = ("failed calling webhook", "conversion webhook for")
 """What the API server says where a webhook does not answer."""
-_RENEWAL: Final = "renew it (docs/operations.md, Credentials)"
+_RENEWAL: Final = "renew it (docs/tasks/admin/credentials.md)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,8 @@ def lacks_rights(error: Exception, namespace: str) -> str:
     return (
         f"explain reads the queues of the whole cluster, and this user may not: {error}. Ask for "
         "the ClusterRole gang-explain-reader, or ask the reconciler, for which the rights of one "
-        f"namespace are enough: GET /workloads/{namespace}/NAME/explanation (docs/operations.md)"
+        f"namespace are enough: GET /workloads/{namespace}/NAME/explanation "
+        "(docs/tasks/admin/read-the-queues.md)"
     )
 
 
@@ -239,7 +240,8 @@ def may_not_read(error: Exception) -> str:
     return (
         "explain reads nodes, pods, PodGroups and Jobs of the whole cluster, and this user may "
         f"not: {error}. Ask for the ClusterRole gang-explain-reader; kubectl describe pg says why "
-        "a PodGroup waits, for which the rights of one namespace are enough (docs/operations.md)"
+        "a PodGroup waits, for which the rights of one namespace are enough "
+        "(docs/reference/reasons.md)"
     )
 
 

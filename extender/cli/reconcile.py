@@ -43,7 +43,7 @@ def reconcile(
         typer.Option(
             metavar="MODULE:CLASS",
             help="A kind of job that is not built in, to be queued as well; may be repeated. See "
-            "docs/integrations.md.",
+            "docs/tasks/admin/add-a-kind.md.",
         ),
     ] = None,
     manage_jobs_without_queue_name: Annotated[

@@ -25,7 +25,7 @@ _HEAD: Final = """\
 
 `serve`, `reconcile`, `explain`, `check` and `simulate` take the same YAML file
 with `--config FILE`. A command ignores sections that it does not read.
-[Give a process settings](operations.md#give-a-process-settings) shows how the file gets into their
+[Give a process settings](tasks/admin/settings.md) shows how the file gets into their
 pods.
 
 ```yaml

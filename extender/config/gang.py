@@ -61,7 +61,7 @@ class Gang(Section):
     """`equal`: members equal to a pod, of any gang, for which kube-scheduler found nodes are bound
     as soon as their gang can start; `off`: each member is bound when kube-scheduler asks for it.
     Choose `off` where kube-scheduler may judge equal pods differently and `schedulerConfiguration`
-    does not show it (docs/limits.md)"""
+    does not show it (docs/reference/limits.md)"""
     placement: GangPlacement | None = None
     """how the pods of a gang stand to each other where its PodGroup has no annotation
     scheduling.x-k8s.io/placement. `pack`: on as few nodes as possible; `spread`: as few on one node
@@ -82,7 +82,7 @@ class Gang(Section):
     """what starts the pods of a PodGroup of scheduling.k8s.io together. `extender`: gang-extender,
     as those of its own PodGroups; `scheduler`: kube-scheduler itself, with its feature gates
     GenericWorkload and GangScheduling, and gang-extender keeps no plan for them; `auto`: as the
-    cluster shows (docs/native.md)"""
+    cluster shows (docs/tasks/admin/native-gangs.md)"""
     preemption: Literal["WholeGang", "Off"] = "WholeGang"
     """`WholeGang`: a gang that lacks room preempts pods of lower priority if the whole gang fits
     then; a victim gang goes whole, or gives the pods beyond its `minMember`. `Off`: only

@@ -74,7 +74,7 @@ def _put(name: str, path: str, value: object) -> Object:
 
 
 def _reads_settings(name: str, container: int = 0) -> Object:
-    """Return the patch of docs/operations.md that gives a process its settings."""
+    """Return the patch of docs/tasks/admin/settings.md that gives a process its settings."""
     [patch] = [
         patch
         for block in blocks("yaml")
@@ -129,7 +129,7 @@ _ELSEWHERE: Final = {
     "webhooks": {"namespace": OTHER},
     "queue": {"managedJobsNamespaceSelector": {"matchExpressions": [_OTHERS]}},
 }
-"""What docs/operations.md says of settings for another namespace."""
+"""What docs/tasks/admin/settings.md says of settings for another namespace."""
 _PROFILE: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 CHOICES: Final = {

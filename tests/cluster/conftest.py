@@ -22,8 +22,9 @@ LONG = 120.0
 
 MOST_COLLISIONS = 6
 """Pods of a test that may be bound while kube-scheduler tries them: the price of a gang that is
-bound together with others (docs/limits.md). Which of the two is first with a small gang that comes
-to a kube-scheduler without work is a race, so this is no measure: `make bench` counts them."""
+bound together with others (docs/reference/limits.md). Which of the two is first with a small gang
+that comes to a kube-scheduler without work is a race, so this is no measure: `make bench` counts
+them."""
 IN_CACHE = "is in the cache, so can't be assumed"
 """What kube-scheduler says where it sees a pod on a node in the middle of its cycle."""
 

@@ -156,7 +156,7 @@ def test_fields_and_annotations_without_effect_are_named_once(
 
     def told(namespace: str, name: str, what: str) -> bool:
         notes = events(api, namespace, name, "NotHonoured")
-        return notes == [f"{what} has no effect: see docs/queue.md"]
+        return notes == [f"{what} has no effect: see docs/reference/kueue.md"]
 
     for namespace, name, what in (
         ("default", cohort, "spec.fairSharing"),

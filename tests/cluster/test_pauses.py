@@ -172,7 +172,7 @@ def test_the_pods_of_a_gang_that_is_being_created_are_not_refused(pair: Pair, ga
     gangs.await_phases("g", Running=5, timeout=PATIENCE)
 
     assert pair.came("complete") == complete + 1
-    # The others of so small a gang may be bound while kube-scheduler tries them (docs/limits.md).
+    # The others of so small a gang may be bound while kube-scheduler tries them.
     assert [failure for failure in gangs.failures() if IN_CACHE not in failure] == []
 
 

@@ -53,7 +53,7 @@ def test_the_annotation_wins_over_the_setting(gangs: Gangs, nodes: NodeFactory) 
 def test_where_kube_scheduler_sends_a_sample(
     gang: GangScheduler, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    """A member that it brings by itself, with other nodes, may take one more (docs/limits.md)."""
+    """A member that it brings by itself, with other nodes, may take one more."""
     nodes(MANY, "4")
     for number in range(2):
         before = decisions(gang, "filter", "Place")

@@ -21,7 +21,7 @@ from tests.harness.objects import Object
 from tests.harness.reconciler import Reconciler
 from tests.tiers import LONG
 
-PAGE = ROOT / "docs/operations.md"
+PAGE = ROOT / "docs/tasks/admin/uninstall.md"
 QUEUE = "kueue.x-k8s.io/v1beta2"
 JOBS = "batch/v1/jobs"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -33,10 +33,8 @@ control_plane, api = alone(controllers=True)
 
 
 def commands() -> list[list[str]]:
-    """Return the commands of the page's section, word by word."""
-    lines = PAGE.read_text().splitlines()
-    start, end = (lines.index(f"## {title}") for title in ("Uninstall", "Troubleshooting"))
-    found = [each for each in blocks("console") if each.path == PAGE and start < each.line < end]
+    """Return the commands of the page, word by word."""
+    found = [each for each in blocks("console") if each.path == PAGE]
     return [words for block in found for words in block.commands]
 
 
@@ -46,7 +44,7 @@ def by_hand(words: list[str]) -> bool:
 
 
 class Kubectl:
-    """As much of kubectl as the section uses; what it deletes is gone when it returns."""
+    """As much of kubectl as the page uses; what it deletes is gone when it returns."""
 
     def __init__(self, api: Api, reconciler: Reconciler) -> None:
         self._api, self._reconciler = api, reconciler

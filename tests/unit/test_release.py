@@ -62,7 +62,7 @@ def test_every_file_names_the_newest_release_of_the_changelog() -> None:
     assert places >= {
         "Dockerfile",
         "README.md",
-        "docs/operations.md",
+        "docs/tasks/admin/install.md",
         "manifests/reconciler/deployment.yaml",
         "manifests/static-pod/gang-extender.yaml",
         "manifests/second-scheduler/scheduler/scheduler.yaml",

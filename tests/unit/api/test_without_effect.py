@@ -197,7 +197,7 @@ def test_what_has_no_effect_is_said_in_a_sentence() -> None:
     assert no_effect_sentence([]) == ""
     assert (
         no_effect_sentence(["spec.fairSharing"])
-        == "spec.fairSharing has no effect: see docs/queue.md"
+        == "spec.fairSharing has no effect: see docs/reference/kueue.md"
     )
     assert no_effect_sentence(["a", "b"]).startswith("a, b have no effect")
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from pydantic.alias_generators import to_camel
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
+from extender.api import reasons, wellknown
 from extender.api.manifests import faults, schema_for
-from extender.api.reasons import Unadmitted
-from extender.api.wellknown import Phase
+from extender.api.wellknown import ConditionType, Phase, WorkloadCondition
 from extender.cli.main import app
 from extender.config import Settings, load
 from extender.jobs.registry import builtin
@@ -30,7 +31,6 @@ from tests.documents import (
     inline,
     links,
     objects,
-    prose,
     words_of,
 )
 from tests.harness import kustomize
@@ -324,10 +324,21 @@ def test_settings_that_are_named_exist(path: Path) -> None:
 
 
 def test_every_reason_and_phase_is_explained() -> None:
-    queue, gangs = prose(ROOT / "docs/queue.md"), prose(ROOT / "docs/gangs.md")
-    assert [reason for reason in Unadmitted if f"| `{reason}` |" not in queue] == []
-    phases = set(Phase) - {Phase.UNKNOWN}
-    assert [phase for phase in phases if f"| `{phase}` |" not in gangs] == []
+    named = set(inline(ROOT / "docs/reference/reasons.md"))
+    enums = [each for each in vars(reasons).values() if isinstance(each, type)]
+    words = {word for each in enums if each is not StrEnum for word in each}
+    words |= {*Phase, *ConditionType, *WorkloadCondition} - {Phase.UNKNOWN}
+    assert len(words) > 100
+    assert {word for word in words if word not in named} == set()
+
+
+def test_every_label_and_annotation_is_explained() -> None:
+    named = {word for each in inline(ROOT / "docs/reference/labels.md") for word in each.split()}
+    values = [each for each in vars(wellknown).values() if isinstance(each, str)]
+    names = {each for each in values if re.search(r"\.\w+/[\w-]", each)}
+    names |= {wellknown.POD_GROUP_LABEL_SIGS}
+    assert len(names) > 50
+    assert names - named - {wellknown.QUEUE_API_VERSION} == set()
 
 
 def test_every_metric_of_the_pages_is_exported() -> None:
@@ -338,7 +349,7 @@ def test_every_metric_of_the_pages_is_exported() -> None:
 
 
 def test_the_glossary_has_each_term_once_in_order() -> None:
-    text = (ROOT / "docs/glossary.md").read_text()
+    text = (ROOT / "docs/reference/glossary.md").read_text()
     terms = re.findall(r"^\| \*\*(.+?)\*\* \|", text, re.MULTILINE)
     assert len(terms) > 30
     assert terms == sorted(set(terms), key=str.lower)

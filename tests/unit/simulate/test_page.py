@@ -101,7 +101,7 @@ def test_times_are_written_as_people_do(seconds: float, want: str) -> None:
 
 
 def test_the_reference_has_each_field_with_its_words() -> None:
-    page = (ROOT / "docs/simulate.md").read_text()
+    page = (ROOT / "docs/reference/simulate.md").read_text()
     for model in (
         *(scenarios.Scenario, scenarios.NodeClass, scenarios.QueueClass, scenarios.JobClass),
         *(scenarios.GangClass, scenarios.Arrivals, scenarios.Distribution, scenarios.LogNormal),

@@ -30,11 +30,11 @@ def test_each_alert_says_what_it_means_and_has_a_heading_in_a_runbook() -> None:
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
 
 
-def test_each_runbook_is_of_an_alert_and_is_named_in_the_operations() -> None:
+def test_each_runbook_is_of_an_alert_and_is_named_in_the_page_about_monitoring() -> None:
     folder = ROOT / RUNBOOKS
     pages = {path.stem for path in folder.glob("*.md")}
     assert pages == {monitoring.page_of(each) for each in ALERTS.values()}
-    named = set(inline(ROOT / "docs/operations.md"))
+    named = set(inline(ROOT / "docs/tasks/admin/monitor.md"))
     assert [name for name in ALERTS if name not in named] == []
     headings = {anchor for path in folder.glob("*.md") for anchor in anchors(path)}
     alarms = {anchor for anchor in headings if anchor.startswith("gangextender")}

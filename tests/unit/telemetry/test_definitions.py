@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[3]
 def test_names_are_unique_and_all_are_documented() -> None:
     names = [each.name for each in definitions.every()]
     assert len(names) == len(set(names)) > 60
-    page = (ROOT / "docs/metrics.md").read_text()
+    page = (ROOT / "docs/reference/metrics.md").read_text()
     own = [name for name in names if not name.startswith("kueue_")]
     assert [name for name in own if name not in page] == []
 
 
 def test_every_metric_of_the_page_of_metrics_is_defined() -> None:
-    page = (ROOT / "docs/metrics.md").read_text()
+    page = (ROOT / "docs/reference/metrics.md").read_text()
     named = re.findall(r"`((?:gang_extender|job|kueue)_[a-z_]+[a-z])`", page)
     names = {each.name for each in definitions.every()}
     assert {each for each in named if each.endswith(("_seconds", "_total"))} <= names
