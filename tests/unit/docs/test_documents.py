@@ -325,8 +325,12 @@ def test_settings_that_are_named_exist(path: Path) -> None:
 
 def test_every_reason_and_phase_is_explained() -> None:
     named = set(inline(ROOT / "docs/reference/reasons.md"))
-    enums = [each for each in vars(reasons).values() if isinstance(each, type)]
-    words = {word for each in enums if each is not StrEnum for word in each}
+    enums: list[type[StrEnum]] = [
+        each
+        for each in vars(reasons).values()
+        if isinstance(each, type) and issubclass(each, StrEnum)
+    ]
+    words = {str(word) for each in enums for word in each}
     words |= {*Phase, *ConditionType, *WorkloadCondition} - {Phase.UNKNOWN}
     assert len(words) > 100
     assert {word for word in words if word not in named} == set()
@@ -353,6 +357,12 @@ def test_the_glossary_has_each_term_once_in_order() -> None:
     terms = re.findall(r"^\| \*\*(.+?)\*\* \|", text, re.MULTILINE)
     assert len(terms) > 30
     assert terms == sorted(set(terms), key=str.lower)
+
+
+def test_all_pages_together_are_short_enough_to_be_read() -> None:
+    pages = [path for path in DOCUMENTS if path.name != "AGENTS.md"]
+    words = [word for path in pages for word in path.read_text().split() if word != "|"]
+    assert len(words) <= 40_000
 
 
 # -- decisions
