@@ -20,7 +20,7 @@ class Occasion(Enum):
     """`gang/wake.py`, `deciding_room`."""
     PLAN = "the plan that it waits for has ended"
     SIGHT = "kube-scheduler has seen pods that were bound ahead of it"
-    """`permit/sight.py`."""
+    """`permit/ahead/scheduler_lag.py`."""
     TIME = "a time has passed: the end of a window, or another look"
     """`permit/wake_times.py` sets the time."""
 

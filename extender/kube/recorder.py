@@ -135,7 +135,12 @@ class Recorder:
         instance: str,
         count: Callable[[str], None],
         limits: EventLimits = NOTICES,
+        gives_way: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`gives_way` says that something is being written that matters more.
+
+        An Event takes the API server as long as that does.
+        """
         self._client = client
         self._clock = clock
         self._instance = instance
@@ -147,9 +152,7 @@ class Recorder:
         """By namespace, and whether they are Warnings; with the time of each, in seconds since the
         epoch."""
         self._wakeup = asyncio.Event()
-        self.gives_way: Callable[[], bool] = lambda: False
-        """Whether something is being written that matters more: an Event takes the API server as
-        long as that does."""
+        self._gives_way = gives_way
 
     def record(self, event: Event) -> None:
         """Queue an Event for writing, or drop it where there are too many."""
@@ -196,10 +199,10 @@ class Recorder:
 
     async def _give_way(self) -> None:
         """Wait while something else is being written, until any Event has waited for long."""
-        if not self.gives_way():
+        if not self._gives_way():
             return
         until = min(at for at, _ in self._waiting.heads()) + LONGEST_WAY
-        while self.gives_way() and self._clock.wall() < until:  # noqa: ASYNC110 - two conditions
+        while self._gives_way() and self._clock.wall() < until:  # noqa: ASYNC110 - two conditions
             await asyncio.sleep(WAY_SECONDS)
 
     def _bucket(self, uid: str, now: float, limit: Limit) -> _Bucket:

@@ -50,10 +50,15 @@ class Claims:
     """Judges members that claim something, and takes back what was allocated in vain."""
 
     def __init__(
-        self, cluster: Cluster, *, clock: Clock, wake_after: Callable[[str, float], None]
+        self,
+        cluster: Cluster,
+        writer: ClaimWriter,
+        *,
+        clock: Clock,
+        wake_after: Callable[[str, float], None],
     ) -> None:
         """`wake_after` takes the UID of a pod or a group, and seconds."""
-        self.writer: ClaimWriter | None = None
+        self._writer = writer
         self._view = cluster.view()
         self._now = clock.monotonic
         self._wake_after = wake_after
@@ -198,14 +203,12 @@ class Claims:
         while True:
             key = await self._queue.get()
             claim = self._view.claim(key)
-            if (
-                claim is None
-                or self.writer is None
-                or not dry_round.may_be_deallocated(claim, view=self._view, refused=self._refused)
+            if claim is None or not dry_round.may_be_deallocated(
+                claim, view=self._view, refused=self._refused
             ):
                 continue
             try:
-                await self.writer.deallocate(claim)
+                await self._writer.deallocate(claim)
                 _log.info("devices were taken back", claim=key)
             except ApiError as error:
                 _log.warning("devices were not taken back", claim=key, error=str(error))

@@ -33,17 +33,17 @@ from extender.gang.verdicts import (
     about,
     not_admitted,
 )
+from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.claims import Claims
 from extender.permit.lag import Lags
 from extender.permit.natives import NativeGangs
 from extender.permit.plans import Plans
-from extender.permit.sight import Sight
+from extender.permit.process import Process
 from extender.permit.turns import Turns
 from extender.permit.wake_times import WakeTimes
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
-from extender.telemetry.metrics import Metrics
 
 _WORDS: Final = {AnyNode: "AnyNode", OneOf: "OneOf", OneNode: "Place"}
 """The answers in metrics."""
@@ -56,33 +56,26 @@ class PodFilter:
         self,
         cluster: Cluster,
         plans: Plans,
+        claims: Claims,
         *,
-        metrics: Metrics,
-        wake_after: Callable[[str, float], None],
+        scheduler_lag: SchedulerLag,
+        process: Process,
         no_node: Callable[[str], None],
-        stale: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`stale` returns a kind whose watch is stale."""
-        self.stale = stale
-        self.natives_stale: Callable[[], str | None] = lambda: None
-        """Returns the kind of native PodGroups where these may not all be known."""
+        self._process = process
+        wake_after = process.wake_after
         self.lags = Lags(cluster.view(), timer=plans.clock.monotonic, wake_after=wake_after)
-        self.sight = Sight(cluster, clock=plans.clock, wake_after=wake_after)
+        self._scheduler_lag = scheduler_lag
         self._cluster = cluster
         self._view = cluster.view()
         self._plans = plans
         self._verdicts = plans.verdicts
-        self.claims = Claims(cluster, clock=plans.clock, wake_after=wake_after)
+        self._claims = claims
         self._natives = NativeGangs(cluster, clock=plans.clock)
         self._turns = Turns(cluster.view(), plans)
         self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
-        self._metrics = metrics
+        self._metrics = process.metrics
         self._no_node = no_node
-        self._listeners: list[Callable[[PodInfo], None]] = [plans.verdicts.starts.tried]
-
-    def on_look(self, listener: Callable[[PodInfo], None]) -> None:
-        """Call `listener` with each pod that is tried, before it is decided where it may go."""
-        self._listeners.append(listener)
 
     def asked(self, pod: PodInfo) -> None:
         """Take note of a scheduler that asks about a pod, whatever it asks."""
@@ -93,19 +86,18 @@ class PodFilter:
         if pod.uid not in self._view.pods:
             self._cluster.apply(ev.PodSeen(pod))
         self.asked(pod)
-        self._verdicts.proven.filtered(pod)
+        self._verdicts.known_schedulers.filtered(pod)
         if pod.pattern is not None:
             now = self._plans.clock.monotonic()
             self._cluster.apply(together.look(pod.pattern, sent, view=self._view, at=now))
-        for listener in self._listeners:
-            listener(pod)
+        self._verdicts.starts.tried(pod)
         node = self._view.bound_node(pod)
         held = self._view.awaits_admission(pod) if node is None else None
         if node is None and held is None and group is None and not self._is_judged:
-            self._verdicts.in_hand.begin(pod.uid, None)
+            self._verdicts.awaiting_bind.begin(pod.uid, None)
             return self._natives.enough(pod, sent)
         if node is not None:
-            self.sight.brought(pod)
+            self._scheduler_lag.brought(pod)
             verdict = of_bound(pod, node, sent)
         else:
             verdict = not_admitted(held) if held else self._decide_seen(pod, group, sent)
@@ -126,7 +118,7 @@ class PodFilter:
         """Return where a pod may go, of the nodes that have room beside all that is on them."""
         seen = usable(pod, sent, view=self._view)
         if isinstance(seen, Refuse):
-            self.sight.refused(pod)
+            self._scheduler_lag.refused(pod)
             return seen
         short = len(seen) < len(sent)
         sampled = short and len(sent) >= MIN_SAMPLE
@@ -148,7 +140,7 @@ class PodFilter:
             return refusal
         if refusal.deny and not refusal.again:
             self._verdicts.failed(group, refusal, shape=pod.shape)
-        self.sight.left_out(group)
+        self._scheduler_lag.left_out(group)
         return Refuse(Reason.NOT_SEEN_YET, refusal.message)
 
     def _decide(
@@ -164,19 +156,19 @@ class PodFilter:
             return unready
         verdicts.offered(group, pod.shape, sent)
         known = Known(partial(self._failed, pod, sent), self._turns.refusal)
-        verdict = decide(pod, group, sent, view=view, known=known, in_hand=verdicts.in_hand)
+        verdict = decide(pod, group, sent, view=view, known=known, in_hand=verdicts.awaiting_bind)
         if sampled:
             verdict = of_sample(verdict)
         if isinstance(verdict, Offer):
             verdict = placed(self.plan(pod, group, verdict), pod, sent, view=view)
-        return self.claims.judge(pod, group, verdict, sent=sent)
+        return self._claims.judge(pod, group, verdict, sent=sent)
 
     def _unready(self, pod: PodInfo, group: str) -> Refuse | None:
         """Return why nothing can be said of a group now, whatever room there is."""
         is_native = group == pod.native
         stale = None
         if self._view.planned_node(pod.uid) is None:
-            stale = self.stale() or (self.natives_stale() if is_native else None)
+            stale = self._process.stale() or (self._process.natives_stale() if is_native else None)
         if stale is None:
             return self._natives.undecided(pod) if is_native else None
         text = f"{about(group)}the extender has not heard of {stale} for too long"
@@ -226,11 +218,11 @@ class PodFilter:
             self._cluster.apply(ev.PodsTried((pod.uid,)))
         if refusal is None:
             node = verdict.node if isinstance(verdict, OneNode) else None
-            self._verdicts.in_hand.begin(pod.uid, node)
-            self.claims.passed(pod)
+            self._verdicts.awaiting_bind.begin(pod.uid, node)
+            self._claims.passed(pod)
         else:
-            self._verdicts.in_hand.end(pod.uid)
-            self.claims.refused(pod)
+            self._verdicts.awaiting_bind.end(pod.uid)
+            self._claims.refused(pod)
         if group is not None and isinstance(verdict, OneNode | Refuse) and verdict.reserve:
             self._plans.reserve(group, verdict.reserve)
         if refusal is not None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from extender.gang.remembered import Remembered
+from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
-from extender.permit.waiting_pods import WaitingPods
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.view import ClusterView
 

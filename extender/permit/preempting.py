@@ -121,8 +121,12 @@ class Preempting:
         *,
         metrics: Metrics,
         is_asked: Callable[[], bool],
+        is_behind: Callable[[], bool],
     ) -> None:
-        """`is_asked` returns whether a kube-scheduler is there that asks this process."""
+        """`is_asked` returns whether a kube-scheduler is there that asks this process.
+
+        `is_behind` returns whether our watch is known to be behind kube-scheduler's.
+        """
         self._cluster = cluster
         self._view = cluster.view()
         self._plans = plans
@@ -131,8 +135,7 @@ class Preempting:
         self._writer = writer
         self._metrics = metrics
         self._is_asked = is_asked
-        self.is_behind: Callable[[], bool] = lambda: False
-        """Returns whether our watch is known to be behind kube-scheduler's."""
+        self._is_behind = is_behind
         self._courses: dict[str, _Course] = {}
         self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(_REMEMBERED)
         """By group and UID of its PodGroup."""
@@ -219,7 +222,7 @@ class Preempting:
         for group in [*self._courses]:
             self._end_if_over(group)
             yield
-        if not self._options.preempts or not self._is_asked() or self.is_behind():
+        if not self._options.preempts or not self._is_asked() or self._is_behind():
             return 0.0
         lowest, in_vain = self._view.lowest_on_nodes, defaultdict[str, float](float)
         for group in (yield from self._share.choosing(self._view.queue)):

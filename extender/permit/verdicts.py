@@ -16,8 +16,7 @@ from cachetools import LRUCache
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse, Standing, Versions, versions_of
-from extender.permit.in_hand import InHand
-from extender.permit.proven import Proven
+from extender.permit.awaiting_bind import AwaitingBind, KnownSchedulers
 from extender.runtime.clock import Clock
 from extender.runtime.retry import Backoff
 from extender.state.cluster import events as ev
@@ -118,8 +117,8 @@ class Verdicts:
     def __init__(self, cluster: Cluster, *, options: GangOptions, clock: Clock) -> None:
         self.options = options
         self.clock = clock
-        self.in_hand = InHand(clock)
-        self.proven = Proven()
+        self.awaiting_bind = AwaitingBind(clock)
+        self.known_schedulers = KnownSchedulers()
         self.starts = GangStarts(cluster, clock)
         self._cluster = cluster
         self._view = cluster.view()

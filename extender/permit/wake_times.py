@@ -13,7 +13,7 @@ from extender.gang import dry_round
 from extender.gang.verdicts import Refuse
 from extender.permit.plans import Plans
 from extender.permit.verdicts import MAX_GROUPS
-from extender.permit.waker import ROOM
+from extender.permit.wake import ROOM
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
 
@@ -26,8 +26,8 @@ STALE_SECONDS: Final = 10.0
 """How often a gang is tried while nothing is heard of the API server."""
 
 _HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
-"""Reasons for which a planned member is not tried at once: `sight` has the time of the last, and
-`permit/claims.py` that of dry rounds."""
+"""Reasons for which a planned member is not tried at once: `ahead/scheduler_lag.py` has the time of
+the last, and `claims.py` that of dry rounds."""
 
 
 class WakeTimes:

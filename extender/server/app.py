@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from extender.api import extender_v1 as wire
 from extender.api.extender_v1 import error_text
-from extender.permit.waiting_pods import Gone
+from extender.permit.hold import Gone
 from extender.runtime.faults import FAULTS
 from extender.runtime.process import version
 from extender.server import openapi

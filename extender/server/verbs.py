@@ -13,8 +13,7 @@ time. It writes each new text to the pod, with an Event, and tries a pod that th
 and that was written to once more. So pods that wait would be tried without end (decision 69).
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -36,26 +35,18 @@ from extender.api.extender_v1 import (
     error_text,
 )
 from extender.api.reasons import Reason
-from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN, usable
+from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
 from extender.gang.preemption import proposals
 from extender.gang.score import score
-from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse, not_admitted
+from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
 from extender.kube.decode import Decoder, group_of
-from extender.permit.arrivals import ArrivingGangs
+from extender.permit.ahead import Ahead
+from extender.permit.bind import BindRequest, Binds
 from extender.permit.filter import PodFilter
-from extender.permit.pause import Pauses
-from extender.permit.sight import Sight
-from extender.permit.waiting_pods import Gone, WaitingPods
-from extender.permit.writing import HUNG_UP, BindingWriter
-from extender.permit.writing_ahead import AheadWriter
-from extender.state.cluster import events as ev
+from extender.permit.hold import Gone
 from extender.state.cluster.records import PodInfo
-from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 
-MARGIN_SECONDS: Final = 8.0
-"""kube-scheduler gives a pod up when its httpTimeout ends, ten seconds after the longest wait;
-a Binding that is written later than that is a surprise to it."""
 LIKEWISE: Final = "likewise"
 """The text for all nodes but the first."""
 
@@ -125,14 +116,12 @@ class Filtering:
         decoder: Decoder,
         pod_filter: PodFilter,
         *,
-        pauses: Pauses | None = None,
-        arriving: ArrivingGangs | None = None,
+        ahead: Ahead,
     ) -> None:
         self._view = view
         self._decoder = decoder
         self._filter = pod_filter
-        self._pauses = pauses
-        self._arriving = arriving
+        self._ahead = ahead
         self._all_nodes = AllNodes(view)
 
     async def pause(self, body: bytes, gone: Gone) -> float:
@@ -140,17 +129,11 @@ class Filtering:
 
         Raises ValueError for what cannot be read, and where kube-scheduler hung up meanwhile.
         """
-        pauses = self._pauses if self._pauses is not None and self._pauses.are_due else None
-        arriving = self._arriving
-        if pauses is None and (arriving is None or not arriving.are_due):
+        if not self._ahead.may_pause:
             return 0.0
         head = _decode_head(_decode_args(body).pod).metadata
         group = group_of(head.namespace, head.labels)
-        if group is None:
-            return 0.0
-        held = await pauses.hold(head.uid, gone) if pauses is not None else 0.0
-        if held == 0.0 and arriving is not None and arriving.are_due:
-            held = await arriving.hold(group, gone)
+        held = await self._ahead.pause(head.uid, group, gone) if group is not None else 0.0
         if held is None:
             raise ValueError("kube-scheduler hung up")
         return held
@@ -166,6 +149,7 @@ class Filtering:
         if pod.native is not None:
             group = self._view.member_of(pod, group)
             pod = pod if pod.group == group else replace(pod, group=group)
+        self._ahead.filtered(pod)
         verdict = self._filter.decide(pod, group, sent)
         if isinstance(verdict, Refuse) and verdict.pauses:
             return _encode(FilterResult(error=error_text(verdict.message)))
@@ -241,149 +225,18 @@ def _only(nodes: Sequence[str], args: ExtenderArgs, refused: Refused) -> FilterR
     return FilterResult(nodes=NodeItems(items), failed_and_unresolvable_nodes=refused)
 
 
-_decode = msgspec.json.Decoder(BindingArgs).decode
+_decode_binding = msgspec.json.Decoder(BindingArgs).decode
 
 
 class Binding:
     """Answers in bytes to requests in bytes; raises ValueError for what cannot be read."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        waiting: WaitingPods,
-        writer: BindingWriter,
-        *,
-        sight: Sight,
-        longest_wait: float,
-        ahead: AheadWriter | None = None,
-    ) -> None:
-        self._cluster = cluster
-        self._view = cluster.view()
-        self._waiting = waiting
-        self._writer = writer
-        self._sight = sight
-        self._longest_wait = longest_wait
-        self._ahead = ahead
-        self.on_refused: Callable[[PodInfo], None] = lambda _: None
-        """Called with a member that is sent away."""
-        self._unfinished = 0
-        self._requests: dict[str, asyncio.Future[str]] = {}
-        """The error of the latest request that writes a Binding, or may, by UID of the pod."""
-
-    @property
-    def unfinished(self) -> int:
-        """Return how many requests are held or being written, and Bindings ahead of requests."""
-        return self._unfinished + (len(self._ahead.writing) if self._ahead is not None else 0)
+    def __init__(self, binds: Binds) -> None:
+        self._binds = binds
 
     async def bind(self, body: bytes, gone: Gone) -> bytes:
         """Bind a pod; the answer's error is empty when the pod is on the node."""
-        args = _decode(body)
-        until = asyncio.get_running_loop().time() + self._longest_wait
-        self._unfinished += 1
-        self._waiting.asked(args.pod_uid)
-        if self._ahead is not None:
-            self._ahead.asked()
-            gone = _noting(gone, self._ahead)
-        try:
-            error = await self._join(args, gone)
-            if error is None:
-                error = await self._bind_alone(args, gone)
-            if not error:
-                self._sight.bound(args.pod_uid)
-                if self._ahead is not None:
-                    self._ahead.answered(args.pod_uid)
-                    await self._ahead.hold_answer(args.pod_uid, gone, until=until)
-            return _encode(BindingResult(error_text(error)))
-        finally:
-            self._unfinished -= 1
-
-    async def _join(self, args: BindingArgs, gone: Gone) -> str | None:
-        """Return the error for a pod that is bound or being bound; None where it is to be bound.
-
-        A request that was given up because its caller hung up answers for itself alone.
-        """
-        while (pod := self._view.pods.get(args.pod_uid)) is not None:
-            node = self._view.bound_node(pod)
-            if node is None:
-                return None
-            if node != args.node:
-                return f"pod {pod.key} is bound to another node already"
-            first = self._requests.get(pod.uid) or self._written_ahead(pod.uid)
-            if pod.node is not None or first is None:
-                return ""  # without a request it is written, and the watch has not shown it yet
-            error = await _unless_gone(first, gone)
-            if error != HUNG_UP:
-                return error
-            if not first.done():
-                return HUNG_UP
-        return None
-
-    def _written_ahead(self, uid: str) -> "asyncio.Future[str] | None":
-        return self._ahead.join(uid) if self._ahead is not None else None
-
-    async def _bind_alone(self, args: BindingArgs, gone: Gone) -> str:
-        """Bind a pod that is not being bound, and return the error to all that wait for it."""
-        uid, requests = args.pod_uid, self._requests
-        earlier = requests.get(uid)
-        request = requests[uid] = asyncio.get_running_loop().create_future()
-        error = HUNG_UP
-        try:
-            error = await self._bind(args, gone)
-        except BaseException:
-            # If the Binding was made all the same, the watch will say so. The room may be that of a
-            # later request by now.
-            if requests.get(uid) is request:
-                self._cluster.apply(ev.Unreserved((uid,)))
-            raise
-        finally:
-            if requests.get(uid) is request:  # and not a later one
-                del requests[uid]
-                if earlier is not None and not earlier.done():
-                    requests[uid] = earlier  # this one was refused, and that is still held
-            request.set_result(error)
-        return error
-
-    async def _bind(self, args: BindingArgs, gone: Gone) -> str:
-        asked = self._writer.clock.monotonic()
-        pod = self._view.pods.get(args.pod_uid)
-        if pod is None:
-            # Filter has taken every pod in, so this one was deleted, or dropped by a list that is
-            # older than it. Whether it is in a gang is not known: kube-scheduler tries it again.
-            return f"pod {args.pod_namespace}/{args.pod_name} is gone, or not known yet"
-        # It was filtered before others were bound ahead, perhaps.
-        not_seen = usable(pod, (args.node,), view=self._view)
-        if isinstance(not_seen, Refuse):
-            return not_seen.message
-        held = self._view.awaits_admission(pod)
-        if held is not None:
-            return not_admitted(held).message
-        if pod.group is None:
-            self._cluster.apply(ev.PodBinding(pod, args.node))
-        else:
-            refusal = await self._waiting.wait(pod, args.node, gone)
-            if refusal is not None:
-                if refusal.reason is not Reason.DISCONNECTED:
-                    self.on_refused(pod)
-                return refusal.message
-        latest = asked + self._longest_wait + MARGIN_SECONDS
-        return await self._writer.write(pod, args.node, latest=latest, gone=gone)
-
-
-def _noting(gone: Gone, ahead: AheadWriter) -> Gone:
-    """Return the same, which says that the caller has hung up before it returns."""
-
-    async def noted() -> None:
-        await gone()
-        ahead.hung_up()
-
-    return noted
-
-
-async def _unless_gone(first: "asyncio.Future[str]", gone: Gone) -> str:
-    """Return the error of another request, or that the caller of this one hung up before."""
-    caller = asyncio.ensure_future(gone())
-    try:
-        await asyncio.wait((first, caller), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        caller.cancel()
-    return first.result() if first.done() else HUNG_UP
+        args = _decode_binding(body)
+        request = BindRequest(args.pod_uid, args.pod_namespace, args.pod_name, args.node)
+        error = await self._binds.bind(request, gone)
+        return _encode(BindingResult(error_text(error)))

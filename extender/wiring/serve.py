@@ -30,25 +30,24 @@ from extender.kube.preemptions import PreemptorWriter
 from extender.kube.recorder import ONE_OF_EACH, Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.permit.aging import Aging
-from extender.permit.announcing import Announcer
-from extender.permit.arrivals import ArrivingGangs
+from extender.permit.ahead import Ahead
 from extender.permit.begun import BegunGroups
+from extender.permit.bind import Binds
+from extender.permit.claims import Claims
 from extender.permit.condition import ConditionReporter
 from extender.permit.filter import PodFilter
 from extender.permit.gatekeeper import Gatekeeper
+from extender.permit.hold import WaitingPods
 from extender.permit.memory import GroupMemory
-from extender.permit.next_groups import NextGroups
 from extender.permit.overlooked import Overlooked
 from extender.permit.plans import Plans
 from extender.permit.preempting import Preempting
-from extender.permit.together import BindTogether
+from extender.permit.process import Process
 from extender.permit.unconfirmed import Unconfirmed
 from extender.permit.verdicts import Verdicts
-from extender.permit.waiting_pods import WaitingPods
-from extender.permit.waker import Waker
-from extender.permit.writing import BindingWriter
-from extender.permit.writing_ahead import AheadWriter
-from extender.runtime.clock import SystemClock
+from extender.permit.wake import Waker
+from extender.permit.write import BindingWriter
+from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
 from extender.server.connections import Caller, Connections, Limits
@@ -106,14 +105,38 @@ class Extender:
             self.reflectors, client, metrics.registry, stale_seconds=settings.kube.stale_seconds
         )
         limits, held = _capacity(settings.listen)
-        self.connections = self._connections(limits)
-        self.waiting = WaitingPods(
-            *(cluster, verdicts),
+        self.waker = Waker(cluster, writer, plans, metrics=metrics)
+        self.claims = Claims(cluster, ClaimWriter(client), clock=clock, wake_after=self.waker.after)
+        self.recorder = self._events(client, clock)
+        process = Process(
             metrics=metrics,
-            max_held=held,
-            try_beside=lambda group, pods: self.waker.try_beside(group, pods),
+            wake_after=self.waker.after,
+            try_beside=self.waker.try_beside,
+            record=self.recorder.record,
+            is_connected=lambda: self.caller.is_there,
+            stale=self.watches.stale,
+            natives_stale=partial(self.watches.unsure_of, NATIVE_GROUPS),
         )
-        self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
+        self.waiting = WaitingPods(cluster, verdicts, self.claims, process=process, max_held=held)
+        retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
+        bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
+        self.ahead = Ahead(cluster, self.waiting, bindings, plans=plans, process=process)
+        self.caller = Caller(self.ahead.lost)
+        self.connections = Connections(
+            *(limits, metrics.closed_connections, metrics.handshakes), on_gone=self.caller.gone
+        )
+        pod_filter = PodFilter(
+            *(cluster, plans, self.claims),
+            scheduler_lag=self.ahead.lag,
+            process=process,
+            no_node=self.waiting.found_no_node,
+        )
+        self.binds = Binds(
+            *(cluster, self.waiting, bindings),
+            ahead=self.ahead,
+            claims=self.claims,
+            longest_wait=options.max_schedule_timeout,
+        )
         self.gatekeeper = Gatekeeper(cluster, plans, options=options, clock=clock)
         self.begun = BegunGroups(cluster, plans, clock=clock)
         self.aging = Aging(cluster, options=options, clock=clock, schedulers=plans.schedulers)
@@ -126,110 +149,36 @@ class Extender:
             *(cluster, plans, PreemptorWriter(client)),
             metrics=metrics,
             is_asked=self._is_asked,
+            is_behind=lambda: pod_filter.lags.is_behind,
         )
         self._planner = plans.planner
-        self._planner.on_end(self.waker.after)
-        retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
-        pod_filter = PodFilter(
-            cluster,
-            plans,
-            metrics=metrics,
-            wake_after=self.waker.after,
-            no_node=self.waiting.found_no_node,
-            stale=self.watches.stale,
-        )
-        self.sight = pod_filter.sight
-        bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
-        self.ahead = self._together(client, bindings, plans) if options.bind_equal else None
-        self.arriving = self._arriving(plans, pod_filter)
-        self.binding = Binding(
-            *(cluster, self.waiting, bindings),
-            sight=self.sight,
-            longest_wait=options.max_schedule_timeout,
-            ahead=self.ahead,
-        )
         view = cluster.view()
         self.app: FastAPI = create_app(
-            Filtering(
-                view,
-                decoder,
-                pod_filter,
-                pauses=self.ahead.pauses if self.ahead is not None else None,
-                arriving=self.arriving,
-            ),
-            self.binding,
+            Filtering(view, decoder, pod_filter, ahead=self.ahead),
+            Binding(self.binds),
             metrics=metrics,
             probes=Probes(self.ready, self._loop.trouble, self.unready, self.watches.remarks),
             max_body_bytes=settings.listen.max_body_bytes,
             caller=self.caller,
         )
         self._show(settings, pod_filter, plans)
-        self._connect(client, pod_filter)
 
     _recovered = False
 
-    def _connections(self, limits: Limits) -> Connections:
-        def lost() -> None:
-            if self.ahead is not None:
-                self.ahead.lost()
-
-        self.caller, metrics = Caller(lost), self.metrics
-        return Connections(
-            *(limits, metrics.closed_connections, metrics.handshakes), on_gone=self.caller.gone
-        )
-
-    def _together(self, client: KubeClient, bindings: BindingWriter, plans: Plans) -> AheadWriter:
-        self.recorder = Recorder(
+    def _events(self, client: KubeClient, clock: Clock) -> Recorder:
+        """Return what writes the Events of pods that were bound ahead; Bindings go first."""
+        return Recorder(
             client,
-            clock=plans.clock,
+            clock=clock,
             instance=socket.gethostname(),
             count=lambda result: self.metrics.events.labels(result).inc(),
             limits=ONE_OF_EACH,
+            gives_way=lambda: self.ahead.going_out > 0,
         )
-        in_hand = plans.verdicts.in_hand
-        self.announcer = Announcer(
-            self.recorder.record,
-            clock=plans.clock,
-            in_hand=in_hand,
-            view=self._cluster.view(),
-            behind=lambda: self.sight.behind,
-        )
-        ahead = AheadWriter(self._cluster, self.waiting, bindings, announcer=self.announcer)
-        self.recorder.gives_way = lambda: ahead.going_out > 0
-        ahead.while_there(lambda: self.caller.is_there)
-        together = BindTogether(
-            *(self._cluster, self.waiting, ahead),
-            plans=plans,
-            metrics=self.metrics,
-            behind=self._is_behind,
-        )
-        self.next_groups = NextGroups(self._cluster, plans, together)
-        self.waker.spare(together.to_wake)
-        return ahead
-
-    def _arriving(self, plans: Plans, pod_filter: PodFilter) -> ArrivingGangs:
-        """Return the pauses while gangs are created, connected with what binds ahead."""
-        arriving = ArrivingGangs(self._cluster, plans, metrics=self.metrics)
-        if self.ahead is not None:
-            pod_filter.on_look(self.ahead.filtered)
-            pod_filter.on_look(self.next_groups.looked)
-            arriving.caller = self.ahead
-            self.ahead.on_hung_up = arriving.hung_up
-            self.next_groups.held_back = lambda: arriving.held_back
-        return arriving
-
-    def _connect(self, client: KubeClient, pod_filter: PodFilter) -> None:
-        """Connect what filter has found out to what preempts, and to what sends members away."""
-        self.preempting.is_behind = lambda: pod_filter.lags.is_behind
-        self.claims = pod_filter.claims
-        self.claims.writer = ClaimWriter(client)
-        self.waiting.dry_round = self.claims.said
-        self.binding.on_refused = self.claims.refused
 
     def _show(self, settings: Settings, pod_filter: PodFilter, plans: Plans) -> None:
-        """Connect the watches, the gauges, and what is shown of gangs, to what they read."""
+        """Connect the gauges, and what is shown of gangs, to what they read."""
         view = self._cluster.view()
-        pod_filter.natives_stale = partial(self.watches.unsure_of, NATIVE_GROUPS)
         memory = GroupMemory(view, plans, self.waiting, stale=self.watches.stale)
         facts = believed(view, plans, memory)
         add_pod_groups(self.app, GroupsShown(facts, self.unready, self._loop.pacer))
@@ -240,7 +189,7 @@ class Extender:
         metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
         metrics.preempting.set_function(lambda: self.preempting.under_way)
         metrics.unseen_pods.set_function(lambda: len(view.unseen))
-        metrics.scheduler_behind.set_function(lambda: self.sight.behind)
+        metrics.scheduler_behind.set_function(lambda: self.ahead.lag.behind)
         metrics.waiting_pods.set_function(lambda: self.waiting.held)
         metrics.reserved_pods.set_function(lambda: len(view.planned))
         metrics.claims.set_function(
@@ -277,15 +226,10 @@ class Extender:
     def _is_asked(self) -> bool:
         return self.caller.is_there and self.watches.stale() is None
 
-    def _is_behind(self) -> bool:
-        return self.sight.behind or self.watches.stale() is not None
-
     def end(self) -> None:
         """End what is held, and begin nothing more: this process is about to stop."""
         self.waiting.refuse_all()
-        self.arriving.stop()
-        if self.ahead is not None:
-            self.ahead.stop()
+        self.ahead.stop()
 
     async def _when_synced(self) -> None:
         for reflector in self.watches.needed:
@@ -294,8 +238,7 @@ class Extender:
         # Not before: a part of the cluster has room where the whole of it has none.
         await self._loop.pacer.go_through(self.preempting.recover())
         await self._loop.pacer.go_through(self.begun.recover())
-        if self.ahead is not None:
-            self.sight.restarted()
+        self.ahead.restarted()
         self._recovered = True
         await self._loop.pacer.go_through(self.waker.recover())
         async with asyncio.TaskGroup() as tasks:
@@ -308,14 +251,12 @@ class Extender:
                 self.reporter,
                 self.unconfirmed,
                 self.overlooked,
-                self.sight,
+                self.ahead,
+                self.recorder,
                 self.preempting,
                 self.claims,
             ):
                 tasks.create_task(each.run())
-            if self.ahead is not None:
-                for work in (self.ahead, self.next_groups, self.announcer, self.recorder):
-                    tasks.create_task(work.run())
 
     async def run(
         self, serve: Callable[[], Any], tls: ServingTls | None, check_tls_every: float
@@ -362,7 +303,7 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
             extender.connections,
             context=tls.context if tls else None,
             on_exit=extender.end,
-            unfinished=lambda: extender.binding.unfinished,
+            unfinished=lambda: extender.binds.unfinished,
             patience=listen.shutdown_seconds,
         )
         starts = extender.waiting.starts

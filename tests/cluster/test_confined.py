@@ -20,7 +20,7 @@ from extender.kube.errors import InvalidError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import ONE_OF_EACH, Recorder
-from extender.permit.announcing import scheduled as announced
+from extender.permit.ahead.write import scheduled as announced
 from extender.runtime.clock import SystemClock
 from extender.state.cluster.records import (
     ClaimInfo,

@@ -6,9 +6,9 @@ that are bound ahead of it are news to it. Between the answer to filter and the 
 between a decision and its Binding, anything may happen.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, cast
 
 from extender.fit.candidates import clashes
 from extender.gang import together
@@ -17,8 +17,11 @@ from extender.gang.filter import usable
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
 from extender.gang.wake import decide_group, deciding_room
+from extender.permit.ahead.begin import Begin
+from extender.permit.ahead.next_groups import NextGroups
+from extender.permit.ahead.scheduler_lag import SchedulerLag
+from extender.permit.claims import Claims
 from extender.permit.filter import PodFilter
-from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
 from extender.permit.verdicts import Verdicts
 from extender.resources.quantity import Resources, add
@@ -27,8 +30,8 @@ from extender.state.cluster.records import NodeInfo, Pattern, PodInfo, Shape
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
-from extender.telemetry.metrics import Metrics
 from tests.makers import NAMESPACE, ManualClock, key, node, pod, pod_group, shape
+from tests.unit.server.scene import NoClaims, process_of
 
 CPU: Final = 4
 SLOTS: Final = 4
@@ -120,16 +123,17 @@ class World:
         options = GangOptions(aging=0.0)
         self.verdicts = Verdicts(self.cluster, options=options, clock=self.clock)
         self.plans = Plans(self.cluster, self.verdicts)
+        process = process_of(wake_after=self._wake_after)
+        self.lag = SchedulerLag(self.cluster, clock=self.clock, wake_after=self._wake_after)
         self.filter = PodFilter(
-            self.cluster,
-            self.plans,
-            metrics=Metrics(),
-            wake_after=self._wake_after,
+            *(self.cluster, self.plans),
+            Claims(self.cluster, NoClaims(), clock=self.clock, wake_after=self._wake_after),
+            scheduler_lag=self.lag,
+            process=process,
             no_node=self._no_node,
         )
-        self.sight = self.filter.sight
-        self.begun: Callable[[str], None] = lambda _: None
-        self.next_groups = NextGroups(self.cluster, self.plans, self)
+        starter = cast(Begin, self)
+        self.next_groups = NextGroups(*(self.cluster, self.plans, starter), held_back=lambda: None)
         self.sent: dict[Pattern, set[str]] = {}
         """Nodes that kube-scheduler has sent for each pattern."""
         self.in_turn = 0
@@ -269,12 +273,12 @@ class World:
         each = self.view.pods.get(uid)
         if each is None:
             return False
-        self.verdicts.proven.bound(each)
-        self.verdicts.in_hand.end(uid)
+        self.verdicts.known_schedulers.bound(each)
+        self.verdicts.awaiting_bind.end(uid)
         bound = self.view.bound_node(each)
         if bound is not None:
             if bound == name:
-                self.sight.bound(uid)
+                self.lag.bound(uid)
             return bound == name
         if isinstance(usable(each, (name,), view=self.view), Refuse):
             return False
@@ -292,16 +296,16 @@ class World:
             group,
             view=self.view,
             schedulers=self.plans.schedulers,
-            proven=self.verdicts.proven,
-            in_hand=self.verdicts.in_hand,
-            barred=Left.BEHIND if self.sight.behind else None,
+            proven=self.verdicts.known_schedulers,
+            in_hand=self.verdicts.awaiting_bind,
+            barred=Left.BEHIND if self.lag.behind else None,
         )
         found = at_once(steps)
         if found.nodes:
             self.cluster.apply(ev.BoundAhead(found.nodes))
             self.ahead += len(found.nodes)
             self.writes.extend(found.nodes.items())
-            self.begun(group)
+            self.next_groups.sent(group)
         known, tally = self.view.pod_group(group), self.view.tally(group)
         if known is not None and tally.assigned >= self.view.quorum(known):
             for uid in [*tally.waiting]:
@@ -313,11 +317,7 @@ class World:
     @property
     def is_open(self) -> bool:
         """Whether a group may begin in its turn."""
-        return not self.sight.behind and len(self.writes) < FEW
-
-    def on_begun(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with each group that begins."""
-        self.begun = listener
+        return not self.lag.behind and len(self.writes) < FEW
 
     def ask(self, group: str) -> None:
         """Begin a group in its turn: no pod of higher priority waits, and no node is unproven."""
@@ -387,7 +387,7 @@ class World:
         """Have time pass."""
         for _ in range(seconds):
             self.clock.now += 1.0
-            self.sight.look()
+            self.lag.look()
             self.wake()
 
     # --- what has to be so -------------------------------------------------------------------

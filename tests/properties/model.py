@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import looptime
@@ -23,15 +23,14 @@ from extender.kube.patterns import Patterns
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.permit.aging import Aging
-from extender.permit.announcing import Announcer
+from extender.permit.ahead import Ahead
+from extender.permit.bind import Binds
+from extender.permit.claims import Claims
 from extender.permit.filter import PodFilter
-from extender.permit.next_groups import NextGroups
+from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
-from extender.permit.together import BindTogether
 from extender.permit.verdicts import Verdicts
-from extender.permit.waiting_pods import WaitingPods
-from extender.permit.writing import BindingWriter
-from extender.permit.writing_ahead import AheadWriter
+from extender.permit.write import BindingWriter
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff, Retry
 from extender.server.verbs import LIKEWISE, Binding, Filtering
@@ -41,6 +40,7 @@ from extender.state.cluster.store import Cluster
 from extender.steps import at_once
 from extender.telemetry.metrics import Metrics
 from tests.makers import NAMESPACE, LoopClock, node, pod_group, pod_json
+from tests.unit.server.scene import NoClaims, process_of
 
 TIMEOUT = 20.0
 AGING: Final = 2 * TIMEOUT
@@ -137,44 +137,35 @@ class World:
     async def _build(self) -> None:
         metrics, clock = Metrics(), LoopClock()
         options = GangOptions(schedule_timeout=TIMEOUT, aging=AGING, claim_nodes_percentage=100)
+        options = replace(options, bind_equal=self.together)
         verdicts = Verdicts(self.cluster, options=options, clock=clock)
-        self.waiting = WaitingPods(self.cluster, verdicts, metrics=metrics)
         plans = Plans(self.cluster, verdicts)
-        pod_filter = PodFilter(
-            self.cluster,
-            plans,
-            metrics=metrics,
-            wake_after=lambda *_: None,
-            no_node=self.waiting.found_no_node,
-        )
-        self.filtering = Filtering(self.cluster.view(), self.decoder, pod_filter)
+        process = process_of(metrics, record=self.announced.append)
+        claims = Claims(self.cluster, NoClaims(), clock=clock, wake_after=process.wake_after)
+        self.waiting = WaitingPods(self.cluster, verdicts, claims, process=process)
         retry = Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock)
         writer = BindingWriter(self.cluster, self.waiting, self, metrics=metrics, retry=retry)
-        self.ahead: AheadWriter | None = None
-        if self.together:
-            announcer = Announcer(
-                self.announced.append,
-                clock=clock,
-                in_hand=verdicts.in_hand,
-                view=self.cluster.view(),
-            )
-            ahead = AheadWriter(self.cluster, self.waiting, writer, announcer=announcer)
-            bind_together = BindTogether(
-                *(self.cluster, self.waiting, ahead), plans=plans, metrics=metrics
-            )
-            self.ahead = ahead
-            pod_filter.on_look(ahead.filtered)
-            self.work = self.loop.create_task(ahead.run())
-            if self.in_turn:
-                next_groups = NextGroups(self.cluster, plans, bind_together)
-                pod_filter.on_look(next_groups.looked)
-                self.turns = self.loop.create_task(next_groups.run())
-        self.binding = Binding(
-            *(self.cluster, self.waiting, writer),
-            sight=pod_filter.sight,
-            longest_wait=TIMEOUT,
-            ahead=self.ahead,
+        self.ahead = Ahead(self.cluster, self.waiting, writer, plans=plans, process=process)
+        pod_filter = PodFilter(
+            *(self.cluster, plans, claims),
+            scheduler_lag=self.ahead.lag,
+            process=process,
+            no_node=self.waiting.found_no_node,
         )
+        self.filtering = Filtering(
+            *(self.cluster.view(), self.decoder, pod_filter), ahead=self.ahead
+        )
+        if self.together:
+            self.work = self.loop.create_task(self.ahead._writer.run())
+            if self.in_turn:
+                self.turns = self.loop.create_task(self.ahead._next.run())
+        binds = Binds(
+            *(self.cluster, self.waiting, writer),
+            ahead=self.ahead,
+            claims=claims,
+            longest_wait=TIMEOUT,
+        )
+        self.binding = Binding(binds)
         self.aging = Aging(self.cluster, options=options, clock=clock)
 
     # --- the API server ----------------------------------------------------------------------
@@ -435,8 +426,7 @@ class World:
                 assert pod.node == request.node
         self.orphans = [request for request in self.orphans if not request.task.done()]
         alive = {request.pod for request in (*self.requests, *self.orphans)}
-        if self.ahead is not None:
-            alive |= self.ahead.writing
+        alive |= self.ahead.writing
         for uid in [uid for uid in self.writing if uid not in alive]:
             del self.writing[uid]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.kube.pods import PodRef
-from extender.permit.pause import PAUSE_SECONDS, REST_SECONDS, WORTH
+from extender.permit.ahead.pauses import PAUSE_SECONDS, REST_SECONDS, WORTH
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.effort import examples
@@ -94,14 +94,13 @@ class Play:
 
     async def _end(self, scene: Scene, requests: list["asyncio.Task[str]"]) -> None:
         """Stop the process, and assert that nothing waits for anything in the end."""
-        assert scene.ahead is not None
         scene.waiting.refuse_all()
         scene.ahead.stop()
-        assert not scene.ahead.pauses.are_due
+        assert not scene.ahead.may_pause
         await asyncio.sleep(300)
         assert all(each.done() for each in requests)
-        assert scene.binding.unfinished == 0
-        scene.work.cancel()
+        assert scene.binds.unfinished == 0
+        scene.works[0].cancel()
 
 
 def played(seed: int) -> Play:

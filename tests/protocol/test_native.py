@@ -92,7 +92,7 @@ async def test_while_native_groups_are_not_heard_of_theirs_alone_wait(service: S
     native(service, ours=True)
     scene = service.scene
     observe(scene.cluster, pod_group("labelled", 1), pod("labelled-0", group="labelled"))
-    scene.pod_filter.natives_stale = lambda: "podgroups.scheduling.k8s.io"
+    scene.natives_stale = "podgroups.scheduling.k8s.io"
 
     found = await service.ask("filter", request("gang-0", "n0"))
     (why,) = found["FailedAndUnresolvableNodes"].values()
@@ -107,7 +107,7 @@ async def test_while_native_groups_are_not_heard_of_theirs_alone_wait(service: S
 
 async def test_kube_schedulers_gangs_need_no_look_at_their_pod_groups(service: Service) -> None:
     native(service, ours=False)
-    service.scene.pod_filter.natives_stale = lambda: "podgroups.scheduling.k8s.io"
+    service.scene.natives_stale = "podgroups.scheduling.k8s.io"
 
     assert (await service.ask("filter", request("gang-0", "n0")))["NodeNames"] == ["n0"]
 

@@ -289,7 +289,7 @@ async def test_a_pod_that_is_being_bound_has_its_node_no_victims_and_one_write(
         again = await service.ask("filter", tried)
         victims = await service.ask("preempt", {**recorded(form, "preempt"), "Pod": tried["Pod"]})
         binds.append(tasks.create_task(service.ask("bind", request)))
-        await until(lambda: service.scene.binding.unfinished == 2)
+        await until(lambda: service.scene.binds.unfinished == 2)
         done.set()
 
     assert answered_nodes(again) == [request["Node"]]

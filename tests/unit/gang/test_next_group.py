@@ -10,7 +10,7 @@ from extender.api.wellknown import GANG_GATE
 from extender.gang import next_group
 from extender.gang.next_group import Prospect
 from extender.gang.verdicts import about
-from extender.permit.in_hand import InHand
+from extender.permit.awaiting_bind import AwaitingBind
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo
 from extender.state.cluster.store import Cluster
@@ -42,7 +42,7 @@ class Scene:
 
     count: int = 3
     min_member: int = 3
-    in_hand: InHand = field(default_factory=lambda: InHand(ManualClock()))
+    in_hand: AwaitingBind = field(default_factory=lambda: AwaitingBind(ManualClock()))
     proven: tuple[str, ...] = (OURS,)
     cluster: Cluster = field(default_factory=Cluster)
 

@@ -13,7 +13,7 @@ from extender.gang import together
 from extender.gang.ahead import Left
 from extender.gang.fit import fitting
 from extender.gang.wake_for_room import UngroupedPods
-from extender.permit.in_hand import InHand
+from extender.permit.awaiting_bind import AwaitingBind
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Pattern, PodInfo
 from extender.state.cluster.reservations import Claim
@@ -48,7 +48,7 @@ def bound_ahead(*facts: Any) -> together.Together:
         view=cluster.view(),
         schedulers=[OURS],
         proven=[OURS],
-        in_hand=InHand(ManualClock()),
+        in_hand=AwaitingBind(ManualClock()),
     )
     return at_once(steps)
 

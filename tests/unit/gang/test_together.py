@@ -12,7 +12,12 @@ from extender.api.wellknown import GANG_GATE
 from extender.gang import together
 from extender.gang.ahead import Left
 from extender.gang.together import Together
-from extender.permit.in_hand import ASSUMED_SECONDS, COMING_SECONDS, IN_HAND_SECONDS, InHand
+from extender.permit.awaiting_bind import (
+    ASSUMED_SECONDS,
+    COMING_SECONDS,
+    IN_HAND_SECONDS,
+    AwaitingBind,
+)
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo, PodTerm, Shape
 from extender.state.cluster.store import Cluster
@@ -56,7 +61,7 @@ class Scene:
     shape: Shape = field(default_factory=shape)
     schedulers: Sequence[str] = (OURS,)
     proven: Sequence[str] = (OURS,)
-    in_hand: InHand = field(default_factory=lambda: InHand(ManualClock()))
+    in_hand: AwaitingBind = field(default_factory=lambda: AwaitingBind(ManualClock()))
     barred: Left | None = None
     min_member: int = 3
     cluster: Cluster = field(default_factory=Cluster)
@@ -143,7 +148,7 @@ def _nominated(scene: Scene) -> None:
 
 
 def _in_hand(scene: Scene) -> None:
-    scene.in_hand = InHand(clock := ManualClock())
+    scene.in_hand = AwaitingBind(clock := ManualClock())
     scene.in_hand.begin("gang-0", "n0")
     clock.now += COMING_SECONDS
 
@@ -518,7 +523,7 @@ def test_a_host_port_of_a_pod_that_may_be_assumed_is_taken() -> None:
 
 def test_kube_scheduler_may_wait_long_for_the_volumes_of_a_pod() -> None:
     clock = ManualClock()
-    scene = Scene(in_hand=InHand(clock))
+    scene = Scene(in_hand=AwaitingBind(clock))
     scene.change(pod("other", LARGE))
     scene.in_hand.begin("other", None)
     scene.in_hand.begin("gang-0", "n0")

@@ -281,7 +281,7 @@ class GivingWay(Bench):
     def __init__(self) -> None:
         super().__init__(looptime=True)
         self.busy = True
-        self.recorder.gives_way = lambda: self.busy
+        self.recorder._gives_way = lambda: self.busy
         self.running = asyncio.ensure_future(self.recorder.run())
 
     async def written_within(self, seconds: float) -> list[str]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from extender.kube.recorder import Event, ObjectRef
-from extender.permit.announcing import PATIENCE_SECONDS, Announcer
-from extender.permit.in_hand import InHand
+from extender.permit.ahead.write import EVENT_SECONDS, Announcer
+from extender.permit.awaiting_bind import AwaitingBind
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, nodes, observe, pods
@@ -18,19 +18,19 @@ class Scene:
     def __init__(self, *, behind: bool = False) -> None:
         self.behind = behind
         self.clock = ManualClock()
-        self.in_hand = InHand(self.clock)
+        self.awaiting_bind = AwaitingBind(self.clock)
         self.events: list[Event] = []
         self.cluster = Cluster()
         observe(self.cluster, *nodes(4, 4), A, B)
         self.announcer = Announcer(
             self.events.append,
             clock=self.clock,
-            in_hand=self.in_hand,
+            awaiting_bind=self.awaiting_bind,
             view=self.cluster.view(),
             behind=lambda: self.behind,
         )
 
-    def later(self, seconds: float = PATIENCE_SECONDS) -> list[str]:
+    def later(self, seconds: float = EVENT_SECONDS) -> list[str]:
         """Return the pods that have Events after some time."""
         self.clock.now += seconds
         self.announcer.look()
@@ -45,8 +45,8 @@ def scene() -> Scene:
 def test_it_says_what_kube_scheduler_says(scene: Scene) -> None:
     scene.announcer.bound(A, "n0")
 
-    assert scene.later(PATIENCE_SECONDS / 2) == []
-    assert scene.later(PATIENCE_SECONDS / 2) == ["gang-0"]
+    assert scene.later(EVENT_SECONDS / 2) == []
+    assert scene.later(EVENT_SECONDS / 2) == ["gang-0"]
     [event] = scene.events
     assert event.about == ObjectRef("v1", "Pod", "ns", "gang-0", "gang-0")
     assert (event.reason, event.action, event.warning) == ("Scheduled", "Binding", False)
@@ -62,13 +62,13 @@ def test_a_pod_that_kube_scheduler_asks_for_has_its_event_from_there(scene: Scen
     assert scene.later() == ["gang-1"]
 
 
-def test_a_pod_that_kube_scheduler_has_in_hand_is_waited_for(scene: Scene) -> None:
+def test_a_pod_that_kube_scheduler_has_awaiting_bind_is_waited_for(scene: Scene) -> None:
     scene.announcer.bound(A, "n0")
     scene.announcer.bound(B, "n0")
-    scene.in_hand.begin(A.uid, "n0")
+    scene.awaiting_bind.begin(A.uid, "n0")
 
     assert scene.later() == ["gang-1"]
-    scene.in_hand.end(A.uid)
+    scene.awaiting_bind.end(A.uid)
     assert scene.later() == ["gang-1", "gang-0"]
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from extender.permit.arrivals import (
+from extender.permit.ahead.pauses import (
+    ARRIVAL_REST,
+    ARRIVAL_SECONDS,
     GAP_SECONDS,
-    LONGEST_SECONDS,
     LOOK_SECONDS,
-    REST,
     STUCK_SECONDS,
     ArrivalEnd,
 )
@@ -131,11 +131,11 @@ async def test_a_gang_that_loses_a_pod_does_not_grow(play: Play) -> None:
 async def test_a_pause_has_an_end_however_long_pods_come(play: Play) -> None:
     play.come(*MEMBERS[:5])
     coming = asyncio.ensure_future(play.come_slowly(*MEMBERS[5:-1]))
-    assert STEP * len(MEMBERS[5:-1]) > LONGEST_SECONDS
+    assert STEP * len(MEMBERS[5:-1]) > ARRIVAL_SECONDS
     nodes, seconds = await play.ask(FIRST)
 
     assert nodes == []
-    assert seconds == pytest.approx(LONGEST_SECONDS)
+    assert seconds == pytest.approx(ARRIVAL_SECONDS)
     assert play.ended() == {ArrivalEnd.TIME: 1}
     await coming
 
@@ -146,7 +146,7 @@ async def test_after_a_pause_in_vain_none_follows_for_a_while(play: Play) -> Non
     play.come(MEMBERS[5])
     assert await play.ask(FIRST) == ([], 0.0)
 
-    await asyncio.sleep(REST * seconds)
+    await asyncio.sleep(ARRIVAL_REST * seconds)
     play.come(MEMBERS[6])
     assert (await play.ask(FIRST))[1] > 0
 
@@ -288,16 +288,14 @@ async def test_a_caller_that_hangs_up_gets_no_decision(play: Play) -> None:
         await play.ask(FIRST, gone)
     assert play.ended() == {ArrivalEnd.HUNG_UP: 1}
     assert FIRST.uid not in play.scene.view.refused
-    assert play.scene.ahead is not None
-    assert not play.scene.ahead.is_there()
+    assert not play.scene.ahead._writer.is_there()
 
 
 async def test_a_bind_request_that_hangs_up_ends_a_pause(play: Play) -> None:
     play.come(*MEMBERS[:5])
     held = asyncio.ensure_future(play.ask(FIRST))
     await asyncio.sleep(0)
-    assert play.scene.ahead is not None
-    assert play.scene.ahead.is_there(), "the call that is held is one"
+    assert play.scene.ahead._writer.is_there(), "the call that is held is one"
     play.scene.ahead.hung_up()
 
     with pytest.raises(ValueError, match="hung up"):
@@ -308,7 +306,7 @@ async def test_the_end_of_the_process_ends_a_pause(play: Play) -> None:
     play.come(*MEMBERS[:5])
     held = asyncio.ensure_future(play.ask(FIRST))
     await asyncio.sleep(0)
-    play.scene.arriving.stop()
+    play.scene.ahead.stop()
 
     assert (await held)[1] == 0.0
     assert play.ended() == {ArrivalEnd.STOPPED: 1}
@@ -331,10 +329,10 @@ async def test_the_gang_that_waits_is_known_meanwhile(play: Play) -> None:
     play.come(*MEMBERS[:5])
     held = asyncio.ensure_future(play.ask(FIRST))
     await asyncio.sleep(0)
-    assert play.scene.arriving.held_back == GANG
+    assert play.scene.ahead._arrivals.held_back == GANG
 
     await held
-    assert play.scene.arriving.held_back is None
+    assert play.scene.ahead._arrivals.held_back is None
 
 
 async def test_a_member_of_a_group_without_a_pod_group_does_not_wait(play: Play) -> None:

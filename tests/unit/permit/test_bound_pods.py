@@ -25,7 +25,7 @@ TEXT = "this pod has a node already, and it is not among those to choose from"
 
 def ask(scene: Scene, subject: PodInfo, sent: tuple[str, ...] = SENT) -> FilterVerdict:
     known = scene.view.pods.get(subject.uid, subject)
-    return scene.pod_filter.decide(known, subject.group, sent)
+    return scene.decide(known, sent)
 
 
 def bound(subject: PodInfo) -> Any:

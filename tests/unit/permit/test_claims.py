@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from typing_extensions import override
 
 from extender.api.core_v1 import NodeSelector
 from extender.api.reasons import Reason
@@ -24,6 +25,7 @@ from tests.makers import (
     pod,
     pod_group,
 )
+from tests.unit.server.scene import NoClaims
 
 DEVICES = frozenset(("DeviceClass gpu",))
 LOCAL = "StorageClass local"
@@ -80,7 +82,10 @@ class Scene:
             [member(each) for each in claims],
         )
         self.claims = Claims(
-            cluster, clock=self.clock, wake_after=lambda each, _: self.woken.append(each)
+            cluster,
+            NoClaims(),
+            clock=self.clock,
+            wake_after=lambda each, _: self.woken.append(each),
         )
         self.plan("g")
         self.plan("h")
@@ -241,7 +246,7 @@ def test_a_member_leaves_the_volume_that_only_its_sibling_can_use(two: Cluster) 
     observe(two, hosts, pod_group("g", 2))
     volumes = volume("a", "n0", 2 * GIB), volume("b", "n1", 2 * GIB)
     know(two, StorageClassInfo(LOCAL, static=True), *volumes)
-    claims = Claims(two, clock=ManualClock(), wake_after=lambda *_: None)
+    claims = Claims(two, NoClaims(), clock=ManualClock(), wake_after=lambda *_: None)
     observe(two, planned(g_0="n0", g_1="n0"))
     first, second = (two.view().pods[name] for name in ("g-0", "g-1"))
     claims.judge(first, key("g"), OneNode("n0"), sent=["n0", "n1"])
@@ -253,7 +258,7 @@ def test_a_member_leaves_the_volume_that_only_its_sibling_can_use(two: Cluster) 
 def test_a_gang_short_of_volumes_keeps_no_room(two: Cluster) -> None:
     know(two, StorageClassInfo(LOCAL, static=True), volume("a", "n0", 2 * GIB))
     observe(two, nodes(9), pod_group("g", 2))
-    claims = Claims(two, clock=ManualClock(), wake_after=lambda *_: None)
+    claims = Claims(two, NoClaims(), clock=ManualClock(), wake_after=lambda *_: None)
     verdict = OneNode("n0", reserve={"g-0": "n0", "g-1": "n0"})
     found = claims.judge(two.view().pods["g-0"], key("g"), verdict, sent=["n0"])
     assert isinstance(found, Refuse)
@@ -297,15 +302,15 @@ def test_a_claim_that_is_allocated_is_looked_at_again(cluster: Cluster) -> None:
     written: list[str] = []
     done = asyncio.Event()
 
-    class Writer:
+    class Writer(NoClaims):
+        @override
         async def deallocate(self, claim: ClaimInfo) -> None:
             written.append(claim.version)
             know(cluster, devices("g-0"))
             done.set()
 
     async def play() -> None:
-        claims = Claims(cluster, clock=ManualClock(), wake_after=lambda *_: None)
-        claims.writer = Writer()  # type: ignore[assignment]
+        claims = Claims(cluster, Writer(), clock=ManualClock(), wake_after=lambda *_: None)
         observe(cluster, member(devices("g-0")))
         work = asyncio.create_task(claims.run())
         claims.refused(cluster.view().pods["g-0"])

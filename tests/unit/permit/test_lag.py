@@ -120,26 +120,26 @@ STALE = "gang ns/gang: the extender has not heard of pods for too long"
 
 async def test_no_gang_starts_on_what_is_stale(cluster: Cluster) -> None:
     scene = Scene(cluster, nodes(4), pod_group(min_member=2), pods(2, 1))
-    scene.pod_filter.stale = lambda: "pods"
+    scene.stale = "pods"
 
     assert said(scene, "gang-0", ["n0"], group="gang") == STALE
     assert scene.woken == [(key("gang"), 10.0)]
     assert not scene.view.keeps_room
-    scene.pod_filter.stale = lambda: None
+    scene.stale = None
     assert said(scene, "gang-0", ["n0"], group="gang") == ""
 
 
 async def test_a_gang_that_has_its_plan_goes_on_although_all_is_stale(cluster: Cluster) -> None:
     scene = Scene(cluster, nodes(4), pod_group(min_member=2), pods(2, 1))
     assert said(scene, "gang-0", ["n0"], group="gang") == ""
-    scene.pod_filter.stale = lambda: "pods"
+    scene.stale = "pods"
 
     assert said(scene, "gang-1", ["n0"], group="gang") == ""
 
 
 async def test_pods_without_a_gang_go_on_although_all_is_stale(cluster: Cluster) -> None:
     scene = Scene(cluster, nodes(4), pod("plain", 1))
-    scene.pod_filter.stale = lambda: "pods"
+    scene.stale = "pods"
 
     assert said(scene, "plain", ["n0"]) == ""
 

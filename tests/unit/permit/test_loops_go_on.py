@@ -10,8 +10,10 @@ from extender.gang import wake
 from extender.gang.options import GangOptions
 from extender.kube.recorder import Event, ObjectRef, Recorder
 from extender.permit.aging import EVERY_SECONDS, Aging
+from extender.permit.plans import Plans
 from extender.permit.unconfirmed import Unconfirmed
-from extender.permit.waker import FAULT_SECONDS, Waker
+from extender.permit.verdicts import Verdicts
+from extender.permit.wake import FAULT_SECONDS, Waker
 from extender.runtime.faults import FAULTS, Faults
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -49,7 +51,9 @@ def counted(where: str) -> int:
 async def test_the_waker_looks_at_the_group_again(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(wake, "decide_group", failing(calls))
-    waker = Waker(Cluster(), object(), clock=ManualClock(), metrics=Metrics())  # type: ignore[arg-type]
+    cluster = Cluster()
+    plans = Plans(cluster, Verdicts(cluster, options=GangOptions(), clock=ManualClock()))
+    waker = Waker(cluster, object(), plans, metrics=Metrics())  # type: ignore[arg-type]
     before = counted("waker")
     waker.after("ns/a", 0.0)
     waker.after("ns/b", 1.0)

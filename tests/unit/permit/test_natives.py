@@ -126,7 +126,7 @@ async def test_a_member_has_no_more_nodes_while_pods_may_be_unseen(cluster: Clus
     sent = [f"n{number}" for number in range(MIN_SAMPLE + 1)]
     judging = server.Scene(cluster, NATIVE, A, *map(node, sent))
     cluster.apply(ev.NativesDecided(ours=False))
-    judging.sight.restarted()
+    judging.lag.restarted()
 
     few = OneOf(tuple(sent[:MIN_SAMPLE]), enough=True)
     member = cluster.view().pods[A.uid]

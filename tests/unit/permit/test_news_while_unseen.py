@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
-from extender.permit.sight import FIRST_PAUSE, SIGHT_SECONDS
+from extender.permit.ahead.scheduler_lag import FIRST_PAUSE, LAG_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import key, node, nodes, observe, pod, pod_group, pods
@@ -23,7 +23,7 @@ AHEAD = pod("ahead", 1)
 
 
 def started_anew(scene: Scene) -> None:
-    scene.sight.restarted()
+    scene.lag.restarted()
 
 
 def bound_there(scene: Scene) -> None:
@@ -47,7 +47,7 @@ async def test_room_that_kube_scheduler_saw_first_is_found_when_it_is_known_here
         scene.filter(each.name, ["n0", "n1", "n2"], group="gang")
     soonest = min((seconds for group, seconds in scene.woken if group == GANG), default=None)
     assert soonest is not None, "no member is to be woken"
-    assert FIRST_PAUSE / 10 <= soonest <= SIGHT_SECONDS
+    assert FIRST_PAUSE / 10 <= soonest <= LAG_SECONDS
 
     observe(cluster, ev.PodDeleted(old.uid), ev.PodDeleted(AHEAD.uid), node("n0", 4))
     await asyncio.sleep(soonest)
@@ -59,7 +59,7 @@ async def test_such_a_failure_is_remembered_and_its_group_woken_each_time_later(
 ) -> None:
     facts = (nodes(4, 4, 4), pod("old", 2, on="n0"), pod_group("gang", 3), *MEMBERS)
     scene = Scene(cluster, *facts, options=RESENTFUL, together=False)
-    scene.sight.restarted()
+    scene.lag.restarted()
     pauses = list[float]()
     for _ in range(4):
         scene.woken.clear()
@@ -78,7 +78,7 @@ async def test_such_a_failure_is_remembered_and_its_group_woken_each_time_later(
 async def test_a_gang_that_never_fits_needs_no_news(cluster: Cluster) -> None:
     facts = (nodes(4, 4, 4), pod("old", 2, on="n0"), pod_group("gang", 5), *pods(5, 3))
     scene = Scene(cluster, *facts, together=False)
-    scene.sight.restarted()
+    scene.lag.restarted()
     scene.filter("gang-0", ["n0", "n1", "n2"], group="gang")
 
     assert cluster.view().refused["gang-0"].reason is Reason.NEVER_FITS

@@ -13,14 +13,13 @@ from extender.gang.options import GangOptions
 from extender.gang.verdicts import OneNode, Refuse
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.pods import PodRef
-from extender.permit import next_groups
-from extender.permit.next_groups import ONCE_IN_SECONDS, PODS_AT_ONCE
-from extender.permit.together import FEW
-from extender.permit.writing_ahead import (
+from extender.permit.ahead import Ahead, next_groups
+from extender.permit.ahead.begin import FEW
+from extender.permit.ahead.next_groups import ONCE_IN_SECONDS, PODS_AT_ONCE
+from extender.permit.ahead.write import (
     PARALLEL,
     SILENT_SECONDS,
     STOPPED_SECONDS,
-    AheadWriter,
 )
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo
@@ -46,8 +45,7 @@ class Play:
         self.scene = Scene(cluster, *facts, options=options, in_turn=True, patient=True)
 
     @property
-    def ahead(self) -> AheadWriter:
-        assert self.scene.ahead is not None
+    def ahead(self) -> Ahead:
         return self.scene.ahead
 
     @property
@@ -70,7 +68,7 @@ class Play:
 
     def filter(self, subject: PodInfo, *sent: str) -> Any:
         names = sent or [*self.scene.view.nodes]
-        return self.scene.pod_filter.decide(subject, subject.group, names)
+        return self.scene.decide(subject, names)
 
     def written(self, *groups: str) -> list[str]:
         return [name for name, _ in self.calls if name.rpartition("-")[0] in groups]
@@ -92,7 +90,7 @@ async def test_gangs_begin_without_a_request_once_an_equal_pod_was_judged(cluste
 
     assert sorted(name for name, _ in play.calls) == ["a-0", "a-1", "a-2", "b-0"]
     assert (play.begun("turn"), play.begun("request")) == (2, 0)
-    assert play.scene.verdicts.in_hand.coming == frozenset()
+    assert play.scene.verdicts.awaiting_bind.coming == frozenset()
     play.scene.idle()
 
 
@@ -102,12 +100,12 @@ async def test_a_gang_about_which_an_answer_is_held_back_is_left_to_kube_schedul
     """It has a member in its cycle, which would appear on its node there."""
     play = Play(cluster, nodes(4, 4))
     await play.judge()
-    play.scene.next_groups.held_back = lambda: key("a")
+    play.scene.ahead._next._held_back = lambda: key("a")
     observe(cluster, gang("a", 3))
     await asyncio.sleep(1)
     assert play.calls == []
 
-    play.scene.next_groups.held_back = lambda: None
+    play.scene.ahead._next._held_back = lambda: None
     observe(cluster, pod_group("another", 1))
     await asyncio.sleep(0.1)
     assert len(play.calls) == 3
@@ -318,7 +316,7 @@ async def test_an_open_request_says_that_kube_scheduler_is_there(cluster: Cluste
 async def test_none_begins_once_the_connection_of_filter_has_ended(cluster: Cluster) -> None:
     """A kube-scheduler that is stopped gives its lease back: the next one may begin at once."""
     play = Play(cluster, nodes(8))
-    play.ahead.while_there(lambda: False)
+    play.scene.is_connected = False
     await play.judge()
     observe(cluster, gang("a", 1))
     await asyncio.sleep(0.5)
@@ -366,7 +364,7 @@ async def test_a_process_that_stops_finishes_what_is_on_its_way(cluster: Cluster
 async def test_an_open_request_says_more_than_the_connection_of_filter(cluster: Cluster) -> None:
     launcher = replace(pods(1, group="c")[0], pattern=OTHER)
     play = Play(cluster, nodes(8), pod_group("c", 2), launcher, pod("c-1", group="c"))
-    play.ahead.while_there(lambda: False)
+    play.scene.is_connected = False
     await play.judge()
     verdict = play.filter(launcher)
     assert isinstance(verdict, OneNode)
@@ -638,15 +636,14 @@ async def test_a_gang_that_was_asked_for_in_vain_is_asked_for_again(
 ) -> None:
     """Nothing of it has begun, and nothing changes: it was looked at a moment ago, perhaps."""
     play, asks = Play(cluster, nodes(8)), list[float]()
-    assert play.scene.together is not None
-    ask = play.scene.together.ask
+    ask = play.scene.ahead._begin.ask
 
     def in_vain(group: str) -> None:
         asks.append(play.scene.loop.time())
         if len(asks) > 1:
             ask(group)
 
-    monkeypatch.setattr(play.scene.together, "ask", in_vain)
+    monkeypatch.setattr(play.scene.ahead._begin, "ask", in_vain)
     await play.judge()
     asks.clear()
     observe(cluster, gang("a", 2))
@@ -660,8 +657,7 @@ async def test_a_gang_that_never_begins_is_asked_for_less_and_less_often(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play, asks = Play(cluster, nodes(8)), list[float]()
-    assert play.scene.together is not None
-    monkeypatch.setattr(play.scene.together, "ask", asks.append)
+    monkeypatch.setattr(play.scene.ahead._begin, "ask", asks.append)
     await play.judge()
     asks.clear()
     observe(cluster, gang("a", 2))

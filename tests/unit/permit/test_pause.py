@@ -7,8 +7,8 @@ import pytest
 
 from extender.kube.errors import ForbiddenError
 from extender.kube.pods import PodRef
-from extender.permit import writing_ahead
-from extender.permit.pause import FEW, PAUSE_SECONDS, REST_SECONDS, WORTH, PauseEnd
+from extender.permit.ahead import write
+from extender.permit.ahead.pauses import FEW, PAUSE_SECONDS, REST_SECONDS, WORTH, PauseEnd
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import key, never, node, pod, pod_group, pods, until
@@ -61,7 +61,7 @@ class Pausing(Play):
 
 @pytest.fixture
 async def play(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Pausing:
-    monkeypatch.setattr(writing_ahead, "PARALLEL", WRITERS)
+    monkeypatch.setattr(write, "PARALLEL", WRITERS)
     facts = [
         node("n0", 2 * SIZE, slots=2 * SIZE),
         *(MEMBERS, pod_group(min_member=SIZE)),
@@ -92,7 +92,6 @@ async def test_a_member_of_another_gang_waits_until_few_bindings_are_left(play: 
     """Its gang can begin while these are being written."""
     await play.go(0.01)
     assert (await play.ask(OTHER))[1] == pytest.approx(0.03)
-    assert play.scene.ahead is not None
     assert 0 < play.scene.ahead.going_out <= FEW
 
 
@@ -101,7 +100,6 @@ async def test_a_member_whose_binding_is_being_written_is_answered_at_once(
 ) -> None:
     """The answer is there before kube-scheduler sees the pod on its node."""
     await play.go(0.01)
-    assert play.scene.ahead is not None
     (uid, *_) = play.scene.ahead.writing
 
     assert await play.ask(play.scene.view.pods[uid]) == (["n0"], 0.0)
@@ -111,7 +109,6 @@ async def test_a_member_whose_binding_is_being_written_is_answered_at_once(
 async def test_a_member_waits_while_its_gang_begins(play: Pausing) -> None:
     """No Binding is on its way yet."""
     play.slow(0.01)
-    assert play.scene.ahead is not None
     play.start(MEMBERS[0])
     await until(lambda: play.scene.view.tally(GANG).binding)
     assert not play.scene.ahead.writing
@@ -237,7 +234,6 @@ async def test_the_end_of_the_process_ends_a_pause(play: Pausing) -> None:
     await play.go(2)
     held = asyncio.ensure_future(play.ask(NEXT))
     await asyncio.sleep(0.05)
-    assert play.scene.ahead is not None
     play.scene.waiting.refuse_all()
     play.scene.ahead.stop()
 
@@ -248,7 +244,6 @@ async def test_the_end_of_the_process_ends_a_pause(play: Pausing) -> None:
 
 async def test_a_held_call_shows_that_kube_scheduler_is_there(play: Pausing) -> None:
     """The first call after a hang-up does, before it is answered."""
-    assert play.scene.ahead is not None
     await play.go(0.09)
     play.scene.ahead.hung_up()
     await play.ask(NEXT)

@@ -10,15 +10,14 @@ from extender.gang.fit import Fit, Offer
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.permit import planner as module
-from extender.permit.filter import PodFilter
 from extender.permit.plans import KEPT_AT_ONCE, PLAN_SECONDS, Plans
 from extender.permit.verdicts import Verdicts
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from extender.telemetry.metrics import Metrics
 from tests.makers import cluster_of, event_of, flat, key, node, nodes, observe, pod, pod_group, pods
 from tests.unit.permit.test_plans import Ticking
+from tests.unit.server.scene import filter_of
 
 NODES, MANY = 300, KEPT_AT_ONCE * 2 + 50
 SLOW = PLAN_SECONDS
@@ -37,13 +36,7 @@ class Scene:
         self.clock = Ticking(step)
         self.verdicts = Verdicts(self.cluster, options=GangOptions(), clock=self.clock)
         self.plans = Plans(self.cluster, self.verdicts)
-        self.pod_filter = PodFilter(
-            self.cluster,
-            self.plans,
-            metrics=Metrics(),
-            wake_after=lambda *_: None,
-            no_node=lambda _: None,
-        )
+        self.pod_filter = filter_of(self.cluster, self.plans)
         self.plans.schedulers.add("default-scheduler")
         self.called: list[tuple[str, float]] = []
         self.plans.planner.on_end(lambda group, seconds: self.called.append((group, seconds)))

@@ -68,13 +68,16 @@ class Play:
         verdicts = Verdicts(cluster, options=options or GangOptions(), clock=clock)
         self.plans = Plans(cluster, verdicts)
         self.plans.schedulers.add("default-scheduler")
-        self.is_asked = True
+        self.is_asked, self.is_behind = True, False
         self.written: list[tuple[PreemptedRoom | None, ConditionInfo]] = []
         self.fails: list[Exception] = []
         self.lag = 0.0
         self.metrics = Metrics()
         self.shell = Preempting(
-            cluster, self.plans, self, metrics=self.metrics, is_asked=lambda: self.is_asked
+            *(cluster, self.plans, self),
+            metrics=self.metrics,
+            is_asked=lambda: self.is_asked,
+            is_behind=lambda: self.is_behind,
         )
 
     async def apply(
@@ -321,12 +324,11 @@ async def test_no_victims_are_looked_for_where(
 async def test_no_victims_are_looked_for_while_our_watch_is_behind_for_any_pod(
     play: Play, looks: list[str]
 ) -> None:
-    is_behind = True
-    play.shell.is_behind = lambda: is_behind
+    play.is_behind = True
     observe(play.cluster, WAITS)
     await asyncio.sleep(10)
     assert looks == []
-    is_behind = False
+    play.is_behind = False
     await asyncio.sleep(2)
     assert looks == [GROUP]
 

@@ -9,11 +9,11 @@ from extender.api.core_v1 import LabelSelector
 from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
-from extender.permit.in_hand import COMING_SECONDS
-from extender.permit.together import BACKLOG
-from extender.permit.waker import SPARED_SECONDS
-from extender.permit.writing import HUNG_UP, HUNG_UP_ON_ANOTHER
-from extender.permit.writing_ahead import AHEAD_SECONDS, AT_ONCE, PARALLEL, SILENT_SECONDS
+from extender.permit.ahead.begin import BACKLOG
+from extender.permit.ahead.write import AHEAD_SECONDS, AT_ONCE, PARALLEL, SILENT_SECONDS
+from extender.permit.awaiting_bind import COMING_SECONDS
+from extender.permit.wake import SPARED_SECONDS, Waker
+from extender.permit.write import HUNG_UP, HUNG_UP_ON_ANOTHER
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
@@ -60,9 +60,7 @@ class Play:
         await self.may.wait()
 
     def filter(self, subject: PodInfo, *sent: str) -> FilterVerdict:
-        return self.scene.pod_filter.decide(
-            subject, subject.group, sent or [*self.scene.view.nodes]
-        )
+        return self.scene.decide(subject, sent or [*self.scene.view.nodes])
 
     def begin(self, subject: PodInfo) -> "asyncio.Task[str]":
         """Have kube-scheduler try a pod, and return its bind request."""
@@ -292,12 +290,12 @@ async def test_an_open_bind_request_shows_that_kube_scheduler_is_there(
         caller.gone.set()
         await asyncio.sleep(0.01)
         assert request.done()
-        assert scene.binding.unfinished == 0
+        assert scene.binds.unfinished == 0
         assert len(scene.view.planned) == 600 - 1 - written  # all of it is kept for the next one
     await asyncio.sleep(20)
 
     assert request.done()
-    assert scene.binding.unfinished == 0
+    assert scene.binds.unfinished == 0
     if hangs_up:
         assert len(scene.binder.calls) == begun
         assert made._value.get() == written
@@ -394,13 +392,12 @@ async def test_a_stop_waits_for_what_is_on_its_way_and_begins_nothing(cluster: C
     await until(lambda: len(scene.binder.calls) > 10)
     begun = len(scene.binder.calls)
     scene.waiting.refuse_all()
-    assert scene.ahead is not None
     scene.ahead.stop()
-    assert scene.binding.unfinished == begun
+    assert scene.binds.unfinished == begun
     play.may.set()
 
     assert await first == ""
-    await until(lambda: scene.binding.unfinished == 0)
+    await until(lambda: scene.binds.unfinished == 0)
     assert len(scene.binder.calls) == begun
 
 
@@ -464,7 +461,7 @@ async def test_a_bind_request_ends_when_the_binding_that_it_waits_for_does_not_b
     await asyncio.sleep(play.scene.options.schedule_timeout + 1)
 
     assert request.done()
-    assert play.scene.binding.unfinished == 0
+    assert play.scene.binds.unfinished == 0
     assert play.scene.binder.calls == []
 
 
@@ -502,7 +499,6 @@ async def test_a_member_that_begins_anew_is_not_written_before_its_quorum(
     play.may.clear()
     await until(lambda: len(play.scene.binder.calls) > PARALLEL)
     calls = len(play.scene.binder.calls)
-    assert play.scene.ahead is not None
     play.scene.ahead.stop()
     play.scene.waiting.lose(GANG)
     again, *_, last = (play.scene.view.pods[uid] for uid in play.scene.view.planned)
@@ -533,7 +529,7 @@ async def test_a_bind_request_that_waits_for_a_write_ends_with_its_caller(play: 
     assert "hung up" in await asyncio.wait_for(later, 0.1)
     assert len(play.scene.binder.calls) == 4
     play.may.set()
-    await until(lambda: play.scene.binding.unfinished == 0)
+    await until(lambda: play.scene.binds.unfinished == 0)
 
 
 async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
@@ -549,7 +545,6 @@ async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
     await asyncio.sleep(0)
     assert scene.view.tally(GANG).binding
     scene.waiting.refuse_all()
-    assert scene.ahead is not None
     scene.ahead.stop()
     await asyncio.sleep(1)
 
@@ -567,7 +562,7 @@ async def test_an_unexpected_error_harms_one_member_alone(play: Play) -> None:
     await until(lambda: len(play.scene.binder.calls) == 4)
     await until(lambda: play.scene.view.reservation(D.uid) is None)
     assert play.scene.view.tally(GANG).binding == {A.uid, B.uid, C.uid}
-    assert not play.scene.work.done()
+    assert not play.scene.works[0].done()
 
 
 async def test_what_was_left_to_kube_scheduler_is_counted_by_why(cluster: Cluster) -> None:
@@ -672,22 +667,25 @@ async def test_a_gang_is_held_while_many_bindings_are_to_be_written(cluster: Clu
     assert len(play.scene.view.tally(key("gang1")).binding) == 4
 
 
+def waker_of(play: Play) -> Waker:
+    scene = play.scene
+    return Waker(scene.cluster, object(), scene.plans, metrics=scene.metrics)  # type: ignore[arg-type]
+
+
 async def test_members_that_can_be_bound_are_not_woken_for_a_moment(play: Play) -> None:
-    together = play.scene.together
-    assert together is not None
+    waker = waker_of(play)
     play.filter(A)
     assert play.scene.view.planned_node(B.uid) == "n0"
 
     unlike = replace(C, pattern=None)
-    assert together.to_wake(GANG, (B, unlike)) == [unlike]
+    assert waker._to_wake(GANG, (B, unlike)) == [unlike]
     await asyncio.sleep(SPARED_SECONDS)
-    assert together.to_wake(GANG, (B, unlike)) == (B, unlike)
+    assert waker._to_wake(GANG, (B, unlike)) == (B, unlike)
 
 
 async def test_one_is_woken_where_kube_scheduler_has_none_in_hand(play: Play) -> None:
-    together = play.scene.together
-    assert together is not None
+    waker = waker_of(play)
     play.filter(A)
-    play.scene.verdicts.in_hand.end(A.uid)
+    play.scene.verdicts.awaiting_bind.end(A.uid)
 
-    assert together.to_wake(GANG, (B, C)) == (B,)
+    assert waker._to_wake(GANG, (B, C)) == (B,)

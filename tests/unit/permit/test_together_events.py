@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.permit.announcing import PATIENCE_SECONDS
-from extender.permit.writing_ahead import AHEAD_SECONDS
+from extender.permit.ahead.write import AHEAD_SECONDS, EVENT_SECONDS
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import nodes, observe, pod_group, until
@@ -34,9 +33,9 @@ def shown(play: Play, *members: PodInfo) -> None:
 async def announced(play: Play) -> list[str]:
     """Return the pods that have Events of ours when all is over."""
     for _ in range(3):
-        play.scene.announcer.look()
-        await asyncio.sleep(PATIENCE_SECONDS)
-    play.scene.announcer.look()
+        play.scene.ahead._announcer.look()
+        await asyncio.sleep(EVENT_SECONDS)
+    play.scene.ahead._announcer.look()
     return sorted(event.about.name for event in play.scene.events)
 
 

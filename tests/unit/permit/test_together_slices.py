@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from extender.gang.verdicts import AnyNode
-from extender.permit import together
-from extender.permit.writing_ahead import AT_ONCE
+from extender.permit.ahead import begin
+from extender.permit.ahead.write import AT_ONCE
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -78,9 +78,8 @@ async def test_kube_scheduler_that_is_found_behind_between_two_slices_judges_all
     cluster: Cluster,
 ) -> None:
     play = play_of(cluster)
-    assert play.scene.together is not None
     behind = False
-    play.scene.together._behind = lambda: behind
+    play.scene.ahead._begin._behind = lambda: behind
     play.start(play.scene.view.pods["gang-0"])
     await until(lambda: play.scene.view.tally(GANG).binding)
     behind = True
@@ -96,7 +95,7 @@ async def test_kube_scheduler_that_is_found_behind_between_two_slices_judges_all
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of a look takes a turn of the event loop of its own."""
-    monkeypatch.setattr(together, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(begin, "LOOK_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("in_pieces")

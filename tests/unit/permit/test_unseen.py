@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
-from extender.permit.sight import FIRST_PAUSE
+from extender.permit.ahead.scheduler_lag import FIRST_PAUSE
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
@@ -28,7 +28,7 @@ TEXT = "kube-scheduler has not seen all pods on the nodes to choose from"
 
 def ask(scene: Scene, subject: PodInfo, sent: tuple[str, ...] = SENT) -> FilterVerdict:
     known = scene.view.pods.get(subject.uid, subject)
-    return scene.pod_filter.decide(known, subject.group, sent)
+    return scene.decide(known, sent)
 
 
 async def test_a_pod_passes_over_what_kube_scheduler_has_not_seen(cluster: Cluster) -> None:
@@ -132,8 +132,8 @@ async def test_a_bind_to_another_node_proves_nothing(cluster: Cluster) -> None:
 
 async def test_a_bound_pod_that_is_brought_late_is_a_sign(cluster: Cluster) -> None:
     scene = Scene(cluster, AHEAD, bound := replace(A, node="n0"))
-    scene.sight.look()
+    scene.lag.look()
     await asyncio.sleep(3.0)
 
     assert ask(scene, bound) == OneNode("n0")
-    assert scene.sight.behind
+    assert scene.lag.behind

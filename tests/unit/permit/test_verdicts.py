@@ -11,11 +11,12 @@ from extender.gang.options import GangOptions
 from extender.gang.room import Lack, Room
 from extender.gang.verdicts import Refuse
 from extender.permit import verdicts as module
+from extender.permit.claims import Claims
+from extender.permit.hold import WaitingPods
 from extender.permit.verdicts import ENDED_BY, VerdictKind, Verdicts
-from extender.permit.waiting_pods import WaitingPods
 from extender.state.cluster import events as ev
-from extender.telemetry.metrics import Metrics
 from tests.makers import ManualClock, cluster_of, key, node, nodes, observe, pod, pod_group, shape
+from tests.unit.server.scene import NoClaims, process_of
 
 pytestmark = pytest.mark.looptime
 
@@ -42,7 +43,9 @@ class Scene:
         self.cluster = cluster_of(nodes(4, 4, 1), full, small, GANG, members)
         self.clock = ManualClock()
         self.verdicts = Verdicts(self.cluster, options=GangOptions(**options), clock=self.clock)
-        WaitingPods(self.cluster, self.verdicts, metrics=Metrics())  # it reports what changes
+        claims = Claims(self.cluster, NoClaims(), clock=self.clock, wake_after=lambda *_: None)
+        # It reports what changes.
+        WaitingPods(self.cluster, self.verdicts, claims, process=process_of())
 
     def see(self, *facts: Any) -> None:
         observe(self.cluster, *facts)

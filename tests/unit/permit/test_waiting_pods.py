@@ -483,10 +483,6 @@ async def test_members_that_seek_a_held_one_are_tried_again_once_for_each_that_c
     cluster: Cluster,
 ) -> None:
     scene = Scene(cluster, FACTS, LEADER, WORKERS, PLANNED)
-    tried: list[tuple[float, list[str]]] = []
-    scene.waiting.try_beside = lambda _, uids: tried.append(
-        (round(scene.loop.time(), 1), sorted(uids))
-    )
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(scene.hold(LEADER, "n0"))]
         await asyncio.sleep(1)
@@ -497,7 +493,7 @@ async def test_members_that_seek_a_held_one_are_tried_again_once_for_each_that_c
         held.append(tasks.create_task(scene.hold(WORKERS[1], "n0")))
 
     both = sorted(each.uid for each in WORKERS)
-    assert [each for each in tried if each[1]] == [(0.5, both), (2.5, [C.uid])]
+    assert [each for each in scene.tried_beside if each[1]] == [(0.5, both), (2.5, [C.uid])]
     assert [task.result() for task in held] == [None] * 3
     scene.idle()
 

@@ -11,9 +11,12 @@ import pytest_asyncio
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE
+from extender.gang.options import GangOptions
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.pods import PodRef
-from extender.permit.waker import Waker
+from extender.permit.plans import Plans
+from extender.permit.verdicts import Verdicts
+from extender.permit.wake import Waker
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
@@ -88,7 +91,9 @@ class Bench:
         self.cluster = cluster
         self.patcher = RecordingPatcher()
         self.metrics = Metrics()
-        self.waker = Waker(cluster, self.patcher, clock=ManualClock(), metrics=self.metrics)
+        verdicts = Verdicts(cluster, options=GangOptions(), clock=ManualClock())
+        self.plans = Plans(cluster, verdicts)
+        self.waker = Waker(cluster, self.patcher, self.plans, metrics=self.metrics)
 
     def failures(self, error: str) -> float:
         name = "gang_extender_wake_failures_total"

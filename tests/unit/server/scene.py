@@ -1,7 +1,7 @@
 """A cluster, the waiting pods and a scripted writer, all on one loop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,20 +9,22 @@ import msgspec
 
 from extender.gang import wake
 from extender.gang.options import GangOptions
+from extender.gang.verdicts import FilterVerdict
+from extender.kube.claims import ClaimWriter
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
-from extender.permit.announcing import Announcer
-from extender.permit.arrivals import ArrivingGangs
+from extender.permit.ahead import Ahead
+from extender.permit.ahead.scheduler_lag import SchedulerLag
+from extender.permit.bind import Binds
+from extender.permit.claims import Claims
 from extender.permit.filter import PodFilter
-from extender.permit.next_groups import NextGroups
+from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
-from extender.permit.together import BindTogether
+from extender.permit.process import Process
 from extender.permit.verdicts import Verdicts
-from extender.permit.waiting_pods import WaitingPods
-from extender.permit.writing import BindingWriter
-from extender.permit.writing_ahead import AheadWriter
+from extender.permit.write import BindingWriter
 from extender.runtime.retry import Backoff, Retry
 from extender.server.verbs import LIKEWISE, Binding, Filtering
 from extender.state.cluster.records import PodInfo
@@ -38,6 +40,37 @@ def said(answer: dict[str, Any]) -> str:
     """Return the one text of a filter answer about nodes that are refused; "" where none is."""
     (text,) = {*answer["FailedAndUnresolvableNodes"].values()} - {LIKEWISE} or {""}
     return str(text)
+
+
+class NoClaims(ClaimWriter):
+    """Writes nothing."""
+
+    def __init__(self) -> None: ...
+
+
+def process_of(metrics: Metrics | None = None, **more: Any) -> Process:
+    """Return a process that is connected, whose watches are fresh, and in which nothing is done."""
+    nothing: Any = lambda *_: None  # noqa: E731 - it stands for several signatures
+    whole = {
+        "metrics": metrics or Metrics(),
+        "wake_after": nothing,
+        "try_beside": nothing,
+        "record": nothing,
+        "is_connected": lambda: True,
+        "stale": lambda: None,
+        "natives_stale": lambda: None,
+    }
+    return Process(**whole | more)
+
+
+def filter_of(cluster: Cluster, plans: Plans, **more: Any) -> PodFilter:
+    """Return a filter; `more` is of its process, and `no_node`."""
+    no_node = more.pop("no_node", lambda _: None)
+    process = process_of(**more)
+    clock, wake_after = plans.clock, process.wake_after
+    claims = Claims(cluster, NoClaims(), clock=clock, wake_after=wake_after)
+    lag = SchedulerLag(cluster, clock=clock, wake_after=wake_after)
+    return PodFilter(cluster, plans, claims, scheduler_lag=lag, process=process, no_node=no_node)
 
 
 class ScriptedBinder:
@@ -79,7 +112,7 @@ class Scene:
         self.loop = asyncio.get_running_loop()
         self.cluster = cluster
         self.view = cluster.view()
-        self.options = options or GangOptions()
+        self.options = replace(options or GangOptions(), bind_equal=together)
         self.metrics = Metrics()
         self.clock = ManualClock()
         self.binder = ScriptedBinder()
@@ -88,62 +121,55 @@ class Scene:
         verdicts = Verdicts(cluster, options=self.options, clock=LoopClock())
         self.verdicts = verdicts
         self.plans = Plans(cluster, verdicts)
-        self.waiting = WaitingPods(cluster, verdicts, metrics=self.metrics, max_held=max_held)
+        self.events: list[Event] = []
+        self.is_connected = True
+        self.stale: str | None = None
+        self.natives_stale: str | None = None
+        self.tried_beside: list[tuple[float, list[str]]] = []
+        process = process_of(
+            self.metrics,
+            wake_after=self._wake_after,
+            try_beside=self._try_beside,
+            record=self.events.append,
+            is_connected=lambda: self.is_connected,
+            stale=lambda: self.stale,
+            natives_stale=lambda: self.natives_stale,
+        )
+        claims = Claims(cluster, NoClaims(), clock=LoopClock(), wake_after=self._wake_after)
+        self.waiting = WaitingPods(cluster, verdicts, claims, process=process, max_held=max_held)
         retry = Retry(lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause, self.clock)
         if patient:
             retry = replace(retry, sleep=asyncio.sleep, clock=LoopClock())
         self.writer = BindingWriter(
             cluster, self.waiting, self.binder, metrics=self.metrics, retry=retry
         )
+        self.ahead = Ahead(cluster, self.waiting, self.writer, plans=self.plans, process=process)
+        self.lag = self.ahead.lag
         self.pod_filter = PodFilter(
-            cluster,
-            self.plans,
-            metrics=self.metrics,
-            wake_after=self._wake_after,
+            *(cluster, self.plans, claims),
+            scheduler_lag=self.lag,
+            process=process,
             no_node=self.waiting.found_no_node,
         )
-        self.sight = self.pod_filter.sight
-        self.events: list[Event] = []
-        self.announcer = Announcer(
-            self.events.append, clock=LoopClock(), in_hand=verdicts.in_hand, view=cluster.view()
-        )
-        self.together: BindTogether | None = None
-        self.ahead: AheadWriter | None = None
-        if together:
-            self.ahead = AheadWriter(cluster, self.waiting, self.writer, announcer=self.announcer)
-            self.together = BindTogether(
-                *(cluster, self.waiting, self.ahead), plans=self.plans, metrics=self.metrics
-            )
-            self.pod_filter.on_look(self.ahead.filtered)
-            self.work = self.loop.create_task(self.ahead.run())
-        self.arriving = self._arriving()
+        self.works = [self.loop.create_task(self.ahead._writer.run())] if together else []
         if in_turn:
-            self._begin_in_turn()
-        self.binding = Binding(
+            self.works.append(self.loop.create_task(self.ahead._next.run()))
+        self.binds = Binds(
             *(cluster, self.waiting, self.writer),
-            sight=self.sight,
-            longest_wait=self.options.max_schedule_timeout,
             ahead=self.ahead,
+            claims=claims,
+            longest_wait=self.options.max_schedule_timeout,
         )
-        self.filtering = Filtering(
-            *(self.view, Decoder(), self.pod_filter),
-            pauses=self.ahead.pauses if self.ahead is not None else None,
-            arriving=self.arriving,
-        )
+        self.binding = Binding(self.binds)
+        self.filtering = Filtering(self.view, Decoder(), self.pod_filter, ahead=self.ahead)
 
-    def _arriving(self) -> ArrivingGangs:
-        arriving = ArrivingGangs(self.cluster, self.plans, metrics=self.metrics)
-        if self.ahead is not None:
-            arriving.caller = self.ahead
-            self.ahead.on_hung_up = arriving.hung_up
-        return arriving
+    def decide(self, pod: PodInfo, sent: Sequence[str]) -> FilterVerdict:
+        """Return what filter decides about a pod, as for a request."""
+        self.ahead.filtered(pod)
+        return self.pod_filter.decide(pod, pod.group, sent)
 
-    def _begin_in_turn(self) -> None:
-        assert self.together is not None
-        self.next_groups = next_groups = NextGroups(self.cluster, self.plans, self.together)
-        next_groups.held_back = lambda: self.arriving.held_back
-        self.pod_filter.on_look(next_groups.looked)
-        self.turns = self.loop.create_task(next_groups.run())
+    def _try_beside(self, _: str, pods: Mapping[str, bool]) -> None:
+        self.tried_beside.append((round(self.loop.time(), 1), sorted(pods)))
 
     def _wake_after(self, key: str, seconds: float) -> None:
         self.woken.append((key, seconds))

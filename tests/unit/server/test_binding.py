@@ -19,8 +19,8 @@ from extender.kube.errors import (
     UnknownOutcomeError,
 )
 from extender.kube.pods import PodRef
-from extender.permit.writing import HUNG_UP, PATIENCE_SECONDS, UNSURE_SECONDS
-from extender.server.verbs import MARGIN_SECONDS
+from extender.permit.bind import MARGIN_SECONDS
+from extender.permit.write import HUNG_UP, PATIENCE_SECONDS, UNSURE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
@@ -487,10 +487,10 @@ async def test_binds_in_hand_are_counted_until_they_are_answered(cluster: Cluste
         for each in (A, B, PLAIN):
             tasks.create_task(scene.bind(each, "n0"))
         await asyncio.sleep(1)
-        assert scene.binding.unfinished == 3
+        assert scene.binds.unfinished == 3
         go_on.set()
 
-    assert scene.binding.unfinished == 0
+    assert scene.binds.unfinished == 0
 
 
 async def test_a_gang_that_is_being_bound_is_completed_when_the_process_is_to_stop(
@@ -629,7 +629,7 @@ async def test_a_bind_that_is_cancelled_leaves_the_write_that_it_waited_for_alon
         writing.done.set()
 
     assert first.result() == ""
-    assert scene.binding.unfinished == 0
+    assert scene.binds.unfinished == 0
 
 
 async def test_a_pod_that_the_watch_shows_bound_is_answered_before_its_write_is(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from extender.permit.waiting_pods import Gone
+from extender.permit.hold import Gone
 from extender.server.app import Verb
 from extender.telemetry.metrics import Metrics
 

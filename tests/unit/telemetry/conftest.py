@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.permit import next_groups, plans, turns
+from extender.permit import plans, turns
+from extender.permit.ahead import next_groups
 from extender.state.cluster.store import Cluster
 
 

@@ -1,10 +1,10 @@
-"""How much kube-scheduler has seen of what was bound ahead of it.
+"""How far kube-scheduler is behind in seeing what was bound ahead of it.
 
-Its scheduling loop is serial: once it asks for the binding of a pod, each later look of its counts
-that pod on its node. It never asks for most pods that are bound ahead, and says nothing else. Its
-watch is as quick as ours, as a rule, but what it does with an event takes it long where very many
-pods wait. So a pod counts as seen some time after our own watch has shown it on its node, unless
-there is a sign that kube-scheduler is behind: it brings a pod that has long been bound.
+Its scheduling loop is serial: once it asks for the binding of a pod, each of its later decisions
+counts that pod on its node. It never asks for most pods that are bound ahead, and gives no other
+sign. Its watch is as quick as ours, as a rule, but where very many pods wait it takes long to
+handle an event. So a pod counts as seen some time after our own watch has shown it on its node,
+unless there is a sign that kube-scheduler is behind: it brings a pod that has long been bound.
 """
 
 import asyncio
@@ -23,8 +23,9 @@ from extender.state.cluster.store import Cluster
 
 _log = structlog.get_logger(__name__)
 
-SIGHT_SECONDS: Final = 30.0
-"""How long after our watch a pod counts as unseen, and how long a sign of being behind counts."""
+LAG_SECONDS: Final = 30.0
+"""How long a pod counts as unseen after our watch has shown it, and kube-scheduler as behind after
+a sign of that."""
 LATE_SECONDS: Final = 2.0
 """A kube-scheduler that brings a pod so long after our watch showed it bound is behind."""
 EVERY_SECONDS: Final = 0.5
@@ -50,8 +51,11 @@ class _LeftOut(NamedTuple):
     due: float
 
 
-class Sight:
-    """Ends what is unseen; `wake_after` takes a group or the UID of a pod, and seconds."""
+class SchedulerLag:
+    """Decides when pods that were bound ahead count as seen by kube-scheduler.
+
+    `wake_after` takes a group or the UID of a pod, and seconds.
+    """
 
     def __init__(
         self, cluster: Cluster, *, clock: Clock, wake_after: Callable[[str, float], None]
@@ -71,14 +75,14 @@ class Sight:
         self._refused: dict[str, _Refused] = {}
         """By UID of the pod: what is to be woken when pods have been seen."""
         self._left_out: TTLCache[str, _LeftOut] = TTLCache(
-            _REMEMBERED, 2 * SIGHT_SECONDS, clock.monotonic
+            _REMEMBERED, 2 * LAG_SECONDS, clock.monotonic
         )
         """By group that failed while nodes were left out: when it is woken."""
 
     @property
     def behind(self) -> bool:
         """Whether kube-scheduler was behind a short while ago."""
-        return self._now() - self._sign < SIGHT_SECONDS
+        return self._now() - self._sign < LAG_SECONDS
 
     def restarted(self) -> None:
         """Count pods everywhere as unseen: an earlier run of this process may have bound some."""
@@ -128,7 +132,7 @@ class Sight:
             try:
                 self.look()
             except Exception as error:  # noqa: BLE001 - the next look is another one
-                FAULTS.report("sight", error)
+                FAULTS.report("scheduler-lag", error)
             await asyncio.sleep(EVERY_SECONDS)
 
     def look(self) -> None:
@@ -136,12 +140,12 @@ class Sight:
         now, shown = self._now(), self._shown
         if not shown or shown[-1].number != self._unseen.version:
             shown.append(_Shown(now, self._unseen.version))
-        while len(shown) > 1 and now - shown[1].at >= SIGHT_SECONDS:
+        while len(shown) > 1 and now - shown[1].at >= LAG_SECONDS:
             shown.popleft()
-        if self._unseen.everywhere and now - self._everywhere >= SIGHT_SECONDS:
+        if self._unseen.everywhere and now - self._everywhere >= LAG_SECONDS:
             self._cluster.apply(ev.AllUnseen(is_so=False))
         seen = list[str]()
-        if now - max(shown[0].at, self._sign) >= SIGHT_SECONDS:
+        if now - max(shown[0].at, self._sign) >= LAG_SECONDS:
             seen += self._unseen.shown_until(shown[0].number)
         if seen:
             self._end(seen)
@@ -169,4 +173,4 @@ class Sight:
 
 def _pause(tries: int) -> float:
     """Return the seconds until the next attempt, twice as many after each one."""
-    return min(SIGHT_SECONDS, FIRST_PAUSE * 2.0 ** min(tries, 32))
+    return min(LAG_SECONDS, FIRST_PAUSE * 2.0 ** min(tries, 32))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.permit.proven import Proven
+from extender.permit.awaiting_bind import KnownSchedulers
 from extender.state.cluster.records import Pattern, PodInfo, Shape
 from extender.state.cluster.store import Cluster
 from tests.makers import nodes, observe, pod, pod_group, requests, shape
@@ -30,7 +30,7 @@ OURS = PLAIN.scheduler
 def test_a_scheduler_asks_about_all_pods_where_it_asks_about_one_of_no_extended_resource(
     filtered: list[PodInfo], bound: list[PodInfo], *, known: bool
 ) -> None:
-    proven = Proven()
+    proven = KnownSchedulers()
     for each in filtered:
         proven.filtered(each)
     for each in bound:
@@ -42,10 +42,10 @@ def test_a_scheduler_asks_about_all_pods_where_it_asks_about_one_of_no_extended_
 @pytest.mark.looptime
 async def test_requests_prove_it(cluster: Cluster) -> None:
     scene = Scene(cluster, [*nodes(4), PLAIN])
-    scene.pod_filter.decide(PLAIN, None, ["n0"])
-    assert OURS not in scene.verdicts.proven
+    scene.decide(PLAIN, ["n0"])
+    assert OURS not in scene.verdicts.known_schedulers
     assert await scene.bind(PLAIN, "n0") == ""
-    assert OURS in scene.verdicts.proven
+    assert OURS in scene.verdicts.known_schedulers
 
 
 def member(**fields: Any) -> PodInfo:
@@ -58,20 +58,20 @@ async def test_a_filter_request_is_a_look(cluster: Cluster) -> None:
     subject = member()
     scene = Scene(cluster, [*nodes(4, 4), pod_group(min_member=1), subject])
     assert subject.pattern is not None
-    scene.pod_filter.decide(subject, subject.group, ["n0"])
+    scene.decide(subject, ["n0"])
     assert scene.view.good_nodes(subject.pattern) == {"n0"}
-    scene.pod_filter.decide(subject, subject.group, ["n1"])
+    scene.decide(subject, ["n1"])
     assert scene.view.good_nodes(subject.pattern) == {"n0", "n1"}
 
 
 @pytest.mark.looptime
 async def test_a_pod_that_filter_leaves_a_choice_may_be_assumed_anywhere(cluster: Cluster) -> None:
     scene = Scene(cluster, [*nodes(4, 4), PLAIN])
-    in_hand = scene.verdicts.in_hand
-    scene.pod_filter.decide(PLAIN, None, ["n0", "n1"])
+    in_hand = scene.verdicts.awaiting_bind
+    scene.decide(PLAIN, ["n0", "n1"])
     assert [*in_hand.assumed_on(None)] == [PLAIN.uid]
     observe(scene.cluster, pod("plain", unschedulable="0/2 nodes are available"))
     assert [*in_hand.assumed_on(None)] == []
-    scene.pod_filter.decide(PLAIN, None, ["n0", "n1"])
+    scene.decide(PLAIN, ["n0", "n1"])
     assert await scene.bind(PLAIN, "n0") == ""
     assert [*in_hand.assumed_on(None)] == []

@@ -5,7 +5,6 @@ There is one way, whether kube-scheduler asked for the pod or its group is bound
 
 import asyncio
 import re
-from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
 import structlog
@@ -18,7 +17,7 @@ from extender.kube.errors import (
     UnknownOutcomeError,
 )
 from extender.kube.pods import PodRef
-from extender.permit.waiting_pods import Gone, WaitingPods
+from extender.permit.hold import Gone, WaitingPods
 from extender.runtime.retry import Retry
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
@@ -69,11 +68,6 @@ class BindingWriter:
         self._retry = retry
         self._unsure: dict[str, asyncio.TimerHandle] = {}
         """By UID: what ends the room of pods that may be bound, or not."""
-        self._failed: Callable[[PodInfo, str], None] | None = None
-
-    def on_failure(self, listener: Callable[[PodInfo, str], None]) -> None:
-        """Call `listener` with a pod and a node where a Binding failed, or has no answer."""
-        self._failed = listener
 
     async def write(self, pod: PodInfo, node: str, *, latest: float, gone: Gone) -> str:
         """Return the error, empty where the pod is on the node; no attempt begins after `latest`.
@@ -125,8 +119,6 @@ class BindingWriter:
         if error is None:
             return ""
         _log.warning("binding failed", pod=pod.key, group=pod.group, path=path, error=str(error))
-        if self._failed is not None:
-            self._failed(pod, node)
         self._keep_or_free(pod, node, error)
         return str(error)
 

@@ -1,41 +1,152 @@
-"""A pause in the answers of filter, while the pods of a gang are being created.
+"""Pauses in the answers of filter.
 
-A job controller creates the pods of a gang one after the other, and kube-scheduler tries the first
-ones before the last ones are there. Each of these is refused, for its gang is not complete: that is
-a status, an Event, and a patch that has it tried again. With a pause the first one is answered when
-the last one is there, and the gang starts.
+kube-scheduler's loop is serial: while it waits for an answer it tries no other pod. One answer is
+held back at a time, and only about members of gangs: pods without a group are answered at once.
+They may stand behind a member whose answer is held, so each pause has an end.
 
-A pause ends as soon as kube-scheduler has anything else to do. So it takes time from further tries
+`WritePauses`: while Bindings are written ahead. Without a pause kube-scheduler goes on to the next
+pod in its queue, which is often a member that is about to be bound. That costs a cycle, and takes
+the member out of the batch. After one its queue has dropped these members. It goes on when few
+Bindings are left, so that the next group can begin while they are written, and few pauses are made
+where the API server is slow.
+
+`ArrivalPauses`: while the pods of a gang are being created. A job controller creates them one after
+the other, and kube-scheduler tries the first ones before the last ones are there. Each of these is
+refused, for its gang is not complete: that is a status, an Event, and a patch that has it tried
+again. With a pause the first one is answered when the last one is there, and the gang starts. Such
+a pause ends as soon as kube-scheduler has anything else to do, so it takes time from further tries
 of pods that were judged before, and from nothing else.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 from cachetools import TTLCache
 
 from extender.gang import arriving
+from extender.permit.ahead.write import AheadWriter
+from extender.permit.hold import Gone
 from extender.permit.plans import Plans
-from extender.permit.waiting_pods import Gone
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.store import Cluster
-from extender.telemetry.metrics import Metrics
 
-LONGEST_SECONDS: Final = 0.5
+PAUSE_SECONDS: Final = 0.1
+"""How long an answer is held back, at most."""
+FEW: Final = 16
+"""With so few Bindings to be made kube-scheduler may go on."""
+WORTH: Final = 16
+"""So many Bindings make a pause worth it that lasts to the end; with fewer the API server is slow,
+and kube-scheduler had better go on."""
+REST_SECONDS: Final = 1.0
+"""How long no answer is held back after a pause that was not worth it."""
+ARRIVAL_SECONDS: Final = 0.5
 """How long an answer is held back, at most. What is written ahead begins within two seconds after a
 call, and ends within three: with this it is over before another kube-scheduler may begin."""
 GAP_SECONDS: Final = 0.1
-"""After so long without one more pod a gang is not being created any more, or too slowly."""
+"""A gang that gets no pod for so long is not being created any more, or too slowly."""
 STUCK_SECONDS: Final = 60.0
 """A pod that has been in the way for so long is not going to be judged: its scheduler is not there,
 or something else keeps it from its queue. It has another chance after ten times as long."""
 _REMEMBERED: Final = 10_000
 LOOK_SECONDS: Final = 0.01
 """Between two looks at what else waits."""
-REST: Final = 4
-"""How much longer than a pause in vain no answer is held back after it; as long after others."""
+ARRIVAL_REST: Final = 4
+"""After a pause that achieved nothing, wait this many times its length before pausing again."""
+
+
+class PauseEnd(StrEnum):
+    """What ended a pause."""
+
+    WRITTEN = "written"
+    """Few Bindings are left, or that of the member is on its way after all."""
+    TIME = "time"
+    STOPPED = "stopped"
+    """This process is about to stop."""
+    HUNG_UP = "hung_up"
+    """A request of kube-scheduler has: this one, or that for a Binding."""
+
+
+class WritePauses:
+    """Holds back one answer at a time."""
+
+    def __init__(self, writer: AheadWriter, *, hung_up: Callable[[], None]) -> None:
+        """`hung_up` is called when kube-scheduler hangs up on the request whose answer is held."""
+        self._loop = asyncio.get_running_loop()
+        self._writer = writer
+        self._say_hung_up = hung_up
+        self._seconds = writer.metrics.pause_seconds
+        self._held: asyncio.Future[PauseEnd] | None = None
+        self._uid = ""
+        """The member that the answer is about."""
+        self._made = 0
+        """Bindings that were made during the pause."""
+        self._rests_until = float("-inf")
+
+    @property
+    def are_due(self) -> bool:
+        """Whether an answer about a member may have to be held back."""
+        rested = self._loop.time() >= self._rests_until
+        return rested and self._held is None and self._writer.going_out > 0
+
+    def delays(self, uid: str) -> bool:
+        """Return whether the Bindings that go out are a reason to hold back a member's answer.
+
+        Not one's own that is being written: kube-scheduler would see the pod on its node before it
+        has the answer, and call that an error.
+        """
+        return self._writer.going_out > FEW and uid not in self._writer.writing
+
+    async def hold(self, uid: str, gone: Gone) -> float | None:
+        """Return when a member may be answered, with the seconds for which that was held back.
+
+        None says that kube-scheduler has hung up. Then nothing is to be decided: a decision would
+        count as a call of one that is there.
+        """
+        if not self.delays(uid):
+            return 0.0
+        self._writer.leave(uid)
+        began, self._uid, self._made = self._loop.time(), uid, 0
+        held = self._held = self._loop.create_future()
+        caller = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait(
+                (held, caller), timeout=PAUSE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            caller.cancel()
+            self._held = None
+        seconds = self._loop.time() - began
+        if caller.done():
+            end = PauseEnd.HUNG_UP
+            self._say_hung_up()
+        else:
+            end = held.result() if held.done() else PauseEnd.TIME
+        self._seconds.labels(end.value).observe(seconds)
+        if end is PauseEnd.TIME and self._made < WORTH:
+            self._rests_until = self._loop.time() + REST_SECONDS
+        return seconds if end is not PauseEnd.HUNG_UP else None
+
+    def ended(self, *, made: bool) -> None:
+        """Count a Binding that is made, or that is not to be written ahead any more."""
+        self._made += made
+        if self._held is not None and not self.delays(self._uid):
+            self._end(PauseEnd.WRITTEN)
+
+    def hung_up(self) -> None:
+        """End a pause: kube-scheduler has hung up on a bind request."""
+        self._end(PauseEnd.HUNG_UP)
+
+    def stop(self) -> None:
+        """End a pause, and begin none any more: the process is about to stop."""
+        self._rests_until = float("inf")
+        self._end(PauseEnd.STOPPED)
+
+    def _end(self, end: PauseEnd) -> None:
+        if self._held is not None and not self._held.done():
+            self._held.set_result(end)
 
 
 class ArrivalEnd(StrEnum):
@@ -56,32 +167,30 @@ class ArrivalEnd(StrEnum):
     """kube-scheduler has, on this request or on one for a Binding."""
 
 
-class SchedulerCalls(Protocol):
-    """What is written ahead for kube-scheduler as long as it is there."""
-
-    def asked(self) -> None:
-        """Take note of a call."""
-
-    def hung_up(self) -> None:
-        """End what is to be written."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Held:
     group: str
     end: "asyncio.Future[ArrivalEnd]"
 
 
-class ArrivingGangs:
+class ArrivalPauses:
     """Knows which gangs are being created, and holds back one answer at a time."""
 
-    def __init__(self, cluster: Cluster, plans: Plans, *, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        plans: Plans,
+        writer: AheadWriter,
+        *,
+        hung_up: Callable[[], None],
+    ) -> None:
+        """`hung_up` is called when kube-scheduler hangs up on a request whose answer is held."""
         self._loop = asyncio.get_running_loop()
         self._view = cluster.view()
         self._plans = plans
-        self._seconds = metrics.arrival_pause_seconds
-        self.caller: SchedulerCalls | None = None
-        """What ends when kube-scheduler hangs up, if anything is written ahead."""
+        self._writer = writer
+        self._say_hung_up = hung_up
+        self._seconds = writer.metrics.arrival_pause_seconds
         self._sizes: dict[str, int] = {}
         """By group: how many pods it has, of groups that have no room yet."""
         self._grew: dict[str, float] = {}
@@ -146,13 +255,12 @@ class ArrivingGangs:
         """
         if self._reason_to_end(group) is not None:
             return 0.0
-        if self.caller is not None:
-            self.caller.asked()
+        self._writer.asked()
         began, held = self._loop.time(), _Held(group, self._loop.create_future())
         self._held, end = held, ArrivalEnd.TIME
         hanging_up = asyncio.ensure_future(gone())
         try:
-            while (left := began + LONGEST_SECONDS - self._loop.time()) > 0:
+            while (left := began + ARRIVAL_SECONDS - self._loop.time()) > 0:
                 await asyncio.wait(
                     (held.end, hanging_up),
                     timeout=min(left, LOOK_SECONDS),
@@ -167,15 +275,14 @@ class ArrivingGangs:
             self._held = None
         seconds = self._loop.time() - began
         self._seconds.labels(end.value).observe(seconds)
-        rest = seconds if end is ArrivalEnd.COMPLETE else REST * seconds
+        rest = seconds if end is ArrivalEnd.COMPLETE else ARRIVAL_REST * seconds
         self._rests_until = max(self._rests_until, self._loop.time() + rest)
         return seconds if end is not ArrivalEnd.HUNG_UP else None
 
     def _found(self, held: _Held, hanging_up: asyncio.Future[None]) -> ArrivalEnd | None:
         """Return why an answer is not to be held back any longer, if it is so."""
         if hanging_up.done():
-            if self.caller is not None:
-                self.caller.hung_up()
+            self._say_hung_up()
             return ArrivalEnd.HUNG_UP
         return held.end.result() if held.end.done() else self._reason_to_end(held.group)
 

@@ -1,4 +1,4 @@
-"""Groups that begin in their turn, before kube-scheduler asks for one of their members.
+"""Starts the next groups in the queue before kube-scheduler asks for one of their members.
 
 The first groups of the queue are looked at after a change: room came, a group became complete,
 Bindings were made, kube-scheduler has judged a pod. Those whose members all have an equal that it
@@ -15,17 +15,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final
 
 from cachetools import TTLCache
 
 from extender.gang import next_group
 from extender.gang.next_group import Prospect
+from extender.permit.ahead.begin import Begin
 from extender.permit.plans import Plans
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import advance
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
 from extender.state.fair_share import FairShare
 from extender.steps import Steps
@@ -39,10 +40,10 @@ PAUSE: Final = 9
 MOST_GROUPS: Final = 256
 """So many groups of the queue are looked at, at most."""
 PODS_AT_ONCE: Final = 64
-"""For so many pods groups are planned in one look; a larger group is planned alone."""
+"""Plan groups together until they have this many pods. Plan a larger group on its own."""
 ONCE_IN_SECONDS: Final = 10.0
-"""A group that was begun so, and waits again, is left to kube-scheduler for so long, unless
-something has changed for it."""
+"""If a group started this way has to wait again, leave it to kube-scheduler for so many seconds,
+unless it changes."""
 FIRST_PAUSE: Final = 0.25
 """Before a group is asked for again of which no Binding was sent; twice as long each time."""
 _REMEMBERED: Final = 10_000
@@ -58,20 +59,6 @@ class Behind(IntEnum):
     ALL = 2
 
 
-class Starter(Protocol):
-    """Binds members of a group together."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a group may begin of which no bind request is open."""
-
-    def ask(self, group: str) -> None:
-        """Begin to bind what can be of a group that has room."""
-
-    def on_begun(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with a group when the first of its Bindings are sent."""
-
-
 @dataclass(frozen=True, slots=True)
 class _AsItBegan:
     """What a group was that began; another one is no repetition."""
@@ -84,7 +71,15 @@ class _AsItBegan:
 class NextGroups:
     """Begins groups whose turn it is, as long as kube-scheduler is there."""
 
-    def __init__(self, cluster: Cluster, plans: Plans, starter: Starter) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        plans: Plans,
+        starter: Begin,
+        *,
+        held_back: Callable[[], str | None],
+    ) -> None:
+        """`held_back` returns the group about whose member filter holds an answer back."""
         self._view = cluster.view()
         self._plans = plans
         self._verdicts = plans.verdicts
@@ -106,10 +101,8 @@ class NextGroups:
         self._begun: TTLCache[str, _AsItBegan] = TTLCache(
             _REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
         )
-        self.held_back: Callable[[], str | None] = lambda: None
-        """Returns the group about whose member filter holds an answer back."""
+        self._held_back = held_back
         cluster.subscribe(self.on_change)
-        starter.on_begun(self._remember)
 
     def on_change(self, change: ClusterChange) -> None:
         """Look at the queue soon, and at groups that were planned before their turn."""
@@ -121,8 +114,8 @@ class NextGroups:
                 self._planned.pop(group, None)
         self._changed.set()
 
-    def _remember(self, group: str) -> None:
-        """Take note that Bindings of a group are sent; others than those asked for here are not."""
+    def sent(self, group: str) -> None:
+        """Take note that Bindings of a group are sent; groups not asked for here do not count."""
         if group not in self._asked:
             return
         del self._asked[group]
@@ -141,7 +134,7 @@ class NextGroups:
     def _rests(self, group: str) -> bool:
         """Return whether a group is left to kube-scheduler, or to an earlier ask, for now."""
         begun = self._begun.get(group)
-        if group in self._asked or group == self.held_back():
+        if group in self._asked or group == self._held_back():
             return True
         return begun is not None and begun == self._as_it_is(group)
 
@@ -171,7 +164,7 @@ class NextGroups:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
-    def looked(self, _: PodInfo) -> None:
+    def look_soon(self) -> None:
         """Look at the queue soon: kube-scheduler has judged a pod."""
         self._changed.set()
 
@@ -319,6 +312,6 @@ class NextGroups:
             pod_group,
             view=self._view,
             schedulers=self._plans.schedulers,
-            proven=self._verdicts.proven,
-            in_hand=self._verdicts.in_hand,
+            proven=self._verdicts.known_schedulers,
+            in_hand=self._verdicts.awaiting_bind,
         )

@@ -1,10 +1,8 @@
-"""Members of a gang that are bound together with one that kube-scheduler has asked for.
+"""Begins to bind the members of a gang together with one that kube-scheduler has asked for.
 
 kube-scheduler brings pods one after the other, and each takes it a whole cycle. Where it has judged
 an equal member, the Bindings of the others are written at once: ahead of its own requests. Its
 queue drops a pod that it sees on a node.
-
-How they are written, and what kube-scheduler may ask meanwhile: `permit.writing_ahead`.
 """
 
 import asyncio
@@ -16,19 +14,16 @@ from typing import Final, TypeVar
 
 import structlog
 
-from extender.gang import together, wake
+from extender.gang import together
 from extender.gang.ahead import Left
 from extender.gang.together import Together
+from extender.permit.ahead.write import AT_ONCE, AheadWriter, Member
+from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
-from extender.permit.waiting_pods import WaitingPods
-from extender.permit.waker import SPARED_SECONDS
-from extender.permit.writing_ahead import AT_ONCE, AheadWriter, Member
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import advance
-from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps
-from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 
@@ -70,8 +65,8 @@ class _Start:
     """Whether the first of its Bindings are on their way."""
 
 
-class BindTogether:
-    """Begins to bind what it can of groups."""
+class Begin:
+    """Begins to bind what can be bound of a group."""
 
     def __init__(
         self,
@@ -80,30 +75,29 @@ class BindTogether:
         ahead: AheadWriter,
         *,
         plans: Plans,
-        metrics: Metrics,
-        behind: Callable[[], bool] = lambda: False,
+        behind: Callable[[], bool],
+        on_sent: Callable[[str], None],
     ) -> None:
-        """`behind` says that kube-scheduler's watch or ours is late, so that none begins."""
+        """While `behind` says that kube-scheduler's watch or ours is late, no group begins.
+
+        `on_sent` is called with a group when the first of its Bindings are sent.
+        """
         self._loop = asyncio.get_running_loop()
         self._view = cluster.view()
         self._waiting = waiting
         self._ahead = ahead
         self._plans = plans
-        self._metrics = metrics
+        self._metrics = ahead.metrics
         self._behind = behind
-        self._on_begun: Callable[[str], None] = lambda _: None
+        self._on_sent = on_sent
         self._searches: dict[str, _Search] = {}
         self._starts: dict[str, _Start] = {}
         self._resting: dict[str, bool] = {}
         """Groups that are left alone for a moment; whether one is worth another look then."""
         self._later: dict[str, None] = {}
         """Groups that are to be looked at when fewer Bindings are to be written."""
-        self._spared: dict[str, float] = {}
-        """Until when the members of a group are not woken."""
         self._left: dict[str, Counter[Left]] = {}
         """What the last decision about a group left to kube-scheduler, until it starts."""
-        ahead.on_less(self._look_at_others)
-        waiting.bind_together(self)
 
     @property
     def is_open(self) -> bool:
@@ -113,10 +107,6 @@ class BindTogether:
         """
         able = self._ahead.unsent < FEW and not self._waiting.stopping and not self._behind()
         return able and self._ahead.is_there()
-
-    def on_begun(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with a group when the first of its Bindings are sent."""
-        self._on_begun = listener
 
     def ask(self, group: str) -> None:
         """Begin to bind what can be of a group that waits, and release it if that is enough."""
@@ -135,8 +125,8 @@ class BindTogether:
             group,
             view=self._view,
             schedulers=self._plans.schedulers,
-            proven=self._plans.verdicts.proven,
-            in_hand=self._plans.verdicts.in_hand,
+            proven=self._plans.verdicts.known_schedulers,
+            in_hand=self._plans.verdicts.awaiting_bind,
             barred=Left.BEHIND if self._behind() else None,
         )
         self._searches[group] = _Search(steps)
@@ -172,36 +162,31 @@ class BindTogether:
         if self._resting.pop(group) and self._view.tally(group).waiting:
             self._waiting.decide(group)
 
+    def look_soon(self) -> None:
+        """Decide again about groups that were put off while many Bindings were to be written."""
+        if self._later:
+            self._loop.call_soon(self._look_at_others)
+
     def _look_at_others(self) -> None:
         while self._later and self._ahead.unsent < BACKLOG:
             group = next(iter(self._later))
             del self._later[group]
-            if self._view.tally(group).waiting:
-                self._waiting.decide(group)
+            try:
+                if self._view.tally(group).waiting:
+                    self._waiting.decide(group)
+            except Exception as fault:  # noqa: BLE001 - it harms this group alone
+                FAULTS.report("bind-together", fault, key=group)
 
     # -- what becomes of groups that wait
 
     def started(self, group: str) -> None:
         """Count what a group left to kube-scheduler: it was released."""
-        self._spared.pop(group, None)
         for why, count in self._left.pop(group, Counter()).items():
             self._metrics.ahead_skipped.labels(why).inc(count)
 
     def forget(self, group: str) -> None:
         """Forget what a group left to kube-scheduler: it waits no more."""
-        self._spared.pop(group, None)
         self._left.pop(group, None)
-
-    def to_wake(self, group: str, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
-        """Return which members that were refused are to be woken now.
-
-        Those that can be bound together with another one are left alone for a moment.
-        """
-        now = self._loop.time()
-        if now >= self._spared.setdefault(group, now + SPARED_SECONDS):
-            return pods
-        coming = self._plans.verdicts.in_hand.coming
-        return wake.not_spared(group, pods, view=self._view, coming=coming)
 
     # -- the start of a group
 
@@ -245,8 +230,8 @@ class BindTogether:
             nodes,
             view=self._view,
             schedulers=self._plans.schedulers,
-            proven=self._plans.verdicts.proven,
-            in_hand=self._plans.verdicts.in_hand,
+            proven=self._plans.verdicts.known_schedulers,
+            in_hand=self._plans.verdicts.awaiting_bind,
         )
 
     def _undo_next(self, group: str) -> None:
@@ -262,7 +247,7 @@ class BindTogether:
             return
         del self._starts[group]
         self._later[group] = None
-        self._loop.call_soon(self._look_at_others)
+        self.look_soon()
 
     def _give_up(self, group: str, fault: Exception) -> None:
         """Free the room of what was begun of a group and is not to be written, after a fault."""
@@ -282,7 +267,7 @@ class BindTogether:
         if not start.is_sent:
             by = "request" if self._waiting.holds(group) else "turn"
             self._metrics.groups_begun.labels(by).inc()
-            self._on_begun(group)
+            self._on_sent(group)
         start.is_sent = True
         self._waiting.release(group, [each.pod.uid for each in there], start.coming)
         self._ahead.send(there)

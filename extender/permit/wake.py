@@ -2,17 +2,16 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, Protocol
 
 from extender.gang import wake
-from extender.gang.options import GangOptions
 from extender.gang.wake_for_room import PodKind
 from extender.kube.pods import PodRef
 from extender.permit.patches import Failure, Patches
-from extender.runtime.clock import Clock
+from extender.permit.plans import Plans
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import in_turns
@@ -34,7 +33,6 @@ FAULT_SECONDS: Final = 10.0
 ROOM_AT_ONCE: Final = 20
 """So many are woken for room at a time, each ROOM_SECONDS: kube-scheduler tries some hundred pods
 a second, and most of these in vain."""
-DEFAULTS: Final = GangOptions()
 
 
 def is_group(key: str) -> bool:
@@ -74,18 +72,18 @@ class Waker:
         self,
         cluster: Cluster,
         patcher: PodPatcher,
+        plans: Plans,
         *,
-        clock: Clock,
         metrics: Metrics,
-        options: GangOptions = DEFAULTS,
     ) -> None:
         self._cluster = cluster
         self._view = cluster.view()
         self._patcher = patcher
-        self._clock = clock
+        self._clock = plans.clock
+        self._awaiting_bind = plans.verdicts.awaiting_bind
         self._metrics = metrics
         self._queue: WorkQueue[str] = WorkQueue()
-        self._options = options
+        self._options = plans.verdicts.options
         self._for_room: deque[PodInfo] = deque()
         """Those that are still to be woken for room that was given back, in their order."""
         self._room_rests = False
@@ -93,17 +91,19 @@ class Waker:
         self._looked: frozenset[PodKind] = frozenset()
         """Kinds of pods whose turn in the decision about room is over, while others had none."""
         self._patches = Patches[_Patch](self._write, failed=self._failed)
-        self._spare: Callable[[str, Sequence[PodInfo]], Sequence[PodInfo]] | None = None
+        self._spared: dict[str, float] = {}
+        """By group: until when members are not woken that can be bound with another one."""
         cluster.subscribe(self.on_change)
-
-    def spare(self, to_wake: Callable[[str, Sequence[PodInfo]], Sequence[PodInfo]]) -> None:
-        """Wake of the members of a group those alone that `to_wake` returns; ask again soon."""
-        self._spare = to_wake
+        plans.planner.on_end(self.after)
 
     def on_change(self, change: ClusterChange) -> None:
         """Queue the groups that a change touched, and ROOM where there may be some."""
         for group in change.groups:
             self._queue.add(group)
+            if group in self._spared:
+                tally = self._view.tally(group)
+                if not tally.waiting and not tally.planned:
+                    del self._spared[group]
         # In strict order a group that starts, or that lost a pod, lets the next one have its turn.
         turn = self._options.strict_order and bool(change.groups)
         if change.room or turn:
@@ -186,13 +186,23 @@ class Waker:
         decision = wake.decide_group(
             group, view=self._view, gate_until_fit=self._options.gate_until_fit, resting=resting
         )
-        retry: Sequence[PodInfo] = decision.retry
-        if retry and self._spare is not None:
-            retry = self._spare(group, retry)
-            if len(retry) < len(decision.retry):
-                self._queue.add_after(group, SPARED_SECONDS)
+        retry = self._to_wake(group, decision.retry)
+        if len(retry) < len(decision.retry):
+            self._queue.add_after(group, SPARED_SECONDS)
         self._wake(group, retry)
         self._patches.add(group, ((pod, _Patch("gate")) for pod in decision.ungate))
+
+    def _to_wake(self, group: str, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return which members that were refused are to be woken now.
+
+        Those that can be bound together with another one are left alone for a moment.
+        """
+        if not pods or not self._options.bind_equal:
+            return pods
+        now = self._clock.monotonic()
+        if now >= self._spared.setdefault(group, now + SPARED_SECONDS):
+            return pods
+        return wake.not_spared(group, pods, view=self._view, coming=self._awaiting_bind.coming)
 
     def _look_at_pod(self, uid: str) -> None:
         """Try a pod again that could not be patched, or that was to be looked at alone."""

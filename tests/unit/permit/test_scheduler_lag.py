@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.permit.sight import FIRST_PAUSE, LATE_SECONDS, SIGHT_SECONDS, Sight
+from extender.permit.ahead.scheduler_lag import FIRST_PAUSE, LAG_SECONDS, LATE_SECONDS, SchedulerLag
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, nodes, observe, planned, pod, pod_group, pods
@@ -27,22 +27,22 @@ class Scene:
         plans = [nodes(4, 4), pod_group(min_member=2), A, B, planned(gang_0="n0", gang_1="n1")]
         observe(self.cluster, *plans, ev.BoundAhead({"gang-0": "n0", "gang-1": "n1"}))
         self.unseen = self.cluster.view().unseen
-        self.sight = Sight(
+        self.lag = SchedulerLag(
             self.cluster, clock=self.clock, wake_after=lambda *each: self.woken.append(each)
         )
 
     def observe(self, *facts: Any) -> None:
         observe(self.cluster, *facts)
-        self.sight.look()
+        self.lag.look()
 
     def is_behind(self) -> bool:
-        return self.sight.behind
+        return self.lag.behind
 
     def wait(self, seconds: float) -> None:
         """Have so many seconds pass, with a look each second."""
         for _ in range(int(seconds)):
             self.clock.now += 1
-            self.sight.look()
+            self.lag.look()
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def scene(cluster: Cluster) -> Scene:
 
 
 def test_a_pod_that_kube_scheduler_binds_too_is_seen(scene: Scene) -> None:
-    scene.sight.bound(A.uid)
+    scene.lag.bound(A.uid)
 
     assert A.uid not in scene.unseen
     assert B.uid in scene.unseen
@@ -59,7 +59,7 @@ def test_a_pod_that_kube_scheduler_binds_too_is_seen(scene: Scene) -> None:
 
 def test_a_pod_is_seen_some_time_after_our_own_watch_showed_it(scene: Scene) -> None:
     scene.observe(ON_A)
-    scene.wait(SIGHT_SECONDS - 1)
+    scene.wait(LAG_SECONDS - 1)
     assert A.uid in scene.unseen
     scene.wait(1)
 
@@ -71,7 +71,7 @@ def test_each_pod_has_its_own_time(scene: Scene) -> None:
     scene.observe(ON_A)
     scene.wait(10)
     scene.observe(ON_B)
-    scene.wait(SIGHT_SECONDS - 10)
+    scene.wait(LAG_SECONDS - 10)
     assert [pod.uid for pod in scene.unseen.pods] == [B.uid]
     scene.wait(10)
 
@@ -82,10 +82,10 @@ def test_a_pod_that_is_brought_long_after_it_was_bound_is_a_sign(scene: Scene) -
     scene.observe(ON_A)
     scene.wait(LATE)
     assert not scene.is_behind()
-    scene.sight.brought(ON_A)
+    scene.lag.brought(ON_A)
 
     assert scene.is_behind()
-    scene.wait(SIGHT_SECONDS - 1)
+    scene.wait(LAG_SECONDS - 1)
     assert scene.is_behind()
     scene.wait(1)
     assert not scene.is_behind()
@@ -103,16 +103,16 @@ def test_other_pods_are_no_sign(brought: Any, scene: Scene) -> None:
     scene.observe(ON_A)
     scene.wait(LATE)
     scene.observe(brought)
-    scene.sight.brought(brought)
+    scene.lag.brought(brought)
 
     assert not scene.is_behind()
 
 
 def test_the_time_of_all_pods_begins_anew_with_a_sign(scene: Scene) -> None:
     scene.observe(ON_A, ON_B)
-    scene.wait(SIGHT_SECONDS - 1)
-    scene.sight.brought(ON_B)
-    scene.wait(SIGHT_SECONDS - 1)
+    scene.wait(LAG_SECONDS - 1)
+    scene.lag.brought(ON_B)
+    scene.wait(LAG_SECONDS - 1)
     assert len(scene.unseen) == 2
     scene.wait(1)
 
@@ -121,80 +121,80 @@ def test_the_time_of_all_pods_begins_anew_with_a_sign(scene: Scene) -> None:
 
 def test_a_sign_from_a_pod_that_counts_as_seen_puts_all_nodes_in_doubt(scene: Scene) -> None:
     scene.observe(ON_A, ON_B)
-    scene.wait(2 * SIGHT_SECONDS)
+    scene.wait(2 * LAG_SECONDS)
     assert not scene.unseen.exist
-    scene.sight.brought(ON_A)
+    scene.lag.brought(ON_A)
 
     assert scene.is_behind()
     assert scene.unseen.everywhere
-    scene.wait(SIGHT_SECONDS)
+    scene.wait(LAG_SECONDS)
     assert not scene.unseen.exist
 
 
 def test_a_pod_that_was_proven_to_be_seen_is_no_sign(scene: Scene) -> None:
     """Its Binding may be brought again after an answer that was lost."""
     scene.observe(ON_A)
-    scene.sight.bound(A.uid)
+    scene.lag.bound(A.uid)
     scene.wait(LATE)
-    scene.sight.brought(ON_A)
+    scene.lag.brought(ON_A)
 
     assert not scene.is_behind()
 
 
 def test_after_a_restart_all_nodes_are_in_doubt_for_a_time(cluster: Cluster) -> None:
     scene = Scene(cluster)
-    scene.sight.restarted()
-    scene.sight.bound(A.uid)
-    scene.sight.bound(B.uid)
+    scene.lag.restarted()
+    scene.lag.bound(A.uid)
+    scene.lag.bound(B.uid)
 
-    scene.wait(SIGHT_SECONDS - 1)
+    scene.wait(LAG_SECONDS - 1)
     assert scene.unseen.everywhere
     scene.wait(1)
     assert not scene.unseen.exist
 
 
 def test_after_a_restart_each_bound_pod_that_is_brought_late_is_a_sign(scene: Scene) -> None:
-    scene.sight.restarted()
+    scene.lag.restarted()
     scene.observe(before := pod("before", on="n0"))
-    scene.sight.brought(before)
+    scene.lag.brought(before)
     assert not scene.is_behind()
 
     scene.wait(LATE)
-    scene.sight.brought(before)
+    scene.lag.brought(before)
     assert scene.is_behind()
-    scene.wait(SIGHT_SECONDS - 1)
+    scene.wait(LAG_SECONDS - 1)
     assert scene.unseen.everywhere
 
 
 def test_what_was_refused_is_woken_when_pods_have_been_seen(scene: Scene) -> None:
     scene.observe(ON_A)
     for each in (pod("plain"), A, B):
-        scene.sight.refused(each)
+        scene.lag.refused(each)
     scene.woken.clear()
-    scene.wait(SIGHT_SECONDS)
+    scene.wait(LAG_SECONDS)
 
     assert scene.woken == [("plain", 0.0), ("ns/gang", 0.0)]
-    scene.wait(SIGHT_SECONDS)
+    scene.wait(LAG_SECONDS)
     assert len(scene.woken) == 2
 
 
 def test_what_was_refused_is_woken_when_the_last_one_was_proven(scene: Scene) -> None:
-    scene.sight.refused(pod("plain"))
+    scene.lag.refused(pod("plain"))
     scene.woken.clear()
-    scene.sight.bound(A.uid)
+    scene.lag.bound(A.uid)
     scene.wait(1)
     assert scene.woken == []
 
-    scene.sight.bound(B.uid)
+    scene.lag.bound(B.uid)
     scene.wait(1)
     assert scene.woken == [("plain", 0.0)]
 
 
 def test_a_pod_that_is_refused_again_and_again_is_woken_less_often(scene: Scene) -> None:
     for _ in range(20):
-        scene.sight.refused(pod("plain"))
+        scene.lag.refused(pod("plain"))
     pauses = [seconds for _, seconds in scene.woken]
 
     assert pauses[0] == FIRST_PAUSE
     assert pauses == sorted(pauses)
-    assert pauses[-1] == SIGHT_SECONDS
+    assert pauses[-1] == LAG_SECONDS

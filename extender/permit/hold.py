@@ -21,19 +21,20 @@ kube-scheduler brings the pods again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
 from extender.api.reasons import Reason
 from extender.gang import permit, post_filter, siblings
 from extender.gang.verdicts import Allow, Refuse, Wait, about, is_ours
+from extender.permit.claims import Claims
+from extender.permit.process import Process
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
-from extender.telemetry.metrics import Metrics
 
 _TICK: Final = 0.001
 """Seconds by which a timer may fire early, at most."""
@@ -50,7 +51,7 @@ Gone = Callable[[], Awaitable[None]]
 """Returns when the caller has hung up."""
 
 
-class Ahead(Protocol):
+class AheadOfRequests(Protocol):
     """Binds members of a group that waits, ahead of kube-scheduler's requests for them."""
 
     def ask(self, group: str) -> None:
@@ -111,17 +112,14 @@ class WaitingPods:
         self,
         cluster: Cluster,
         verdicts: Verdicts,
+        claims: Claims,
         *,
-        metrics: Metrics,
+        process: Process,
         max_held: int = 20_000,
-        try_beside: Callable[[str, Mapping[str, bool]], None] = lambda *_: None,
     ) -> None:
-        """`max_held` is how many requests may be held at once, of all gangs.
-
-        `try_beside` is called with a group and members that kube-scheduler is to try again, by UID,
-        and whether they are to be spread.
-        """
-        self.try_beside = try_beside
+        """`max_held` is how many requests may be held at once, of all gangs."""
+        self._claims = claims
+        self._try_beside = process.try_beside
         self._max_held = max_held
         self._stopping: Refuse | None = None
         self._loop = asyncio.get_running_loop()
@@ -130,7 +128,7 @@ class WaitingPods:
         self._verdicts = verdicts
         self.starts = verdicts.starts
         self._options = verdicts.options
-        self._metrics = metrics
+        self._metrics = process.metrics
         self._holds: dict[str, dict[str, _Hold]] = {}
         self._deadlines: dict[str, _Deadline] = {}
         self._keep_until: dict[str, float] = {}
@@ -139,14 +137,12 @@ class WaitingPods:
         them."""
         self._begun: dict[str, _Release] = {}
         """What was released of each group, as long as members are being bound and it is whole."""
-        self._together: Ahead | None = None
-        self.dry_round: Callable[[str], str] = lambda _: ""
-        """Returns how far the dry round of a group has come, as the end of a sentence."""
+        self._ahead: AheadOfRequests | None = None
         cluster.subscribe(self.on_change)
 
-    def bind_together(self, together: Ahead) -> None:
-        """Ask `together` about groups that wait, from now on."""
-        self._together = together
+    def bind_ahead(self, ahead: AheadOfRequests) -> None:
+        """Ask `ahead` about groups that wait, from now on."""
+        self._ahead = ahead
 
     async def wait(self, pod: PodInfo, node: str, gone: Gone) -> Refuse | None:
         """Hold a member until it may be bound (None) or is refused."""
@@ -187,10 +183,10 @@ class WaitingPods:
 
     def asked(self, uid: str) -> None:
         """End the wait for the bind request of a pod: it has come, whatever becomes of it."""
-        self._verdicts.in_hand.end(uid)
+        self._verdicts.awaiting_bind.end(uid)
         pod = self._view.pods.get(uid)
         if pod is not None:
-            self._verdicts.proven.bound(pod)
+            self._verdicts.known_schedulers.bound(pod)
 
     @property
     def held(self) -> int:
@@ -219,7 +215,7 @@ class WaitingPods:
     def on_change(self, change: ClusterChange) -> None:
         """Decide again for the groups that a change touched."""
         for uid in change.unschedulable:
-            self._verdicts.in_hand.end(uid)
+            self._verdicts.awaiting_bind.end(uid)
             pod = self._view.pods.get(uid)
             # A condition that repeats our own refusal is no news.
             if pod is None or is_ours(pod.unschedulable or "", pod.group or ""):
@@ -279,7 +275,7 @@ class WaitingPods:
             return
         refusal = post_filter.decide(pod, pod.group, view=self._view, options=self._options)
         if refusal is not None:
-            text = refusal.message + self.dry_round(pod.group)
+            text = refusal.message + self._claims.said(pod.group)
             self._refuse(pod.group, replace(refusal, message=text))
 
     def keep(self, pod: PodInfo, node: str) -> None:
@@ -426,8 +422,8 @@ class WaitingPods:
             case Allow():
                 self._release(group)
             case Wait():
-                if tally.waiting and self._together is not None:
-                    self._together.ask(group)
+                if tally.waiting and self._ahead is not None:
+                    self._ahead.ask(group)
             case Refuse() as refusal:
                 self._refuse(group, self._bindings_refused(group) or refusal)
 
@@ -449,8 +445,8 @@ class WaitingPods:
         if holds:
             self._metrics.decisions.labels("bind", Reason.QUORUM_REACHED).inc(len(holds))
         self.starts.released(group, len(holds))
-        if self._together is not None:
-            self._together.started(group)
+        if self._ahead is not None:
+            self._ahead.started(group)
         self._verdicts.started(group)
         if not self._view.tally(group).planned:
             self._clear_deadline(group)
@@ -518,7 +514,7 @@ class WaitingPods:
         held = [hold.pod for hold in self._holds.get(group, {}).values()]
         pods = siblings.refused_beside(held, group, view=self._view, tried=tried)
         tried.update(pod.uid for pod in pods)
-        self.try_beside(group, siblings.to_patch(pods, held))
+        self._try_beside(group, siblings.to_patch(pods, held))
 
     def _timeout(self, group: str) -> float:
         pod_group = self._view.pod_group(group)
@@ -545,8 +541,8 @@ class WaitingPods:
 
     def _clear_deadline(self, group: str) -> None:
         deadline = self._deadlines.pop(group, None)
-        if self._together is not None:
-            self._together.forget(group)
+        if self._ahead is not None:
+            self._ahead.forget(group)
         if deadline is not None:
             deadline.timer.cancel()
             deadline.look.cancel()

@@ -8,7 +8,7 @@ import pytest
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse
-from extender.permit.in_hand import IN_HAND_SECONDS
+from extender.permit.awaiting_bind import IN_HAND_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
@@ -30,7 +30,7 @@ def begin(cluster: Cluster) -> Scene:
 
 
 def ask(scene: Scene, subject: PodInfo, *sent: str) -> FilterVerdict:
-    return scene.pod_filter.decide(subject, subject.group, sent)
+    return scene.decide(subject, sent)
 
 
 async def test_its_room_is_not_given_to_a_sibling(cluster: Cluster) -> None:
@@ -87,4 +87,4 @@ async def test_its_bind_request_finds_it_bound_already(cluster: Cluster) -> None
     ask(scene, A, "n0", "n1")
 
     assert await scene.bind(A, "n0") == ""
-    assert A.uid not in scene.verdicts.in_hand
+    assert A.uid not in scene.verdicts.awaiting_bind

@@ -1,31 +1,32 @@
 """The Bindings of members that are written ahead of kube-scheduler's requests for them.
 
 Members that are to be bound together wait here in their order, and some are written at a time.
-kube-scheduler may ask for one of them all the same, before or after its Binding is made, though it
-has to pause for a moment meanwhile (`permit.pause`). A filter request for a member whose Binding is
-not on its way takes that back: kube-scheduler would see it appear on a node in the middle of its
-cycle, and call that an error. A bind request waits for the write, and has the same answer.
+kube-scheduler may ask for one of them all the same, before or after its Binding is made. A filter
+request for a member whose Binding is not on its way takes that member back: kube-scheduler would
+otherwise see it appear on a node in the middle of its cycle, and call that an error. A bind request
+waits for the write, and has the same answer.
 
-Nothing is written for a kube-scheduler that may be there no more: the next one may give the nodes
-to other pods. It is there while it calls, or has a request open.
+Nothing is written for a kube-scheduler that may have ended: the next one may give the nodes to
+other pods. It counts as there while it calls, or has a request open.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from extender.gang import together
-from extender.permit.announcing import Announcer
-from extender.permit.pause import Pauses
-from extender.permit.waiting_pods import Gone, WaitingPods
-from extender.permit.writing import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
+from extender.kube.recorder import Event, ObjectRef
+from extender.permit.hold import Gone, WaitingPods
+from extender.permit.write import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
+from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
 
 _NEVER: Final = float("-inf")
 
@@ -46,6 +47,100 @@ it loses its lease in 13 seconds, and they stay open. One that runs calls for th
 ANSWER_HELD_SECONDS: Final = 60.0
 """How long the answer to a bind request is held back, at most, while others are to be written."""
 
+EVENT_SECONDS: Final = 2.0
+"""How long kube-scheduler may take to ask for a pod that had passed filter when it was bound."""
+EVENTS_EVERY_SECONDS: Final = 0.25
+
+
+class _Bound(NamedTuple):
+    pod: PodInfo
+    node: str
+    due: float
+
+
+class Announcer:
+    """Records the Event `Scheduled` of pods that were bound ahead of kube-scheduler's request.
+
+    kube-scheduler records it for the pods that it binds itself, also where its bind request finds
+    the Binding made. So it is recorded here some time after the Binding, unless that request has
+    come.
+    """
+
+    def __init__(
+        self,
+        record: Callable[[Event], None],
+        *,
+        clock: Clock,
+        awaiting_bind: Container[str],
+        view: ClusterView,
+        behind: Callable[[], bool],
+    ) -> None:
+        """`behind` says that kube-scheduler may still ask for pods that have long been bound."""
+        self._record = record
+        self._view = view
+        self._now = clock.monotonic
+        self._awaiting_bind = awaiting_bind
+        self._behind = behind
+        self._bound: dict[str, _Bound] = {}
+        """By UID, the first to be due first."""
+        self._unsure: dict[str, tuple[PodInfo, str]] = {}
+        """By UID: pods that have no node yet."""
+
+    def bound(self, pod: PodInfo, node: str) -> None:
+        """Expect the Event of a pod whose Binding was made ahead of its request."""
+        self._unsure.pop(pod.uid, None)
+        self._bound[pod.uid] = _Bound(pod, node, self._now() + EVENT_SECONDS)
+
+    def unsure(self, pod: PodInfo, node: str) -> None:
+        """Expect the Event of a pod whose Binding failed, once a watch shows it made all the same.
+
+        kube-scheduler was answered an error, or nothing, and says nothing of that Binding.
+        """
+        self._unsure[pod.uid] = pod, node
+
+    def asked(self, uid: str) -> None:
+        """Leave the Event of a pod to kube-scheduler, which was answered that the pod is bound."""
+        self._unsure.pop(uid, None)
+        self._bound.pop(uid, None)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - an Event decides nothing
+                FAULTS.report("announcer", error)
+            await asyncio.sleep(EVENTS_EVERY_SECONDS)
+
+    def look(self) -> None:
+        """Record the Events that are due; one that kube-scheduler may write has time."""
+        self._look_at_unsure()
+        now = self._now()
+        for uid, (pod, node, due) in list(self._bound.items()):
+            if due > now:
+                return
+            del self._bound[uid]
+            if uid in self._awaiting_bind or (self._behind() and uid in self._view.unseen):
+                self.bound(pod, node)
+            else:
+                self._record(scheduled(pod, node))
+
+    def _look_at_unsure(self) -> None:
+        for uid, (pod, node) in list(self._unsure.items()):
+            found = self._view.pods.get(uid)
+            if found is not None and found.node is None:
+                continue
+            del self._unsure[uid]
+            if found is not None and found.node == node:
+                self.bound(pod, node)
+
+
+def scheduled(pod: PodInfo, node: str) -> Event:
+    """Return the Event that kube-scheduler writes about a pod that it has bound."""
+    about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
+    note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+    return Event(about, "Scheduled", note, "Binding", warning=False, occasion=node)
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -65,15 +160,23 @@ class AheadWriter:
         writer: BindingWriter,
         *,
         announcer: Announcer,
+        is_connected: Callable[[], bool],
+        ended: Callable[[bool], None],
     ) -> None:
+        """`is_connected` returns whether the connection is open by which filter was called last.
+
+        `ended` is called for each Binding that was made (True), or that is not to be written ahead
+        any more.
+        """
+        self.metrics = writer.metrics
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._view = cluster.view()
         self._waiting = waiting
         self._writer = writer
         self._announcer = announcer
-        self._on_less: Callable[[], None] = lambda: None
-        self._is_connected: Callable[[], bool] = lambda: True
+        self._is_connected = is_connected
+        self._ended = ended
         self._called = self._heard = _NEVER
         """When kube-scheduler last called or had a request open (never, once it has hung up), and
         when it last called."""
@@ -87,10 +190,6 @@ class AheadWriter:
         self._joined: dict[str, asyncio.Future[str]] = {}
         self._answered: set[str] = set()
         """Members whose bind requests were answered while their Bindings were being written."""
-        self.pauses = Pauses(self, metrics=writer.metrics)
-        self.on_hung_up: Callable[[], None] = lambda: None
-        """Called when kube-scheduler has hung up."""
-        writer.on_failure(announcer.unsure)
 
     @property
     def writing(self) -> AbstractSet[str]:
@@ -103,10 +202,6 @@ class AheadWriter:
         return len(self._unsent) + len(self._writing)
 
     # -- what kube-scheduler asks
-
-    def filtered(self, pod: PodInfo) -> None:
-        """Leave a pod to kube-scheduler that filter is asked about, if it can still be left."""
-        self.leave(pod.uid)
 
     def leave(self, uid: str) -> None:
         """Leave a pod to kube-scheduler, which is calling for it, if it can still be left."""
@@ -125,19 +220,9 @@ class AheadWriter:
         """
         self._called = _NEVER
         self._end_held_answer()
-        self.pauses.hung_up()
-        self.on_hung_up()
         for limit in self._writing.values():
             if not limit.expired():
                 limit.reschedule(self._loop.time())
-
-    def lost(self) -> None:
-        """Count kube-scheduler as gone if no bind request of its is open.
-
-        The connection has ended by which it called filter. A process that stops ends it itself.
-        """
-        if not self._is_asking and not self._waiting.stopping:
-            self.hung_up()
 
     def answered(self, uid: str) -> None:
         """Leave the Event of a pod to kube-scheduler, which was answered that the pod is bound."""
@@ -181,22 +266,15 @@ class AheadWriter:
         """Return whether kube-scheduler is there, by what it asks and by its connection."""
         if self._called == _NEVER:
             return False
-        if self._is_asking:
+        if self.is_asking:
             self.still_asks()  # the callers have not hung up
             return self._loop.time() <= self._heard + STOPPED_SECONDS
         return self._is_connected() and not self.is_silent()
 
     @property
-    def _is_asking(self) -> bool:
+    def is_asking(self) -> bool:
         """Whether a bind request is held, or its answer."""
         return self._held_answer is not None or self._waiting.held_groups > 0
-
-    def while_there(self, is_connected: Callable[[], bool]) -> None:
-        """Count kube-scheduler as there without a request only while it `is_connected`.
-
-        It says whether the connection is open by which filter was called last.
-        """
-        self._is_connected = is_connected
 
     def still_asks(self) -> None:
         """Count a request that is open as a call."""
@@ -214,10 +292,6 @@ class AheadWriter:
     def unsent(self) -> int:
         """How many Bindings are still to be written, and are not on their way."""
         return len(self._unsent)
-
-    def on_less(self, look: Callable[[], None]) -> None:
-        """Call `look` whenever fewer Bindings are to be written."""
-        self._on_less = look
 
     def begin(self, members: Sequence[Member]) -> None:
         """Take the room of members; their Bindings are written once they are sent."""
@@ -270,7 +344,6 @@ class AheadWriter:
 
     def stop(self) -> None:
         """Give back what is not on its way: this process is about to stop."""
-        self.pauses.stop()
         self.take_back(list(self._unsent))
 
     # -- the work
@@ -286,7 +359,6 @@ class AheadWriter:
             ahead = await self._queue.get()
             try:
                 await self._bind(ahead)
-                self._on_less()
             except Exception as fault:  # noqa: BLE001 - it harms this pod alone
                 FAULTS.report("bind-together", fault, key=ahead.pod.uid)
                 if self._unsent.get(ahead.pod.uid) is ahead:
@@ -324,7 +396,9 @@ class AheadWriter:
         limit = self._writing[pod.uid] = asyncio.timeout(seconds)
         try:
             error = await self._writer.write_ahead(pod, ahead.node, seconds=seconds, limit=limit)
-            if not error and pod.uid not in self._answered:
+            if error:
+                self._announcer.unsure(pod, ahead.node)
+            elif pod.uid not in self._answered:
                 self._announcer.bound(pod, ahead.node)
         except Exception:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
@@ -340,4 +414,4 @@ class AheadWriter:
         joined = self._joined.pop(ahead.pod.uid, None)
         if joined is not None and not joined.done():
             joined.set_result(error)
-        self.pauses.ended(made=not error)
+        self._ended(not error)

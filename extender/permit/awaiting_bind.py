@@ -1,8 +1,8 @@
-"""Pods that kube-scheduler is binding as far as we know: filter has answered them nodes.
+"""What the requests of kube-scheduler say of pods and schedulers, before any watch does.
 
-Until the bind request comes, state shows no more than a plan, if there is one. kube-scheduler has
-assumed the pod on a node all the same. The room of a member's plan is not to be exchanged with a
-sibling's, and no pod is bound ahead of kube-scheduler to where it may have assumed another one.
+A pod that passed filter is assumed on a node by kube-scheduler until its bind request comes. The
+cluster's state shows no more than its plan, if it has one. So its room is not exchanged with that
+of a sibling, and no pod is bound ahead to a node where kube-scheduler may have assumed this one.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,12 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from extender.runtime.clock import Clock
+from extender.state.cluster.records import PodInfo
 
 IN_HAND_SECONDS: Final = 10.0
 """How long a bind request may take to come; most come within milliseconds."""
 COMING_SECONDS: Final = 1.0
-"""How long it counts as one that comes."""
+"""How long a bind request counts as one that is about to come."""
 ASSUMED_SECONDS: Final = 900.0
 """How long kube-scheduler may hold a pod: until its volumes are there, ten minutes as a rule."""
 _MOST: Final = 10_000
@@ -26,48 +27,74 @@ class _FilterAnswer(NamedTuple):
     node: str | None
 
 
-class InHand:
-    """UIDs of such pods."""
+class AwaitingBind:
+    """The pods that passed filter and whose bind request we expect, by UID."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic
         self._answers: dict[str, _FilterAnswer] = {}
-        """By UID, the first one first."""
+        """By UID, the oldest first."""
         self._on: dict[str | None, dict[str, None]] = {}
         """UIDs by node."""
 
     def __contains__(self, uid: object) -> bool:
-        """Return whether filter answered a pod just now."""
+        """Return whether a pod passed filter a moment ago."""
         found = self._answers.get(uid) if isinstance(uid, str) else None
         return found is not None and found.at + IN_HAND_SECONDS > self._now()
 
     @property
     def coming(self) -> frozenset[str]:
-        """Return those that were answered one node, and whose bind request is due."""
+        """Return the pods that were given one node, and whose bind request is due."""
         since = self._now() - COMING_SECONDS
         latest = takewhile(lambda each: each[1].at > since, reversed(self._answers.items()))
         return frozenset(uid for uid, answer in latest if answer.node is not None)
 
     def assumed_on(self, node: str | None) -> Iterator[str]:
-        """Yield the pods that filter answered a node; with None those to which it left a choice."""
+        """Yield the pods that were given a node; with None those that were given a choice."""
         late = self._now() - ASSUMED_SECONDS
         return (uid for uid in self._on.get(node, ()) if self._answers[uid].at > late)
 
     def begin(self, uid: str, node: str | None) -> None:
-        """Add a pod that filter has just answered a node, or left the choice."""
+        """Add a pod that filter has just given one node, or a choice (None)."""
         now, answers = self._now(), self._answers
         self.end(uid)
         answers[uid] = _FilterAnswer(now, node)
         self._on.setdefault(node, {})[uid] = None
         first = next(iter(answers))
         if answers[first].at + ASSUMED_SECONDS <= now or len(answers) > _MOST:
-            self.end(first)  # one for each that begins keeps them few
+            self.end(first)  # dropping one for each new one keeps them few
 
     def end(self, uid: str) -> None:
-        """Remove a pod: its bind request has come, or kube-scheduler has let go of it."""
+        """Remove a pod: its bind request has come, or kube-scheduler has given it up."""
         answer = self._answers.pop(uid, None)
         if answer is not None:
             there = self._on[answer.node]
             del there[uid]
             if not there:
                 del self._on[answer.node]
+
+
+class KnownSchedulers:
+    """The names of the schedulers known to call us for every pod, in filter and in bind.
+
+    An entry of `extenders` with `managedResources` is asked only about pods that name one of these
+    resources, which are extended ones. So a scheduler that asks about a pod that names none asks
+    about all pods. Filter and bind may be in different entries.
+    """
+
+    def __init__(self) -> None:
+        self._filter: set[str] = set()
+        self._bind: set[str] = set()
+
+    def __contains__(self, scheduler: object) -> bool:
+        return scheduler in self._filter and scheduler in self._bind
+
+    def filtered(self, pod: PodInfo) -> None:
+        """Count a filter request."""
+        if not pod.shape.extended:
+            self._filter.add(pod.scheduler)
+
+    def bound(self, pod: PodInfo) -> None:
+        """Count a bind request."""
+        if not pod.shape.extended:
+            self._bind.add(pod.scheduler)

@@ -1,0 +1,193 @@
+"""Binding ahead of requests: Bindings that are written before kube-scheduler asks for them.
+
+Once kube-scheduler has placed one pod, the extender binds the identical ones itself. `Ahead` is the
+one object that others see; it owns these parts:
+
+`begin`: which members of a group are bound together with one that kube-scheduler has asked for.
+`next_groups`: groups that begin before kube-scheduler asks for one of their members.
+`write`: the Bindings that go out, whether kube-scheduler is still there, and their Events.
+`pauses`: answers of filter that are held back meanwhile, so that kube-scheduler waits.
+`scheduler_lag`: how far kube-scheduler is behind in seeing what was bound.
+"""
+
+import asyncio
+from collections.abc import Set as AbstractSet
+
+from extender.permit.ahead.begin import Begin
+from extender.permit.ahead.next_groups import NextGroups
+from extender.permit.ahead.pauses import ArrivalPauses, WritePauses
+from extender.permit.ahead.scheduler_lag import SchedulerLag
+from extender.permit.ahead.write import AheadWriter, Announcer
+from extender.permit.hold import Gone, WaitingPods
+from extender.permit.plans import Plans
+from extender.permit.process import Process
+from extender.permit.write import BindingWriter
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+
+
+class Ahead:
+    """Binds members of gangs ahead of requests, and holds back answers of filter meanwhile.
+
+    Where `gang.bindTogether` is off nothing is bound ahead. While the pods of a gang are being
+    created answers are held back all the same.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        hold: WaitingPods,
+        writer: BindingWriter,
+        *,
+        plans: Plans,
+        process: Process,
+    ) -> None:
+        """Connect the parts with each other, and with the groups that wait."""
+        self._hold = hold
+        self._process = process
+        self._enabled = plans.verdicts.options.bind_equal
+        self.lag = SchedulerLag(cluster, clock=plans.clock, wake_after=process.wake_after)
+        self._announcer = Announcer(
+            process.record,
+            clock=plans.clock,
+            awaiting_bind=plans.verdicts.awaiting_bind,
+            view=cluster.view(),
+            behind=lambda: self.lag.behind,
+        )
+        self._writer = AheadWriter(
+            *(cluster, hold, writer),
+            announcer=self._announcer,
+            is_connected=process.is_connected,
+            ended=self._binding_ended,
+        )
+        self._pauses = WritePauses(self._writer, hung_up=self.hung_up)
+        self._arrivals = ArrivalPauses(cluster, plans, self._writer, hung_up=self.hung_up)
+        self._begin = Begin(
+            *(cluster, hold, self._writer),
+            plans=plans,
+            behind=self._is_behind,
+            on_sent=self._sent,
+        )
+        self._next = NextGroups(
+            *(cluster, plans, self._begin), held_back=lambda: self._arrivals.held_back
+        )
+        hold.bind_ahead(self)
+
+    # --- what kube-scheduler asks ------------------------------------------------------------
+
+    def asked(self) -> None:
+        """Take note of a call of kube-scheduler: it is there."""
+        self._writer.asked()
+
+    def filtered(self, pod: PodInfo) -> None:
+        """Leave a pod to kube-scheduler that filter is asked about, if it can still be left."""
+        self._writer.leave(pod.uid)
+        self._next.look_soon()
+
+    @property
+    def may_pause(self) -> bool:
+        """Whether the answer about a member of a gang may have to be held back."""
+        return self._pauses.are_due or self._arrivals.are_due
+
+    async def pause(self, uid: str, group: str, gone: Gone) -> float | None:
+        """Return when filter may answer about a member, with the seconds for which it was held.
+
+        None says that kube-scheduler has hung up.
+        """
+        held = await self._pauses.hold(uid, gone) if self._pauses.are_due else 0.0
+        if held == 0.0 and self._arrivals.are_due:
+            held = await self._arrivals.hold(group, gone)
+        return held
+
+    def join(self, uid: str) -> "asyncio.Future[str] | None":
+        """Return the error to come of a Binding that is written ahead; None where none is."""
+        return self._writer.join(uid)
+
+    async def bound(self, uid: str, gone: Gone, *, until: float) -> None:
+        """Take note that a bind request succeeded; return when it may be answered.
+
+        One answer is held back while Bindings go out: it shows whether kube-scheduler is there.
+        `gone` calls `hung_up` before it returns.
+        """
+        self.lag.bound(uid)
+        self._writer.answered(uid)
+        await self._writer.hold_answer(uid, gone, until=until)
+
+    def failed(self, pod: PodInfo, node: str) -> None:
+        """Take note that the Binding of a bind request failed, and may have been made."""
+        if self._enabled:
+            self._announcer.unsure(pod, node)
+
+    def hung_up(self) -> None:
+        """End what is to be written and what is held back: kube-scheduler may have ended."""
+        self._writer.hung_up()
+        self._pauses.hung_up()
+        self._arrivals.hung_up()
+
+    def lost(self) -> None:
+        """Count kube-scheduler as gone unless a bind request of its is open.
+
+        The connection has ended by which it called filter. A process that stops ends it itself.
+        """
+        if not self._writer.is_asking and not self._hold.stopping:
+            self.hung_up()
+
+    # --- what groups that wait ask -----------------------------------------------------------
+
+    def ask(self, group: str) -> None:
+        """Begin to bind what can be of a group that waits, and release it if that is enough."""
+        if self._enabled:
+            self._begin.ask(group)
+
+    def started(self, group: str) -> None:
+        """Count what the group left to kube-scheduler: it was released."""
+        self._begin.started(group)
+
+    def forget(self, group: str) -> None:
+        """Forget what the group left to kube-scheduler: it waits no more."""
+        self._begin.forget(group)
+
+    # --- the process -------------------------------------------------------------------------
+
+    @property
+    def going_out(self) -> int:
+        """How many Bindings are to be written ahead, or are being written."""
+        return self._writer.going_out
+
+    @property
+    def writing(self) -> AbstractSet[str]:
+        """The pods whose Bindings are being written, by UID."""
+        return self._writer.writing
+
+    def restarted(self) -> None:
+        """Count pods everywhere as unseen: an earlier run of this process may have bound some."""
+        if self._enabled:
+            self.lag.restarted()
+
+    def stop(self) -> None:
+        """Give back what is not on its way, and hold no more back: the process is to stop."""
+        self._arrivals.stop()
+        self._pauses.stop()
+        self._writer.stop()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.lag.run())
+            if self._enabled:
+                for part in (self._writer, self._next, self._announcer):
+                    tasks.create_task(part.run())
+
+    # --- between the parts -------------------------------------------------------------------
+
+    def _is_behind(self) -> bool:
+        """Return whether kube-scheduler's watch or ours is late."""
+        return self.lag.behind or self._process.stale() is not None
+
+    def _binding_ended(self, made: bool) -> None:  # noqa: FBT001 - it is called with this alone
+        """Take note that fewer Bindings are to be written: one was made, or is not to be."""
+        self._pauses.ended(made=made)
+        self._begin.look_soon()
+
+    def _sent(self, group: str) -> None:
+        self._next.sent(group)
