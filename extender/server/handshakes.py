@@ -11,8 +11,8 @@ import errno
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -186,23 +186,23 @@ async def listening(host: str, port: int, *, backlog: int) -> list[socket.socket
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     made: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            try:
-                one = socket.socket(family, kind, protocol)
-            except OSError:  # the kernel has no such family
-                continue
-            made.append(one)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind(address)
-            one.listen(backlog)
-            one.settimeout(0)
-    except OSError:
-        for one in made:
-            one.close()
-        raise
+    with ExitStack() as closing:
+        for family, *_, address in dict.fromkeys(found):
+            with _known_family():
+                one = socket.create_server(address, family=family, backlog=backlog)
+                one.settimeout(0)
+                made.append(closing.enter_context(one))
+        closing.pop_all()
     if not made:
         raise OSError(f"{host} has no address of a family that this machine supports")
     return made
+
+
+@contextmanager
+def _known_family() -> Iterator[None]:
+    """Ignore that the kernel has no such address family."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EAFNOSUPPORT:
+            raise
