@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from extender.api.visibility_v1beta2 import Explanation
+    from extender.api.explanations import Explanation
     from extender.config import Settings
     from extender.snapshot.file import ObjectSource
     from extender.wiring.explain import ExplainTarget
@@ -129,7 +129,7 @@ def podgroup(
     output: Form = "text",
 ) -> None:
     """Explain a PodGroup: each gate, the groups ahead, kept room, what would help."""
-    from extender.explain.gang_text import group_text
+    from extender.explain.text import group_text
     from extender.wiring.explain_groups import explained_group
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
@@ -148,7 +148,7 @@ def pod(
     output: Form = "text",
 ) -> None:
     """Explain a pod, and its gang."""
-    from extender.explain.gang_text import pod_text
+    from extender.explain.text import pod_text
     from extender.wiring.explain_groups import explained_pod
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
@@ -247,7 +247,6 @@ def may_not_read(error: Exception) -> str:
 
 def _explain(asked: "ExplainTarget", sources: _Sources, *, output: Output) -> None:
     from extender.config import SettingsError
-    from extender.explain.text import text
     from extender.kube.decode import Decoder
     from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
     from extender.snapshot.file import ObjectSource, SnapshotError
@@ -268,4 +267,4 @@ def _explain(asked: "ExplainTarget", sources: _Sources, *, output: Output) -> No
         except ForbiddenError as error:
             typer.echo(f"gang-extender: {lacks_rights(error, asked.namespace)}", err=True)
             raise typer.Exit(1) from None
-    _show(found, text, now, output=output)
+    _show(found, workload_text, now, output=output)

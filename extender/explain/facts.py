@@ -1,33 +1,62 @@
-"""What an explanation is composed from, and the words that all of them need."""
+"""The facts that explanations are composed from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
-from extender.api.visibility_v1beta2 import OwnerReference
+from extender.api.explanations import OwnerReference, TimedCondition
+from extender.gang.options import GangOptions
+from extender.gang.remembered import NOTHING, Remembered
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
 
-Why = Callable[[str], tuple[str, str] | None]
-"""The reason and message that the last cycle gave for a workload, by its key."""
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The state as it is now; no value read from it survives an `await`."""
+    """The queues as they are now; no value read from them survives an `await`."""
 
     queues: QueueView
     pending: PendingQueues
     tree: QuotaTree
-    """One of its own: a cycle reads usage into the other."""
+    """A tree of its own: a cycle reads usage into the other."""
     rules: AdmissionRules
     cluster: ClusterView
     now: float
-    why: Why = lambda _: None
+    """Seconds since the epoch."""
+    why: Callable[[str], tuple[str, str] | None] = lambda _: None
+    """Returns the reason and message that the last cycle gave for a workload, by its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """The groups as they are now; no value read from them survives an `await`."""
+
+    view: ClusterView
+    options: GangOptions
+    now: float
+    """Seconds since the epoch."""
+    source: Literal["Extender", "ApiServer"] = "ApiServer"
+    remembered: Callable[[str], Remembered] = lambda _: NOTHING
+    """Returns what the extender remembers of a group."""
+    never_starts: Callable[[PodGroupInfo], bool] = lambda _: False
+    """Returns whether a group holds up no other one, although it goes first."""
+
+
+def timed(condition: ConditionInfo) -> TimedCondition:
+    """Return a condition as explanations show it."""
+    return TimedCondition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        last_transition_time=moment(condition.transition),
+    )
 
 
 def moment(seconds: float) -> datetime:

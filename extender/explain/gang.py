@@ -1,48 +1,51 @@
-"""Everything about one group that says why it is where it is, from the decisions' own answers."""
+"""Explains one group, or one pod of it: why it is where it is."""
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
-from extender.api.gang_explanations import (
+from extender.api.explanations import (
+    ExplainedMember,
     GroupAhead,
     GroupExplanation,
+    GroupState,
+    MemberCounts,
+    MemberState,
+    PodOutlook,
+    Position,
     PreemptionCourse,
     RoomFound,
 )
 from extender.api.reasons import EventReason, Reason
-from extender.api.visibility_v1beta2 import Position, TimedCondition
-from extender.explain.facts import moment
-from extender.explain.gang_facts import GroupFacts
-from extender.explain.gang_gates import answers, checked
-from extender.explain.gang_hints import hints
-from extender.explain.gang_members import counts, group_state, members
-from extender.explain.kept_room import KeptRooms, kept_rooms
+from extender.explain.facts import GroupFacts, moment, timed
+from extender.explain.gates import answers, checked, hints
+from extender.explain.kept_room import kept_rooms
 from extender.fit.candidates import is_feasible
 from extender.gang import aging, pending, plan, topology
+from extender.gang.filter import beside_plans
 from extender.gang.fit import candidates
 from extender.gang.gates import Gate, GateCheck
 from extender.gang.plan import PlanLook
 from extender.gang.preemption import nominating
-from extender.gang.verdicts import about
+from extender.gang.room import without_room
+from extender.gang.verdicts import OneOf, Refuse, about, is_ours, not_admitted
 from extender.resources.quantity import exact
 from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.reservations import ReservationKind
+from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps
 
 AHEAD: Final = 10
-"""How many of those ahead are named."""
+"""How many of the groups ahead are named."""
+LISTED: Final = 1000
+"""How many pods of a group are listed."""
 _PLANNED: Final = frozenset((Gate.TOPOLOGY, Gate.MIN_RESOURCES, Gate.ABLE_PODS, Gate.ROOM))
-
-
-@dataclass(frozen=True, slots=True)
-class _Findings:
-    """What takes long to find out."""
-
-    found: PlanLook | None = None
-    usable: int = 0
-    kept: KeptRooms = field(default_factory=lambda: KeptRooms([], [], 0))
+_RESERVED: Final[Mapping[ReservationKind, MemberState]] = {
+    ReservationKind.BINDING: "Binding",
+    ReservationKind.WAITING: "Held",
+    ReservationKind.PLANNED: "Planned",
+}
 
 
 def explain_group(group: str, facts: GroupFacts) -> Steps[GroupExplanation | None]:
@@ -50,100 +53,95 @@ def explain_group(group: str, facts: GroupFacts) -> Steps[GroupExplanation | Non
 
     The planner is asked in steps; the rest is read in one step after it, as it is then.
     """
-    look = yield from _looking(group, facts)
-    listed = yield from members(group, facts.view)
-    found = _composed(group, facts, look)
-    if found is None:
-        return None
-    more = max(0, found.pods.exist - len(listed))
-    return found.model_copy(update={"members": listed, "more_members": more})
-
-
-def _looking(group: str, facts: GroupFacts) -> Steps[_Findings]:
-    view, found, usable = facts.view, None, 0
+    view, look, usable = facts.view, None, 0
     pod_group = view.pod_group(group)
     kept = yield from kept_rooms(group, facts)
     if pod_group is not None and pending.before_plan(group, view=view) is None:
         pod = candidates(None, group, view=view)[0]
         permitted = facts.remembered(group).permitted
-        found = yield from plan.explain_plan(pod, pod_group, view=view, permitted=permitted)
-        usable = yield from _usable(pod, facts)
-    return _Findings(found, usable, kept)
-
-
-def _usable(pod: PodInfo, facts: GroupFacts) -> Steps[int]:
-    count = 0
-    for number, node in enumerate([*facts.view.nodes.values()]):
-        if number % PIECE == PIECE - 1:
-            yield
-        count += is_feasible(pod.shape, node)
-    return count
-
-
-def _composed(group: str, facts: GroupFacts, look: _Findings) -> GroupExplanation | None:
-    view = facts.view
+        look = yield from plan.explain_plan(pod, pod_group, view=view, permitted=permitted)
+        for number, node in enumerate([*view.nodes.values()]):
+            if number % PIECE == PIECE - 1:
+                yield
+            usable += is_feasible(pod.shape, node)
+    listed = yield from _members(group, view)
     pod_group, tally = view.pod_group(group), view.tally(group)
     if pod_group is None and not tally.members:
         return None
     state = group_state(group, view)
-    found = [*checked(group, facts, look.found)]
-    room = _room(pod_group, look, facts)
-    reason, message = _why(group, found, look.found, facts=facts)
+    ended = state == "Finished"
+    checks = [*checked(group, facts, look)]
+    room = _room(pod_group, look, usable, facts=facts)
+    reason, message = _why(group, checks[-1], look, facts=facts)
     namespace, _, name = group.partition("/")
-    shown = GroupExplanation(
+    status = pod_group.status if pod_group is not None else None
+    queued = group in view.queue
+    return GroupExplanation(
         namespace=namespace,
         name=name,
+        api_group=pod_group.api_group if pod_group is not None else None,
         source=facts.source,
         state=state,
+        phase=(status.phase or None) if status is not None else None,
         reason=reason,
         message=message,
         priority=tally.priority,
         min_member=pod_group.min_member if pod_group is not None else 0,
         needed=view.quorum(pod_group) if pod_group is not None else 0,
+        created=moment(pod_group.created) if pod_group is not None else None,
         pods=counts(group, view),
-        gates=answers(group, found, facts) if state != "Finished" else [],
+        gates=[] if ended else answers(group, checks, facts),
         room=room,
-        would_help=[*hints(group, found[-1], room, facts=facts)] if state != "Finished" else [],
-        kept=look.kept.own,
-        kept_from_it=look.kept.others if group in view.queue else [],
-        more_kept=look.kept.more if group in view.queue else 0,
+        would_help=[] if ended else [*hints(group, checks[-1], room, facts=facts)],
+        kept=kept.own,
+        kept_from_it=kept.others if queued else [],
+        more_kept=kept.more if queued else 0,
+        preemption=_preemption(pod_group, facts),
         notes=[*_notes(group, facts)],
+        conditions=[*map(timed, status.conditions)] if status is not None else [],
+        members=listed,
+        more_members=max(0, len(tally.members) - len(listed)),
+        **(_place(pod_group, facts) if pod_group is not None and queued else {}),
     )
-    return shown if pod_group is None else _with_pod_group(shown, pod_group, facts)
 
 
-def _with_pod_group(
-    found: GroupExplanation, pod_group: PodGroupInfo, facts: GroupFacts
-) -> GroupExplanation:
-    """Return an explanation with what a PodGroup says, and its place in the order."""
-    view, status, group = facts.view, pod_group.status, pod_group.key
-    update: dict[str, object] = {
-        "api_group": pod_group.api_group,
-        "phase": status.phase or None,
-        "created": moment(pod_group.created),
-        "preemption": _preemption(pod_group, facts),
-        "conditions": [
-            TimedCondition(
-                type=each.type,
-                status=each.status,
-                reason=each.reason,
-                message=each.message,
-                last_transition_time=moment(each.transition),
-            )
-            for each in status.conditions
-        ],
+def explain_pod(pod: PodInfo, facts: GroupFacts) -> Steps[PodOutlook]:
+    """Return what there is to say of a pod, and of its group."""
+    group = None
+    if pod.group is not None:
+        group = yield from explain_group(pod.group, facts)
+    shown = _member(pod, facts.view)
+    reason, message = _why_pod(pod, group, facts)
+    return PodOutlook(
+        namespace=pod.namespace,
+        name=pod.name,
+        state=shown.state,
+        node=shown.node,
+        priority=pod.priority,
+        scheduler_name=pod.scheduler,
+        gates=shown.gates,
+        reason=reason,
+        message=message,
+        said=pod.unschedulable,
+        group=group,
+    )
+
+
+def _place(pod_group: PodGroupInfo, facts: GroupFacts) -> dict[str, Any]:
+    """Return the place of a group among those that wait for room, and since when it waits."""
+    view = facts.view
+    position = view.queue.position(view.turn(pod_group))
+    ahead = [*islice(_ahead(pod_group, facts), AHEAD)]
+    since = aging.waits_since(pod_group, view=view)
+    due = since + facts.options.aging
+    comes = facts.options.aging and pod_group.key not in view.claims and due > facts.now
+    return {
+        "position": Position(index=position, of=len(view.queue)),
+        "ahead": ahead,
+        "more_ahead": max(0, position - len(ahead)),
+        "waits_since": moment(since),
+        "claim_due": moment(due) if comes else None,
     }
-    if group in view.queue:
-        turn = view.turn(pod_group)
-        position = view.queue.position(turn)
-        first = [*islice(_ahead(pod_group, facts), AHEAD)]
-        update |= {
-            "position": Position(index=position, of=len(view.queue)),
-            "ahead": first,
-            "more_ahead": max(0, position - len(first)),
-            **_waiting(pod_group, facts),
-        }
-    return found.model_copy(update=update)
 
 
 def _ahead(pod_group: PodGroupInfo, facts: GroupFacts) -> Iterator[GroupAhead]:
@@ -159,37 +157,31 @@ def _ahead(pod_group: PodGroupInfo, facts: GroupFacts) -> Iterator[GroupAhead]:
             )
 
 
-def _waiting(pod_group: PodGroupInfo, facts: GroupFacts) -> dict[str, object]:
-    since = aging.waits_since(pod_group, view=facts.view)
-    due = since + facts.options.aging
-    comes = facts.options.aging and pod_group.key not in facts.view.claims and due > facts.now
-    return {"waits_since": moment(since), "claim_due": moment(due) if comes else None}
-
-
-def _room(pod_group: PodGroupInfo | None, look: _Findings, facts: GroupFacts) -> RoomFound | None:
-    found = look.found
-    if found is None or found.free is None:
+def _room(
+    pod_group: PodGroupInfo | None, look: PlanLook | None, usable: int, *, facts: GroupFacts
+) -> RoomFound | None:
+    if look is None or look.free is None:
         return None
-    free, asked = found.free, topology.of(pod_group)
+    free, asked = look.free, topology.of(pod_group)
     nodes = Counter(free.placements.values())
     return RoomFound(
         wanted=free.wanted,
         fit=free.count,
-        fit_if_nothing_were_kept=found.unkept.count if found.unkept is not None else None,
-        fit_on_empty_nodes=found.empty.count if found.empty is not None else None,
+        fit_if_nothing_were_kept=look.unkept.count if look.unkept is not None else None,
+        fit_on_empty_nodes=look.empty.count if look.empty is not None else None,
         short={name: exact(name, amount) for name, amount in sorted(free.short.items())},
         within=asked.label if asked is not None and asked.required else None,
         nodes={name: nodes[name] for name in sorted(nodes)},
-        usable_nodes=look.usable,
+        usable_nodes=usable,
         all_nodes=len(facts.view.nodes),
     )
 
 
 def _why(
-    group: str, found: list[GateCheck], look: PlanLook | None, *, facts: GroupFacts
+    group: str, last: GateCheck, look: PlanLook | None, *, facts: GroupFacts
 ) -> tuple[str, str]:
     """Return the reason of the whole: that of the gate that refuses, or how far the group is."""
-    view, last, state = facts.view, found[-1], group_state(group, facts.view)
+    view, state = facts.view, group_state(group, facts.view)
     if state == "Finished":
         return EventReason.FINISHED, "all of its pods have ended"
     pod_group, pods = view.pod_group(group), candidates(None, group, view=view)
@@ -204,8 +196,8 @@ def _why(
     return Reason.WAITING_FOR_BIND, "its pods are on their way"
 
 
-def _preemption(pod_group: PodGroupInfo, facts: GroupFacts) -> PreemptionCourse | None:
-    chosen = pod_group.nomination
+def _preemption(pod_group: PodGroupInfo | None, facts: GroupFacts) -> PreemptionCourse | None:
+    chosen = pod_group.nomination if pod_group is not None else None
     if chosen is None:
         return None
     left = sum(1 for _ in nominating.remaining(chosen, view=facts.view))
@@ -235,3 +227,121 @@ def _notes(group: str, facts: GroupFacts) -> Iterator[str]:
         yield f"no nodes are set aside for it: its namespace may claim {claim.limit}"
     elif claim is not None and not claim.amounts:
         yield "no nodes can be set aside for it beside those of groups that wait longer"
+
+
+def counts(group: str, view: ClusterView) -> MemberCounts:
+    """Return how many pods are where."""
+    tally = view.tally(group)
+    kept = len(tally.binding) + len(tally.waiting) + len(tally.planned)
+    there = len(tally.bound) + kept + len(tally.gated) + len(tally.gated_by_us) + len(tally.leaving)
+    return MemberCounts(
+        exist=len(tally.members),
+        bound=len(tally.bound),
+        binding=len(tally.binding),
+        held=len(tally.waiting),
+        planned=len(tally.planned),
+        gated=len(tally.gated),
+        gated_by_us=len(tally.gated_by_us),
+        leaving=len(tally.leaving),
+        waiting=len(tally.members) - there,
+    )
+
+
+def group_state(group: str, view: ClusterView) -> GroupState:
+    """Return how far a group is."""
+    tally, pod_group = view.tally(group), view.pod_group(group)
+    phase = pod_group.status.phase if pod_group is not None else ""
+    if not tally.members and (phase in ("Finished", "Failed") or view.finished(group)):
+        return "Finished"
+    need = view.quorum(pod_group) if pod_group is not None else None
+    if need is None or not tally.members:
+        return "Waiting"
+    if len(tally.bound) >= need:
+        return "Started"
+    if tally.assigned >= need:
+        return "Binding"
+    if tally.waiting:
+        return "Held"
+    return "Planned" if tally.committed >= need else "Waiting"
+
+
+def _members(group: str, view: ClusterView) -> Steps[list[ExplainedMember]]:
+    """Return the pods of a group, those first that have no node; `LISTED` of them at most."""
+    found = [view.pods[uid] for uid in view.tally(group).members]
+    pods = sorted(found, key=lambda pod: (pod.node is not None, pod.index or 0, pod.name))[:LISTED]
+    shown = []
+    for number, pod in enumerate(pods):
+        if number % PIECE == PIECE - 1:
+            yield
+        shown.append(_member(pod, view))
+    return shown
+
+
+def _member(pod: PodInfo, view: ClusterView) -> ExplainedMember:
+    """Return where one pod is."""
+    reserved, refused = view.reservation(pod.uid), view.refused.get(pod.uid)
+    return ExplainedMember(
+        name=pod.name,
+        state=_member_state(pod, view),
+        node=pod.node or (reserved.node if reserved is not None else None),
+        reason=refused.reason if refused is not None else None,
+        message=pod.unschedulable,
+        gates=list(pod.gates),
+    )
+
+
+def _member_state(pod: PodInfo, view: ClusterView) -> MemberState:
+    """Return how far a pod is."""
+    reserved = view.reservation(pod.uid)
+    if pod.finished or pod.terminating:
+        return "Finished" if pod.finished else "Leaving"
+    if pod.node is not None:
+        return "Bound"
+    if reserved is not None:
+        return _RESERVED.get(reserved.kind, "Waiting")
+    if pod.gates:
+        return "GatedByUs" if pod.is_gated_by_us else "Gated"
+    if pod.uid not in view.refused and pod.unschedulable is None:
+        return "Waiting"
+    ours = pod.group is not None and is_ours(pod.unschedulable or "", pod.group)
+    return "Refused" if ours or pod.uid in view.refused else "Unschedulable"
+
+
+def _why_pod(
+    pod: PodInfo, group: GroupExplanation | None, facts: GroupFacts
+) -> tuple[str | None, str]:
+    """Return why a pod waits: the reason and a sentence."""
+    view, held = facts.view, facts.view.awaits_admission(pod)
+    if pod.finished or pod.node is not None:
+        return None, "it has ended" if pod.finished else "it has a node"
+    if held is not None:
+        return Reason.NOT_ADMITTED, not_admitted(held).message
+    if view.reservation(pod.uid) is not None:
+        return None, "room is taken or kept for it"
+    if pod.gates and not pod.is_gated_by_us:
+        return Reason.GATED, "scheduling gates of others hold it back"
+    return _why_alone(pod, facts) if group is None else _why_in_group(group)
+
+
+def _why_in_group(group: GroupExplanation) -> tuple[str | None, str]:
+    if group.state in ("Started", "Binding"):
+        return None, "its gang has started without it: it comes as a plain pod does"
+    return group.reason, f"it waits with its gang: {group.message}"
+
+
+def _why_alone(pod: PodInfo, facts: GroupFacts) -> tuple[str | None, str]:
+    """Return what the extender says of a pod that is no member of a group."""
+    view = facts.view
+    usable = [name for name, node in view.nodes.items() if is_feasible(pod.shape, node)]
+    full = set(without_room(pod.shape, usable, view))
+    free = [name for name in usable if name not in full]
+    start = f"it is no member of a gang; {len(free)} of {len(view.nodes)} nodes have room for it"
+    if not free:
+        return None, f"{start}, which kube-scheduler alone decides"
+    verdict = beside_plans(pod, free, view=view)
+    if isinstance(verdict, Refuse):
+        return verdict.reason, f"{start}, and on all of them it is kept for gangs that go first"
+    if isinstance(verdict, OneOf):
+        kept = len(free) - len(verdict.nodes)
+        return None, f"{start}, and on {kept} of them it is kept for gangs that go first"
+    return None, f"{start}, and the extender keeps it from none of them"

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.api.gang_explanations import KeptKind, RoomKept
-from extender.explain.facts import moment
-from extender.explain.gang_facts import GroupFacts
+from extender.api.explanations import KeptKind, RoomKept
+from extender.explain.facts import GroupFacts, moment
 from extender.gang import aging
 from extender.gang.preemption import nominating
 from extender.resources.quantity import PODS, Resources, add, exact

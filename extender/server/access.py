@@ -17,7 +17,7 @@ from cachetools import TTLCache
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
-from extender.api.visibility_v1beta2 import Status
+from extender.api.explanations import Status
 from extender.kube.errors import ApiError
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import Clock

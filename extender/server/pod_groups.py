@@ -10,12 +10,10 @@ from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Response
 
-from extender.api.gang_explanations import GroupExplanation, GroupList
-from extender.api.visibility_v1beta2 import Status
+from extender.api.explanations import GroupExplanation, GroupList, Status
+from extender.explain.facts import GroupFacts
 from extender.explain.gang import explain_group
-from extender.explain.gang_facts import GroupFacts
-from extender.explain.gang_list import group_list
-from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest
+from extender.explain.lists import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest, group_list
 from extender.permit.memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.runtime.pacer import Pacer, in_slices

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from msgspec import Raw
 
-from extender.api.visibility_v1beta2 import Status
+from extender.api.explanations import Status
 from extender.kube.reviews import Access
 from extender.runtime.pacer import Pacer
 from extender.server.access import REFUSALS, Guard, Turnstile, add_statuses

@@ -11,17 +11,16 @@ from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request, Response
 
-from extender.api.visibility_v1beta2 import (
+from extender.api.explanations import (
     API_VERSION,
     Explanation,
     PendingWorkloadsSummary,
     Status,
 )
-from extender.explain import summary
-from extender.explain.explanation import explain, look_at_nodes
+from extender.explain import lists
 from extender.explain.facts import Facts
-from extender.explain.hidden import within
-from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest
+from extender.explain.lists import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest, within
+from extender.explain.workload import explain, look_at_nodes
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer, in_slices
 from extender.server import openapi
@@ -84,7 +83,7 @@ class _Answers:
         caller = await self._check(request, _cluster_queue(name))
         page = PageRequest(offset, limit)
         async with self._turnstile.turn(_name(caller)):
-            found = await in_slices(summary.of_cluster_queue(name, self._seen, page), self._pacer)
+            found = await in_slices(lists.of_cluster_queue(name, self._seen, page), self._pacer)
             if found is None:
                 raise _missing("clusterqueues", name)
             return await self._written(found)
@@ -104,7 +103,7 @@ class _Answers:
         async with self._turnstile.turn(_name(caller)):
             queue = self._seen().queues.local_queues.get(key)
             everything = queue is None or await self._sees_all(caller, queue.cluster_queue)
-            found = await in_slices(summary.of_local_queue(key, self._seen, page), self._pacer)
+            found = await in_slices(lists.of_local_queue(key, self._seen, page), self._pacer)
             if found is None:
                 raise _missing("localqueues", key)
             return await self._written(found, only=None if everything else namespace)

@@ -10,11 +10,11 @@ from typing import Final, TypeVar, cast
 
 import msgspec
 
+from extender.api.explanations import Explanation
 from extender.api.reasons import Unadmitted
-from extender.api.visibility_v1beta2 import Explanation
 from extender.api.wellknown import POD_GROUP_GROUPS, QUEUE_LABEL, WorkloadCondition
-from extender.explain.explanation import explain
 from extender.explain.facts import Facts
+from extender.explain.workload import explain
 from extender.jobs import registry
 from extender.jobs.actions import ReportRefusal
 from extender.jobs.kinds.pod_group import group_name_of

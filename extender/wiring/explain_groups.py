@@ -8,11 +8,10 @@ the extender decides them.
 from contextlib import suppress
 from functools import partial
 
-from extender.api.gang_explanations import GroupExplanation, PodOutlook
+from extender.api.explanations import GroupExplanation, PodOutlook
 from extender.api.wellknown import GROUP_NATIVE, NATIVE_VERSIONS, POD_GROUP_GROUPS
-from extender.explain.gang import explain_group
-from extender.explain.gang_facts import GroupFacts
-from extender.explain.pod import explain_pod
+from extender.explain.facts import GroupFacts
+from extender.explain.gang import explain_group, explain_pod
 from extender.gang import plan
 from extender.gang.fit import Fit
 from extender.gang.options import GangOptions

@@ -1,6 +1,8 @@
 """Facts about what `Admissions` has, and workloads with quota."""
 
-from extender.explain.facts import Facts, Why
+from collections.abc import Callable
+
+from extender.explain.facts import Facts
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules
 from extender.room.nodes import NodeRoom
@@ -10,7 +12,10 @@ from tests.queue_makers import Admissions, admission, condition, workload
 
 
 def facts(
-    queues: Admissions, *, why: Why = lambda _: None, cluster: Cluster | None = None
+    queues: Admissions,
+    *,
+    why: Callable[[str], tuple[str, str] | None] = lambda _: None,
+    cluster: Cluster | None = None,
 ) -> Facts:
     return Facts(
         queues.view,

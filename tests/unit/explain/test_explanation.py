@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from extender.api.visibility_v1beta2 import Explanation
-from extender.explain.explanation import explain, look_at_nodes
-from extender.explain.text import text
+from extender.api.explanations import Explanation
+from extender.explain.text import workload_text
+from extender.explain.workload import explain, look_at_nodes
 from extender.fit.room_left import RoomLeft
 from extender.queueing.options import AdmissionOptions
 from extender.state.cluster import events as cluster_events
@@ -187,7 +187,7 @@ def test_the_text() -> None:
         ),
     )
 
-    said = text(reported(queues, "waits"), datetime.fromtimestamp(1000 + 3725, UTC))
+    said = workload_text(reported(queues, "waits"), datetime.fromtimestamp(1000 + 3725, UTC))
 
     assert (
         said

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from extender.api.gang_explanations import GroupExplanation, PodOutlook
+from extender.api.explanations import GroupExplanation, PodOutlook
 from extender.api.reasons import Reason
-from extender.explain.gang import explain_group
-from extender.explain.gang_facts import GroupFacts
-from extender.explain.gang_text import group_text, pod_text
-from extender.explain.pod import explain_pod
+from extender.explain.facts import GroupFacts
+from extender.explain.gang import explain_group, explain_pod
+from extender.explain.text import group_text, pod_text
 from extender.gang.gates import Gate
 from extender.gang.options import GangOptions
 from extender.gang.remembered import NOTHING, Remembered

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from extender.api.visibility_v1beta2 import Explanation
-from extender.explain.explanation import explain
+from extender.api.explanations import Explanation
+from extender.explain.workload import explain
 from extender.queueing.quota import QuotaTree
 from extender.state.queue.records import RequeueInfo
 from tests.makers import key

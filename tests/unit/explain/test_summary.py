@@ -2,9 +2,9 @@
 
 import pytest
 
-from extender.api.visibility_v1beta2 import PendingWorkloadsSummary, WaitingFor
-from extender.explain import summary
-from extender.explain.explanation import explain
+from extender.api.explanations import PendingWorkloadsSummary, WaitingFor
+from extender.explain import lists
+from extender.explain.workload import explain
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.steps import Steps, at_once
 from tests.makers import key
@@ -19,7 +19,7 @@ from tests.queue_makers import (
 )
 from tests.unit.explain.scene import facts, holding
 
-WHOLE = summary.PageRequest()
+WHOLE = lists.PageRequest()
 
 
 def plain(cpu: object = 4, **more: object) -> Admissions:
@@ -27,8 +27,8 @@ def plain(cpu: object = 4, **more: object) -> Admissions:
 
 
 def reported(queues: Admissions, name: str = "cq", **how: object) -> PendingWorkloadsSummary:
-    page = summary.PageRequest(**how)  # type: ignore[arg-type]
-    found = at_once(summary.of_cluster_queue(name, lambda: facts(queues), page))
+    page = lists.PageRequest(**how)  # type: ignore[arg-type]
+    found = at_once(lists.of_cluster_queue(name, lambda: facts(queues), page))
     assert found is not None
     return found
 
@@ -66,7 +66,7 @@ def test_places_in_both_queues_and_a_part_of_them() -> None:
     assert places == [("first", 0, 0), ("a", 1, 0), ("b", 2, 1), ("c", 3, 1), ("d", 4, 2)]
     assert names(reported(queues, offset=1, limit=2)) == ["a", "b"]
     assert names(reported(queues, limit=0)) == []
-    mine = at_once(summary.of_local_queue("ns/y", lambda: facts(queues), summary.PageRequest(1)))
+    mine = at_once(lists.of_local_queue("ns/y", lambda: facts(queues), lists.PageRequest(1)))
     assert mine is not None
     assert names(mine) == ["b", "d"]
 
@@ -74,8 +74,8 @@ def test_places_in_both_queues_and_a_part_of_them() -> None:
 def test_queues_that_are_not_there() -> None:
     queues = plain()
 
-    assert at_once(summary.of_cluster_queue("other", lambda: facts(queues), WHOLE)) is None
-    assert at_once(summary.of_local_queue("ns/other", lambda: facts(queues), WHOLE)) is None
+    assert at_once(lists.of_cluster_queue("other", lambda: facts(queues), WHOLE)) is None
+    assert at_once(lists.of_local_queue("ns/other", lambda: facts(queues), WHOLE)) is None
 
 
 def test_what_is_missing_and_which_workloads_have_the_most_of_it() -> None:
@@ -140,10 +140,10 @@ def test_what_the_last_cycle_said_goes_first_while_there_is_no_quota() -> None:
     queues.put(holding("has", 1), workload("waits", 1))
     said = facts(queues, why=lambda key: ("Reported", f"of {key}"))
 
-    found = at_once(summary.of_cluster_queue("cq", lambda: said, WHOLE))
+    found = at_once(lists.of_cluster_queue("cq", lambda: said, WHOLE))
     queues.drop(queues.view.workloads["ns/has"])
     reported_so = facts(queues, why=lambda _: ("Reported", "before"))
-    free = at_once(summary.of_cluster_queue("cq", lambda: reported_so, WHOLE))
+    free = at_once(lists.of_cluster_queue("cq", lambda: reported_so, WHOLE))
 
     assert found is not None
     assert (found.items[0].reason, found.items[0].message) == ("Reported", "of ns/waits")
@@ -205,13 +205,13 @@ def test_a_long_queue_is_gone_through_in_small_steps() -> None:
     queues = Admissions(cluster_queue(cpu=0), local_queue("x", "cq"), local_queue("y", "cq"))
     queues.put(*(workload(f"w{n:05}", 1, "xy"[n % 2], created=n) for n in range(6000)))
     seen = facts(queues)
-    whole = at_once(summary.of_local_queue("ns/y", lambda: seen, summary.PageRequest(2000, 50)))
+    whole = at_once(lists.of_local_queue("ns/y", lambda: seen, lists.PageRequest(2000, 50)))
     assert whole is not None
     assert names(whole) == [f"w{n:05}" for n in range(4001, 4101, 2)]
     assert whole.items[0].position_in_cluster_queue == 4001
     assert whole.items[0].position_in_local_queue == 2000
 
-    steps = summary.of_local_queue("ns/y", lambda: seen, summary.PageRequest(2000, 50))
+    steps = lists.of_local_queue("ns/y", lambda: seen, lists.PageRequest(2000, 50))
     count = sum(1 for _ in steps)
     # Runs to sort, strides up to the end of the page, and one for each workload shown.
     assert count >= 6000 / 2048 + 4100 / 256 + 50
@@ -220,7 +220,7 @@ def test_a_long_queue_is_gone_through_in_small_steps() -> None:
 def test_a_page_has_no_more_than_the_largest() -> None:
     queues = plain(0)
     queues.put(*(workload(f"w{n:04}", 1) for n in range(1100)))
-    assert len(reported(queues, limit=100_000).items) == summary.LARGEST_LIMIT == 1000
+    assert len(reported(queues, limit=100_000).items) == lists.LARGEST_LIMIT == 1000
     assert len(reported(queues, offset=1000).items) == 100
 
 
@@ -228,7 +228,7 @@ def test_a_workload_that_leaves_while_a_page_is_made_is_left_out() -> None:
     queues = plain(0)
     queues.put(*(workload(name, 1) for name in "abc"))
     whole = reported(queues)
-    steps = summary.of_cluster_queue("cq", lambda: facts(queues), WHOLE)
+    steps = lists.of_cluster_queue("cq", lambda: facts(queues), WHOLE)
     next(steps)
     assert steps.send(True) is None  # the places are known
     queues.drop(queues.view.workloads[key("b")])

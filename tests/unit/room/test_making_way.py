@@ -5,9 +5,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from extender.api.visibility_v1beta2 import Explanation
-from extender.explain.explanation import explain
+from extender.api.explanations import Explanation
 from extender.explain.facts import Facts
+from extender.explain.workload import explain
 from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.room import AdmissionRules
 from extender.room import nodes as room_nodes

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import PREEMPT_FOR_ROOM_ANNOTATION, REQUIRE_ROOM_ANNOTATION
-from extender.explain.explanation import explain
 from extender.explain.facts import Facts
+from extender.explain.workload import explain
 from extender.queueing.cycle import NotAdmitted, Preempt
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues, recall, recalled

@@ -1,6 +1,6 @@
-"""The workloads that wait in a queue, in the shape of the visibility API.
+"""Lists of what waits: the workloads of a queue, as the visibility API has them, and the groups.
 
-A queue may hold 100,000 of them, and the loop that answers is the leader's: a page is made in
+A queue may hold 100,000 workloads, and the loop that answers is the leader's: a page is made in
 steps, and after a pause it goes on with the state as it is then. Positions are those of the moment
 at which the page was asked for; workloads that have left the queue since are left out.
 """
@@ -9,37 +9,48 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import merge
-from typing import Final
+from typing import Final, TypeVar
 
-from extender.api.visibility_v1beta2 import PendingMeta, PendingWorkload, PendingWorkloadsSummary
-from extender.explain.facts import Facts, moment, owners_of
-from extender.explain.outlook import briefly
-from extender.explain.waiting_for import Lacks
+from extender.api.explanations import (
+    Explanation,
+    GroupLine,
+    GroupList,
+    PendingMeta,
+    PendingWorkload,
+    PendingWorkloadsSummary,
+    WaitingFor,
+)
+from extender.api.reasons import Reason
+from extender.explain.facts import Facts, GroupFacts, moment, owners_of
+from extender.explain.gang import counts, group_state
+from extender.explain.outlook import Lacks, briefly
+from extender.gang.gates import cannot_start
 from extender.queueing.options import Order
 from extender.steps import Steps
 
 DEFAULT_LIMIT: Final = 1000
 LARGEST_LIMIT: Final = 1000
-"""Workloads of one page; a larger limit is no error, and gets as many."""
+"""The most workloads of one page; a larger limit is no error, and gets as many."""
 _RUN: Final = 2048
-"""Workloads that are sorted in one step."""
+"""How many workloads are sorted in one step."""
 _STRIDE: Final = 256
-"""Workloads that are passed in one step."""
+"""How many workloads are passed in one step."""
 
+T = TypeVar("T", PendingWorkload, Explanation)
 _Position = tuple[str, int, int]
 """A workload's key, and its positions in its ClusterQueue and its LocalQueue."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A part of a queue: how many to leave out, first ones first, and how many at most."""
+    """A part of a list: how many items to leave out, first ones first, and how many to show."""
 
     offset: int = 0
     limit: int = DEFAULT_LIMIT
 
     @property
     def end(self) -> int:
-        """Where the page ends."""
+        """The number of the first item after the page."""
         return self.offset + min(self.limit, LARGEST_LIMIT)
 
 
@@ -58,7 +69,7 @@ def of_cluster_queue(
 def of_local_queue(
     key: str, seen: Callable[[], Facts], page: PageRequest
 ) -> Steps[PendingWorkloadsSummary | None]:
-    """Return the same of a LocalQueue, `namespace/name`; None where there is no such queue."""
+    """Return the workloads that wait in a LocalQueue, `namespace/name`, or None."""
     queue = seen().queues.local_queues.get(key)
     if queue is None:
         return None
@@ -138,3 +149,73 @@ def _item(position: _Position, facts: Facts, lacks: Lacks) -> PendingWorkload:
         message=outlook.message,
         waiting_for=lacks.waiting_for(outlook.lacks, cluster_queue) if outlook.lacks else [],
     )
+
+
+def group_list(
+    seen: Callable[[], GroupFacts], page: PageRequest, *, namespace: str | None = None
+) -> Steps[GroupList]:
+    """Return a page of all groups, or of those of a namespace, by namespace and name.
+
+    `seen` returns the state as it is now. No room is looked for.
+    """
+    view = seen().view
+    keys = {*view.pod_groups, *view.groups}
+    yield
+    if namespace is not None:
+        keys = {key for key in keys if key.startswith(f"{namespace}/")}
+    order = sorted(keys)
+    items = []
+    for key in order[page.offset : page.end]:
+        yield
+        found = _line(key, seen())
+        if found is not None:
+            items.append(found)
+    return GroupList(items=items, more=max(0, len(order) - page.end))
+
+
+def _line(group: str, facts: GroupFacts) -> GroupLine | None:
+    view = facts.view
+    pod_group, tally = view.pod_group(group), view.tally(group)
+    if pod_group is None and not tally.members:
+        return None  # it went in a pause
+    state = group_state(group, view)
+    namespace, _, name = group.partition("/")
+    queued = pod_group is not None and group in view.queue
+    return GroupLine(
+        namespace=namespace,
+        name=name,
+        state=state,
+        phase=(pod_group.status.phase or None) if pod_group is not None else None,
+        reason=_reason(group, facts) if state == "Waiting" else None,
+        priority=tally.priority,
+        min_member=pod_group.min_member if pod_group is not None else 0,
+        needed=view.quorum(pod_group) if pod_group is not None else 0,
+        pods=counts(group, view),
+        position=view.queue.position(view.turn(pod_group)) if pod_group and queued else None,
+    )
+
+
+def _reason(group: str, facts: GroupFacts) -> str | None:
+    """Return why a group waits: what it lacks, or the failure that is remembered."""
+    refusal = cannot_start(group, view=facts.view)
+    if refusal is not None:
+        return refusal.reason
+    known = facts.remembered(group)
+    if known.denied is not None:
+        return Reason.RECENTLY_DENIED
+    return known.last_failure.reason if known.last_failure is not None else None
+
+
+def within(found: T, namespace: str) -> T:
+    """Return an answer without the names of workloads of other namespaces."""
+    shown = {"waiting_for": [_only(each, namespace) for each in found.waiting_for]}
+    if isinstance(found, Explanation):
+        return found.model_copy(update={**shown, "notes": []})  # notes name others
+    return found.model_copy(update=shown)
+
+
+def _only(lack: WaitingFor, namespace: str) -> WaitingFor:
+    """Return a lack with the holders of one namespace; the others are counted."""
+    own = [each for each in lack.holders if each.namespace == namespace]
+    others = len(lack.holders) - len(own)
+    return lack.model_copy(update={"holders": own, "more_holders": lack.more_holders + others})
