@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from extender.api.explanations import Explanation
+    from extender.api.explanations import Explanation, GroupExplanation, PodOutlook
     from extender.config import Settings
+    from extender.kube.decode import Decoder
     from extender.snapshot.file import ObjectSource
     from extender.wiring.explain import ExplainTarget
 
@@ -97,7 +98,7 @@ def job(
     assert name is not None
     here = namespace or context.namespace(kubeconfig)
     asked = ExplainTarget(here, name, is_job=True, kind=kind)
-    _explain(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
+    _explain_workload(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
 
 
 @app.command()
@@ -115,7 +116,7 @@ def workload(
 
     here = namespace or context.namespace(kubeconfig)
     asked = ExplainTarget(here, name, is_job=False)
-    _explain(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
+    _explain_workload(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
 
 
 @app.command()
@@ -130,11 +131,17 @@ def podgroup(
 ) -> None:
     """Explain a PodGroup: each gate, the groups ahead, kept room, what would help."""
     from extender.explain.text import group_text
-    from extender.wiring.explain_groups import explained_group
+    from extender.wiring.explain import explained_group
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
+
+    def explain(
+        source: "ObjectSource", settings: "Settings", decoder: "Decoder"
+    ) -> "Coroutine[Any, Any, GroupExplanation]":
+        return explained_group(key, source, settings.gang.options(), decoder=decoder)
+
     sources = _Sources(kubeconfig, config, from_snapshot)
-    _explain_gang(partial(explained_group, key), group_text, sources, output=output)
+    _explain(explain, group_text, sources, forbidden=may_not_read, output=output)
 
 
 @app.command()
@@ -149,11 +156,17 @@ def pod(
 ) -> None:
     """Explain a pod, and its gang."""
     from extender.explain.text import pod_text
-    from extender.wiring.explain_groups import explained_pod
+    from extender.wiring.explain import explained_pod
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
+
+    def explain(
+        source: "ObjectSource", settings: "Settings", decoder: "Decoder"
+    ) -> "Coroutine[Any, Any, PodOutlook]":
+        return explained_pod(key, source, settings.gang.options(), decoder=decoder)
+
     sources = _Sources(kubeconfig, config, from_snapshot)
-    _explain_gang(partial(explained_pod, key), pod_text, sources, output=output)
+    _explain(explain, pod_text, sources, forbidden=may_not_read, output=output)
 
 
 def lacks_rights(error: Exception, namespace: str) -> str:
@@ -166,75 +179,6 @@ def lacks_rights(error: Exception, namespace: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """What is explained from."""
-
-    kubeconfig: Path | None
-    config: Path | None
-    snapshot: Path | None
-
-
-def _explain_gang(
-    explained: "Callable[..., Coroutine[Any, Any, Explained]]",
-    text: "Callable[[Explained, datetime], str]",
-    sources: _Sources,
-    *,
-    output: Output,
-) -> None:
-    """Explain a gang, or a pod of one, and print it."""
-    from extender.config import SettingsError
-    from extender.kube.decode import Decoder
-    from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
-    from extender.snapshot.file import ObjectSource, SnapshotError
-    from extender.telemetry import logs
-    from extender.wiring.explain import NothingToExplainError
-
-    async def explain(source: ObjectSource, settings: "Settings") -> Explained:
-        gang = settings.gang
-        decoder = Decoder(gang.ignored(), placement=gang.placement)
-        return await explained(source, gang.options(), decoder=decoder)
-
-    logs.configure("warning", as_json=False)
-    with (
-        exits(1, NothingToExplainError, ApiError, ConfigurationError, SnapshotError, OSError),
-        exits(2, SettingsError),
-    ):
-        try:
-            found, now = _read(explain, sources)
-        except ForbiddenError as error:
-            typer.echo(f"gang-extender: {may_not_read(error)}", err=True)
-            raise typer.Exit(1) from None
-    _show(found, text, now, output=output)
-
-
-def _read(
-    explain: "Callable[[ObjectSource, Settings], Coroutine[Any, Any, Explained]]", sources: _Sources
-) -> tuple[Explained, float]:
-    """Return an explanation of a cluster or of a snapshot, and its time since the epoch."""
-    from extender.snapshot.file import opened
-
-    snapshot, settings = snapshot_and_settings(sources.snapshot, sources.config)
-
-    async def read() -> tuple[Explained, float]:
-        async with opened(sources.kubeconfig, snapshot) as source:
-            return await explain(source, settings), source.clock.wall()
-
-    return asyncio.run(read())
-
-
-def _show(
-    found: Explained, text: "Callable[[Explained, datetime], str]", now: float, *, output: Output
-) -> None:
-    """Print an explanation; `now` is its time, in seconds since the epoch."""
-    from extender.explain.facts import moment
-
-    if output == "json":
-        typer.echo(found.model_dump_json(by_alias=True, indent=2))
-    else:
-        typer.echo(text(found, moment(now)), nl=False)
-
-
 def may_not_read(error: Exception) -> str:
     """Return the message for a user without the rights that `explain podgroup` needs."""
     return (
@@ -245,26 +189,62 @@ def may_not_read(error: Exception) -> str:
     )
 
 
-def _explain(asked: "ExplainTarget", sources: _Sources, *, output: Output) -> None:
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """The places from which an explanation is read."""
+
+    kubeconfig: Path | None
+    config: Path | None
+    snapshot: Path | None
+
+
+def _explain_workload(asked: "ExplainTarget", sources: _Sources, *, output: Output) -> None:
+    from extender.explain.text import workload_text
+    from extender.wiring.explain import explained
+
+    def explain(
+        source: "ObjectSource", settings: "Settings", decoder: "Decoder"
+    ) -> "Coroutine[Any, Any, Explanation]":
+        return explained(asked, source, settings.queue.options(), decoder=decoder)
+
+    forbidden = partial(lacks_rights, namespace=asked.namespace)
+    _explain(explain, workload_text, sources, forbidden=forbidden, output=output)
+
+
+def _explain(
+    explain: "Callable[[ObjectSource, Settings, Decoder], Coroutine[Any, Any, Explained]]",
+    text: "Callable[[Explained, datetime], str]",
+    sources: _Sources,
+    *,
+    forbidden: Callable[[Exception], str],
+    output: Output,
+) -> None:
+    """Read the cluster or the snapshot, explain what was asked for, and print it."""
     from extender.config import SettingsError
+    from extender.explain.facts import moment
     from extender.kube.decode import Decoder
     from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
-    from extender.snapshot.file import ObjectSource, SnapshotError
+    from extender.snapshot.file import SnapshotError, opened
     from extender.telemetry import logs
-    from extender.wiring.explain import AmbiguousError, NothingToExplainError, explained
+    from extender.wiring.explain import AmbiguousError, NothingToExplainError
 
-    async def explain(source: ObjectSource, settings: "Settings") -> "Explanation":
-        decoder = Decoder(settings.gang.ignored())
-        return await explained(asked, source, settings.queue.options(), decoder=decoder)
+    async def read() -> tuple[Explained, float]:
+        decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
+        async with opened(sources.kubeconfig, snapshot) as source:
+            return await explain(source, settings, decoder), source.clock.wall()
 
     logs.configure("warning", as_json=False)
     with (
         exits(1, NothingToExplainError, ApiError, ConfigurationError, SnapshotError, OSError),
         exits(2, AmbiguousError, SettingsError),
     ):
+        snapshot, settings = snapshot_and_settings(sources.snapshot, sources.config)
         try:
-            found, now = _read(explain, sources)
+            found, now = asyncio.run(read())
         except ForbiddenError as error:
-            typer.echo(f"gang-extender: {lacks_rights(error, asked.namespace)}", err=True)
+            typer.echo(f"gang-extender: {forbidden(error)}", err=True)
             raise typer.Exit(1) from None
-    _show(found, workload_text, now, output=output)
+    if output == "json":
+        typer.echo(found.model_dump_json(by_alias=True, indent=2))
+    else:
+        typer.echo(text(found, moment(now)), nl=False)

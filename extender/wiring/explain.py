@@ -1,38 +1,56 @@
-"""`gang-extender explain`: it reads the API once, and decides as the reconciler would.
+"""`gang-extender explain`: lists of the API server, or of a snapshot, and our own decisions.
 
-It sends the reconciler no request, so that it also works where no reconciler runs.
+It sends no process a request, so that it also works where none runs. What is in the extender's
+memory alone it cannot know: plans are made anew for the groups that go first, and claims decided as
+the extender decides them.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar, cast
 
 import msgspec
 
-from extender.api.explanations import Explanation
+from extender.api.explanations import Explanation, GroupExplanation, PodOutlook
 from extender.api.reasons import Unadmitted
-from extender.api.wellknown import POD_GROUP_GROUPS, QUEUE_LABEL, WorkloadCondition
-from extender.explain.facts import Facts
+from extender.api.wellknown import (
+    GROUP_NATIVE,
+    NATIVE_VERSIONS,
+    POD_GROUP_GROUPS,
+    QUEUE_LABEL,
+    WorkloadCondition,
+)
+from extender.explain.facts import Facts, GroupFacts
+from extender.explain.gang import explain_group, explain_pod
 from extender.explain.workload import explain
+from extender.gang import plan
+from extender.gang.fit import Fit
+from extender.gang.options import GangOptions
 from extender.jobs import registry
 from extender.jobs.actions import ReportRefusal
 from extender.jobs.kinds.pod_group import group_name_of
 from extender.jobs.registry import Integration
 from extender.jobs.workload import refusal
+from extender.kube import admitted_pods
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.errors import NotFoundError
+from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.lists import Reader, everything
-from extender.kube.queues import objects
+from extender.kube.queues import collection, objects
+from extender.permit.aging import Aging
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules, requires_room
 from extender.room.nodes import NodeRoom
+from extender.runtime.clock import Clock, SystemClock
 from extender.snapshot.file import ObjectSource
 from extender.state.cluster import events as cluster_events
+from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
 from extender.state.queue import events as ev
 from extender.state.queue.events import Record
 from extender.state.queue.records import (
@@ -49,6 +67,7 @@ from extender.state.queue.records import (
 )
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
+from extender.steps import at_once
 from extender.wiring.queue_sources import path_of
 
 R = TypeVar("R", bound=Record)
@@ -153,18 +172,20 @@ async def _read_nodes(client: Reader, cluster: Cluster, decoder: Decoder) -> Non
     cluster.apply(cluster_events.NodesListed(await everything(client, path, decoder.node)))
 
 
-async def _read_pods(client: Reader, cluster: Cluster, decoder: Decoder, *, namespace: str) -> None:
+async def _read_pods(
+    client: Reader, cluster: Cluster, decoder: Decoder, *, namespace: str = ""
+) -> list[PodInfo]:
+    """Read the pods and PodGroups of a namespace, or of all, and return the pods."""
     path = objects("", "v1", "pods", namespace=namespace)
     pods = await everything(client, path, decoder.pod)
     cluster.apply(cluster_events.PodsListed(pods))
     for group in POD_GROUP_GROUPS:
         path = objects(group, "v1alpha1", "podgroups", namespace=namespace)
         decode = partial(decoder.pod_group, api_group=group)
-        try:
+        with suppress(NotFoundError):
             found = await everything(client, path, decode)
-        except NotFoundError:
-            continue
-        cluster.apply(cluster_events.PodGroupsListed(group, found))
+            cluster.apply(cluster_events.PodGroupsListed(group, found))
+    return pods
 
 
 def workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
@@ -246,3 +267,102 @@ async def _absent(client: Reader, asked: ExplainTarget, decoder: Decoder) -> str
         f"there is no {kind} {asked.namespace}/{asked.name} of a built-in kind, and no Workload of "
         "a job of that name"
     )
+
+
+async def explained_group(
+    key: str, source: ObjectSource, options: GangOptions, *, decoder: Decoder
+) -> GroupExplanation:
+    """Return why a group, `namespace/name`, is where it is; `options` are the extender's.
+
+    Raises NothingToExplainError and ApiError.
+    """
+    cluster, _ = await _read_all(source.reader, decoder)
+    facts = facts_of(cluster, key, options, clock=source.clock)
+    found = at_once(explain_group(key, facts))
+    if found is None:
+        raise NothingToExplainError(no_group(key, cluster.view()))
+    return found
+
+
+async def explained_pod(
+    key: str, source: ObjectSource, options: GangOptions, *, decoder: Decoder
+) -> PodOutlook:
+    """Return why a pod, `namespace/name`, is where it is, as far as gangs have to do with it.
+
+    Raises NothingToExplainError and ApiError.
+    """
+    cluster, pods = await _read_all(source.reader, decoder)
+    pod = next((each for each in pods if each.key == key), None)
+    if pod is None:
+        raise NothingToExplainError(f"there is no Pod {key}")
+    facts = facts_of(cluster, pod.group, options, clock=source.clock)
+    return at_once(explain_pod(pod, facts))
+
+
+def no_group(key: str, view: ClusterView) -> str:
+    """Return that there is no such group, and those of its namespace."""
+    namespace = key.partition("/")[0]
+    known = {*view.pod_groups, *view.groups}
+    names = sorted(each.partition("/")[2] for each in known if each.startswith(f"{namespace}/"))
+    there = f"; there are {', '.join(names[:10])}" if names else "; that namespace has none"
+    return f"there is no PodGroup {key}, and no pod names it{there}"
+
+
+async def _read_all(client: Reader, decoder: Decoder) -> tuple[Cluster, list[PodInfo]]:
+    """Return the cluster as the API server has it, and all pods, ended ones too."""
+    cluster = Cluster()
+    await _read_nodes(client, cluster, decoder)
+    jobs = await everything(client, objects("batch", "v1", "jobs"), decoder.job)
+    cluster.apply(cluster_events.BatchJobsListed(jobs))
+    pods = await _read_pods(client, cluster, decoder)
+    with suppress(NotFoundError):
+        path = collection("workloads", "")
+        admitted = await everything(client, path, admitted_pods.read)
+        cluster.apply(cluster_events.WorkloadsListed(admitted))
+    for version in NATIVE_VERSIONS:
+        path = objects(GROUP_NATIVE, version, "podgroups")
+        with suppress(NotFoundError, ForbiddenError):
+            found = await everything(client, path, decoder.native_pod_group)
+            cluster.apply(cluster_events.PodGroupsListed(GROUP_NATIVE, found))
+            break
+    if cluster.view().natives_are_ours is None:  # kube-scheduler has written no condition
+        cluster.apply(cluster_events.NativesDecided(ours=True))
+    there = cluster.view().pods
+    return cluster, [there.get(pod.uid, pod) for pod in pods]
+
+
+def facts_of(
+    cluster: Cluster, group: str | None, options: GangOptions, *, clock: Clock | None = None
+) -> GroupFacts:
+    """Return what is known, with the room that the extender keeps for others by its decisions.
+
+    Without a clock the time is that of the machine.
+    """
+    view, clock = cluster.view(), clock or SystemClock()
+    for key in view.pod_groups:
+        pod_group = view.pod_group(key)
+        if pod_group is not None and pod_group.nomination is not None:
+            cluster.apply(cluster_events.Nominated(key, pod_group.nomination))
+    at_once(Aging(cluster, options=options, clock=clock).looking())
+    pod_group = view.pod_group(group or "")
+    if pod_group is not None and pod_group.key in view.queue:
+        _plan_ahead(pod_group, cluster)
+    return GroupFacts(view, options, clock.wall(), never_starts=partial(_never_starts, view=view))
+
+
+def _plan_ahead(pod_group: PodGroupInfo, cluster: Cluster) -> None:
+    """Keep room for the groups that go first, as the extender does before it plans this one."""
+    view = cluster.view()
+    schedulers = {pod.scheduler for pod in view.members(pod_group.key)}
+
+    def is_last(other: PodGroupInfo) -> bool:
+        return view.quorum(other) - view.tally(other.key).committed <= 1
+
+    for other in plan.groups_ahead(pod_group, view=view, skip=is_last):
+        found = at_once(plan.plan_unasked(other, view=view, schedulers=schedulers))
+        if isinstance(found, Fit):
+            cluster.apply(cluster_events.Planned(found.placements))
+
+
+def _never_starts(pod_group: PodGroupInfo, *, view: ClusterView) -> bool:
+    return at_once(plan.never_fits(pod_group, view=view)) is not None

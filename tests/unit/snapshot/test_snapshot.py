@@ -19,8 +19,13 @@ from extender.queueing.options import AdmissionOptions
 from extender.snapshot.file import ObjectSource, Snapshot, SnapshotError, StoppedClock, load, save
 from extender.snapshot.objects import reduced
 from extender.snapshot.taking import taken
-from extender.wiring.explain import ExplainTarget, NothingToExplainError, explained
-from extender.wiring.explain_groups import explained_group, explained_pod
+from extender.wiring.explain import (
+    ExplainTarget,
+    NothingToExplainError,
+    explained,
+    explained_group,
+    explained_pod,
+)
 from tests.snapshots import JOBS, NAMESPACES, NODES, NOW, POD_GROUPS, PODS, QUEUES, snapshot_of
 
 SECRET = "hunter2"
