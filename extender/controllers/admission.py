@@ -15,7 +15,7 @@ from extender.api.reasons import Unadmitted
 from extender.controllers.pending_reasons import PendingReasons
 from extender.controllers.workload_writer import AdmissionResult, AdmissionWriter, Workloads, event
 from extender.kube.recorder import Event
-from extender.queueing import cycle
+from extender.queueing.admission import ROOM_PERIOD, AdmissionCore
 from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.pending import PendingQueues, Recalled, recall, recalled
 from extender.queueing.preempt import Victim
@@ -35,8 +35,6 @@ FIRST_ROOM_PAUSE: Final = 0.1
 LONGEST_ROOM_PAUSE: Final = 2.0
 PAUSE_PER_SWEEP: Final = 5
 """How many times the duration of the last sweep to pause, between these limits."""
-ROOM_PERIOD: Final = 10.0
-"""Seconds after which they are tried in any case."""
 
 
 class RoomRetry:
@@ -97,8 +95,6 @@ decided anew then: the quota may be of use to another one."""
 FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 """Seconds before a workload is queued again after its admission failed."""
-RELEASE_DELAY: Final = 0.5
-"""Seconds before retrying ClusterQueues whose provisional quota was released."""
 FAULT_PAUSE: Final = 5.0
 """Seconds before the next cycle after one that failed as a whole."""
 _LONGEST_MESSAGE: Final = 500
@@ -126,10 +122,12 @@ class AdmissionLoop:
         self._record, self._clock, self._metrics = record, clock, metrics
         self._rules = rules
         self._pacer = Pacer(clock)
-        self.pending = PendingQueues(rules.options)
-        self.tree = QuotaTree(view)
-        self.starts = AdmissionStarts(queues, clock)
         self._wakeup = asyncio.Event()
+        self._core = AdmissionCore(
+            view, rules, now=clock.wall, after=self._after, wake=self._wakeup.set
+        )
+        self.pending = self._core.pending
+        self.starts = AdmissionStarts(queues, clock)
         self._writer = AdmissionWriter(
             workloads,
             view,
@@ -151,8 +149,6 @@ class AdmissionLoop:
         self._room_retry = RoomRetry(self.pending, self._wakeup.set)
         self.before_cycle: Callable[[asyncio.TaskGroup], Awaitable[None]] | None = None
         """Decides what else is given of the nodes: no cycle is under way then."""
-        self._released: set[str] = set()
-        """ClusterQueues whose provisional quota was released, until their workloads are tried."""
         self._requeue_all = False
         """Whether to place and try all workloads before the next cycle."""
         self._holds = False
@@ -163,17 +159,16 @@ class AdmissionLoop:
 
     def on_change(self, change: QueueChange) -> None:
         """Update the queues as the state changed; run a cycle if that may admit workloads."""
-        now = self._clock.wall()
         self._forget_deleted(change.workloads)
         self._requeue_all = self._requeue_all or change.structure
         for key in change.workloads - self._backing_off:
-            self._update(key, now)
+            self._place(key)
         if change.released:
-            self.pending.requeue_sharing(change.released, self._view, now)
+            self._core.retry_sharing(change.released)
             self.on_room()
         self.pending.requeue_namespaces(change.namespaces)
         exempt = change.jobs if self._holds else ()
-        if any((change.structure, change.workloads, change.released, change.namespaces, exempt)):
+        if any((change.structure, change.workloads, change.namespaces, exempt)):
             self._wakeup.set()
 
     def on_room(self) -> None:
@@ -184,10 +179,10 @@ class AdmissionLoop:
         """Run a cycle soon."""
         self._wakeup.set()
 
-    def _update(self, key: str, now: float) -> None:
+    def _place(self, key: str) -> None:
         """Place a workload in its queue; one that causes an error is in none."""
         try:
-            self.pending.update(key, self._view, now)
+            self._core.place(key)
         except Exception as error:  # noqa: BLE001 - the other workloads are still queued
             FAULTS.report("queues", error, key=key)
 
@@ -214,9 +209,9 @@ class AdmissionLoop:
 
     async def _begin(self) -> None:
         """Place all workloads, and recall which victims an earlier leader chose for them."""
-        now, victims = self._clock.wall(), list[Recalled]()
+        victims = list[Recalled]()
         for key in [*self._view.workloads]:
-            self._update(key, now)
+            self._place(key)
             workload = self._view.workloads.get(key)
             victim = recalled(workload, self._view) if workload is not None else None
             victims += [victim] if victim is not None else []
@@ -240,7 +235,7 @@ class AdmissionLoop:
         """Run a cycle; after an error that no single workload causes, pause and try again."""
         preparing = True
         try:
-            while self._requeue_all or self.tree.version != self._view.structure_version:
+            while self._requeue_all or self._core.tree.version != self._view.structure_version:
                 if self._requeue_all:
                     await self._place_all()
                 await self._rebuild_tree()
@@ -260,13 +255,12 @@ class AdmissionLoop:
     async def _place_all(self) -> None:
         """Place all workloads anew, and requeue all of them."""
         self._requeue_all = False
-        now = self._clock.wall()
         for key in self.pending.keys(self._view):
-            self._update(key, now)
+            self._place(key)
             if self._pacer.is_due:
                 await self._pacer.rest()
         self._drop_unevicted_victims()
-        await self._pacer.go_through(self.pending.requeue_all(self._view, now))
+        await self._pacer.go_through(self.pending.requeue_all(self._view, self._clock.wall()))
         for key in self._backing_off:
             self.pending.remove(key)
 
@@ -280,20 +274,19 @@ class AdmissionLoop:
 
     async def _rebuild_tree(self) -> None:
         """Build the quota tree of the current structure; it may change again meanwhile."""
-        if self.tree.version != self._view.structure_version:
+        if self._core.tree.version != self._view.structure_version:
             tree = QuotaTree(self._view, whole=False)
             await self._pacer.go_through(tree.pieces())
             if tree.version == self._view.structure_version:
-                self.tree = tree
+                self._core.tree = tree
 
     # -- a cycle
 
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
         sweeping, seconds = self.pending.is_sweeping, 0.0
         kept = self._kept_room()
-        now = self._clock.wall()
         self.starts.cycle()
-        work = cycle.Cycle(self._view, self.pending, tree=self.tree, rules=self._rules, now=now)
+        work = self._core.cycle()
         preempting: list[Preempt] = []
         with closing(work.pieces()) as pieces:
             while True:
@@ -306,7 +299,7 @@ class AdmissionLoop:
         result = work.result()
         self.reasons.note_room(key for key, _ in kept ^ self._kept_room())
         self._holds = result.held
-        self._release_later(result.freed)
+        self._core.end(result)
         if result.moved:
             self.on_room()
         if sweeping:
@@ -314,8 +307,6 @@ class AdmissionLoop:
         self._metrics.cycle(seconds, result.outcomes)
         if preempting:
             await self._preempt(preempting)
-        if result.more:
-            self._wakeup.set()
 
     def _kept_room(self) -> set[tuple[str, tuple[int, int] | None]]:
         """Return the workloads for which room is kept, and how much."""
@@ -355,19 +346,18 @@ class AdmissionLoop:
                     self._set_aside(outcome.workload, outcome.error)
         return preempting
 
-    def _release_later(self, cluster_queues: Collection[str]) -> None:
-        if cluster_queues and not self._released:
-            asyncio.get_running_loop().call_later(RELEASE_DELAY, self._release)
-        self._released.update(cluster_queues)
+    def _after(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do some work of the core later; after an error in it all workloads are tried."""
 
-    def _release(self) -> None:
-        released, self._released = self._released, set()
-        try:
-            self.pending.requeue_sharing(released, self._view, self._clock.wall())
-        except Exception as error:  # noqa: BLE001 - all workloads are tried then
-            FAULTS.report("admission", error)
-            self._requeue_all = True
-        self._wakeup.set()
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - as above
+                FAULTS.report("admission", error)
+                self._requeue_all = True
+                self._wakeup.set()
+
+        asyncio.get_running_loop().call_later(seconds, guarded)
 
     # -- after a decision
 
@@ -408,7 +398,7 @@ class AdmissionLoop:
 
     def _end_backoff(self, key: str) -> None:
         self._backing_off.discard(key)
-        self._update(key, self._clock.wall())
+        self._place(key)
         self._wakeup.set()
 
     def _set_aside(self, key: str, error: Exception) -> None:
@@ -450,17 +440,13 @@ class AdmissionLoop:
     async def _evict(self, victim: Victim, *, by: str) -> None:
         key = victim.workload
         await self._writer.after_admission(key, LONGEST_LEAD)
-        before, queue = self._view.workloads.get(key), self.pending.cluster_queue_of(by)
-        if before is None or self._view.admission(key) is None:
+        before = self._core.still_evicts(key, preemptor=by)
+        if before is None:
             return
-        if before.evicted and not self._view.is_assumed(key):  # else it is being admitted again
-            return
-        # Later in the cycle the preemptor may have got quota without this victim, may have been
-        # deleted, or may have given up. Other preemptors may still count on the victim.
-        chosen = key in self.pending.preemptors.victims(by)
-        if not chosen or not await self._writer.evict(before, victim, cluster_queue=queue or ""):
+        queue = self.pending.cluster_queue_of(by) or ""
+        if not await self._writer.evict(before, victim, cluster_queue=queue):
             self.pending.drop_victim(key)
-            if chosen and self._view.workloads.get(key) is before and by not in self._backing_off:
+            if self._view.workloads.get(key) is before and by not in self._backing_off:
                 self._back_off(by)  # nothing has changed: it would be refused again at once
                 self.reasons.note(NotAdmitted(by, Unadmitted.ON_HOLD, _NOT_PREEMPTED))
             self._wakeup.set()

@@ -12,12 +12,11 @@ from extender.api.reasons import PodsReadyReason, Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing import lifecycle, readiness
 from extender.queueing import transitions as to
-from extender.queueing.cycle import Admit, Broken, Cycle, NotAdmitted, Outcome, Preempt
+from extender.queueing.admission import ROOM_PERIOD, AdmissionCore
+from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.lifecycle import LifecycleRules
 from extender.queueing.options import AdmissionOptions, PodsReady
-from extender.queueing.pending import PendingQueues
 from extender.queueing.preempt import Victim
-from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules, requires_room
 from extender.queueing.status import Absent, standing
 from extender.room.nodes import NodeRoom
@@ -28,10 +27,6 @@ from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 
-RELEASE_DELAY: Final = 0.5
-"""Seconds before workloads are tried for which others kept quota until now, as the loop waits."""
-LOOK_AGAIN: Final = 10.0
-"""Seconds after which workloads that lack room are tried in any case, as the loop does."""
 MOST_CYCLES: Final = 1000
 """In one moment: with more, something decides in circles."""
 
@@ -70,16 +65,19 @@ class AdmissionModel:
     ) -> None:
         self._queues, self._view, self._cluster = queues, queues.view(), cluster
         self._clock, self._options, self._outlet = clock, options, outlet
-        self.pending = PendingQueues(options)
+        self._core = AdmissionCore(
+            self._view,
+            AdmissionRules(options, None, self._view.flavors),
+            now=clock.wall,
+            after=outlet.after,
+            wake=self._wake_up,
+        )
+        self.pending = self._core.pending
         self.room = NodeRoom(self._view, cluster)
-        self.rules = AdmissionRules(options, None, self._view.flavors)
-        self._tree = QuotaTree(self._view)
         self._policies: dict[str, PodsReady] = {}
         """By LocalQueue, for workloads that have no settings of their own."""
         self._changed: set[str] = set()
         self._released: set[str] = set()
-        self._later: set[str] = set()
-        """ClusterQueues whose workloads are tried a little later."""
         self._structure = True
         self._wake = False
         self._retries = False
@@ -95,6 +93,9 @@ class AdmissionModel:
         self._structure = self._structure or change.structure
         if change.local_queues and not change.workloads:
             self._policies.clear()
+
+    def _wake_up(self) -> None:
+        self._wake = True
 
     @property
     def is_idle(self) -> bool:
@@ -123,22 +124,21 @@ class AdmissionModel:
         raise CircularError(f"more than {MOST_CYCLES} cycles of admission in one moment")
 
     def _take_changes(self) -> None:
-        now, pending = self._clock.wall(), self.pending
+        pending = self.pending
         changed, self._changed = self._changed, set()
         for key in changed:
-            pending.update(key, self._view, now)
+            self._core.place(key)
             waits = pending.cluster_queue_of(key) is not None
             self._wake = self._wake or (waits and not pending.is_inadmissible(key))
             if key not in self._view.workloads:
                 self._said.pop(key, None)
         released, self._released = self._released, set()
         if released:
-            pending.requeue_sharing(released, self._view, now)
-            self._wake = True
+            self._core.retry_sharing(released)
         if self._structure:
             self._structure, self._wake = False, True
             self._look_at_rules()
-            for _ in pending.requeue_all(self._view, now):
+            for _ in pending.requeue_all(self._view, self._clock.wall()):
                 pass
 
     def _look_at_rules(self) -> None:
@@ -146,7 +146,8 @@ class AdmissionModel:
         view, options = self._view, self._options
         queues = view.cluster_queues.values()
         by_room = any(requires_room(each, options, view.flavors) for each in queues)
-        self.rules = AdmissionRules(options, self.room if by_room else None, view.flavors)
+        room = self.room if by_room else None
+        self._core.rules = AdmissionRules(options, room, view.flavors)
         self._policies.clear()
 
     def _look_at_room(self) -> None:
@@ -171,12 +172,10 @@ class AdmissionModel:
             if self.pending.lacks_capacity:
                 self._sweep()
 
-        self._outlet.after(LOOK_AGAIN, retry)
+        self._outlet.after(ROOM_PERIOD, retry)
 
     def _cycle(self) -> bool:
-        self._tree = QuotaTree.of(self._view, self._tree)
-        now = self._clock.wall()
-        work = Cycle(self._view, self.pending, tree=self._tree, rules=self.rules, now=now)
+        work = self._core.cycle()
         begun: list[Admit] = []
         victims: list[tuple[str, Victim]] = []
         for outcome in work.pieces():
@@ -185,12 +184,10 @@ class AdmissionModel:
         for admit in begun:
             self._outlet.start(admit.workload, admit.admission)
         for preemptor, victim in victims:
-            self._evict(preemptor, victim)
-        result = work.result()
+            if self._core.still_evicts(victim.workload, preemptor=preemptor) is not None:
+                self.evict(victim)
         self._note_kept()
-        self._wake = self._wake or result.more
-        if result.freed:
-            self._try_later(result.freed)
+        self._core.end(work.result())
         return bool(begun or victims)
 
     def _take(
@@ -236,17 +233,6 @@ class AdmissionModel:
         if until is not None:
             self._outlet.after(until.at - self._clock.wall(), lambda: self._look_at(key))
 
-    def _evict(self, preemptor: str, victim: Victim) -> None:
-        before = self._view.workloads.get(victim.workload)
-        chosen = victim.workload in self.pending.preemptors.victims(preemptor)
-        if before is None or before.admission is None or before.evicted:
-            return
-        if not chosen:  # it got its quota without this one
-            self.pending.drop_victim(victim.workload)
-            self._wake = True
-            return
-        self.evict(victim)
-
     def evict(self, victim: Victim) -> None:
         """Evict a workload that has quota, for another one."""
         before, now = self._view.workloads[victim.workload], self._clock.wall()
@@ -259,16 +245,6 @@ class AdmissionModel:
         if before is not None and before.evicted and before.admission is not None:
             self._queues.apply(ev.Applied(to.released(before, self._clock.wall())))
             self._look_at(key)
-
-    def _try_later(self, cluster_queues: frozenset[str]) -> None:
-        if not self._later:
-            self._outlet.after(RELEASE_DELAY, self._try_released)
-        self._later |= cluster_queues
-
-    def _try_released(self) -> None:
-        released, self._later = self._later, set()
-        self.pending.requeue_sharing(released, self._view, self._clock.wall())
-        self._wake = True
 
     # --- the course of a workload --------------------------------------------------------------
 
@@ -311,7 +287,7 @@ class AdmissionModel:
         workload = self._view.workloads.get(wait.workload)
         name = self.pending.cluster_queue_of(wait.workload)
         queue = self._view.cluster_queues.get(name or "")
-        if workload is None or not self._options.aging or self.rules.room_for(queue) is None:
+        if workload is None or not self._options.aging or self._core.rules.room_for(queue) is None:
             return
         self._said[wait.workload] = wait
         written = workload.condition(WorkloadCondition.QUOTA_RESERVED)

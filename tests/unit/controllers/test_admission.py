@@ -9,10 +9,11 @@ import pytest
 from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
-from extender.controllers.admission import RELEASE_DELAY, ROOM_PERIOD, AdmissionLoop
+from extender.controllers.admission import AdmissionLoop
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.recorder import Event
+from extender.queueing.admission import RELEASE_DELAY, ROOM_PERIOD
 from extender.queueing.cycle import Outcome
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.options import AdmissionOptions, PodsReady

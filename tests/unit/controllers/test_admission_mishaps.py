@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from extender.controllers.admission import FAULT_PAUSE, ROOM_PERIOD
+from extender.controllers.admission import FAULT_PAUSE
 from extender.controllers.pending_reasons import FOLLOWERS_PERIOD
 from extender.kube.errors import UnknownOutcomeError
-from extender.queueing.cycle import Admit, Cycle, NotAdmitted, Outcome, Preempt
+from extender.queueing.admission import ROOM_PERIOD
+from extender.queueing.cycle import Admit, Cycle, NotAdmitted, Outcome, Preempt, Result
 from extender.queueing.pending import PendingQueues
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
@@ -284,7 +285,7 @@ async def test_an_error_while_workloads_are_requeued_does_not_keep_later_ones_ou
     monkeypatch.setattr(PendingQueues, "requeue_sharing", requeue)
     before = FAULTS.counts.get("admission", 0)
     for name in ("a", "b"):
-        scene.admission._release_later({name})
+        scene.admission._core.end(Result(freed=frozenset({name})))
         await asyncio.sleep(1)
 
     assert requeued == [{"a"}, {"b"}]

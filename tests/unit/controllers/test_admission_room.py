@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.controllers.admission import FIRST_ROOM_PAUSE, ROOM_PERIOD, AdmissionLoop
+from extender.controllers.admission import FIRST_ROOM_PAUSE, AdmissionLoop
 from extender.controllers.workload_writer import Workloads
 from extender.fit.room_left import RoomLeft
 from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event
+from extender.queueing.admission import ROOM_PERIOD
 from extender.queueing.cycle import Outcome
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.room import AdmissionRules
