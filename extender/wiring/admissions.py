@@ -4,7 +4,6 @@ Without one of them pods of jobs wait, and no others. Where the API server does 
 nothing waits for it.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,12 +17,11 @@ from extender.kube.client import KubeClient
 from extender.kube.managed_jobs import NOTHING, ManagedJobs
 from extender.kube.queues import collection, objects
 from extender.kube.reflector import Feed, Reflector
-from extender.kube.watch import Watcher
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import AdmittedPods, JobInfo
 from extender.state.cluster.store import Cluster
-from extender.wiring.reflectors import backoff
+from extender.wiring.reflectors import watcher
 
 
 def admissions(client: KubeClient, cluster: Cluster, namespace: str) -> Iterator[Reflector[Any]]:
@@ -53,14 +51,15 @@ class _Admissions:
         yield self._namespaces()
 
     def _workloads(self) -> Reflector[AdmittedPods]:
-        cluster, watcher = self._cluster, self._watcher(collection("workloads", ""))
+        cluster, path = self._cluster, collection("workloads", "")
+        watch = watcher(self._client, path, optional=True)
         return Reflector(
             "workloads",
-            watcher,
+            watch,
             admitted_pods.read,
             feed=Feed(
                 lambda found, _: cluster.replace(
-                    ev.WorkloadsListed(found, served=not watcher.is_absent)
+                    ev.WorkloadsListed(found, served=not watch.is_absent)
                 ),
                 lambda found: cluster.apply(ev.WorkloadApplied(found)),
                 lambda found: cluster.apply(ev.WorkloadDeleted(found.key)),
@@ -72,7 +71,7 @@ class _Admissions:
         cluster = self._cluster
         return Reflector(
             f"jobs of {kind}",
-            self._watcher(path),
+            watcher(self._client, path, optional=True),
             partial(admitted_pods.read_job, kind=kind, has_quota=has_quota),
             feed=Feed(
                 lambda found, _: cluster.replace(ev.BatchJobsListed(found, kind)),
@@ -86,7 +85,7 @@ class _Admissions:
         path, only = managed_jobs.path(namespace), f"metadata.name={managed_jobs.NAME}"
         return Reflector(
             managed_jobs.NAME,
-            self._watcher(path, only),
+            watcher(self._client, path, fields=only, optional=True),
             managed_jobs.read,
             feed=Feed(
                 lambda found, _: iter((self._manage(found[0] if found else NOTHING),)),
@@ -99,7 +98,7 @@ class _Admissions:
     def _namespaces(self) -> Reflector[ObjectMeta]:
         return Reflector(
             "namespaces",
-            self._watcher("/api/v1/namespaces"),
+            watcher(self._client, "/api/v1/namespaces", optional=True),
             managed_jobs.read_namespace,
             feed=Feed(
                 lambda found, _: iter((self._list(found),)),
@@ -128,13 +127,3 @@ class _Admissions:
         labels = self._labels.items() if kinds else ()
         left_alone = (name for name, each in labels if not matches_selector(selector, each))
         return self._cluster.apply(ev.JobsManaged(kinds, frozenset(left_alone)))
-
-    def _watcher(self, path: str, only: str = "") -> Watcher:
-        return Watcher(
-            self._client,
-            path,
-            sleep=asyncio.sleep,
-            backoff=backoff(0.1, 5.0),
-            selectors={"fieldSelector": only},
-            optional=True,
-        )

@@ -1,8 +1,8 @@
-"""The queue inside `reconcile`: what feeds it, what decides, what writes."""
+"""Puts together the queue inside `reconcile`: what feeds it, what decides, what writes."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -53,9 +53,36 @@ from extender.state.queue.events import QueueChange
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.telemetry.queue_metrics import JobMetrics, QueueMetrics, QueueState
-from extender.wiring.later import Later
 from extender.wiring.queue_sources import Sources
 from extender.wiring.reflectors import backoff
+
+
+@dataclass(slots=True)
+class ChangedQueues:
+    """The changes since the last `take`."""
+
+    cluster_queues: set[str] = field(default_factory=set)
+    """ClusterQueues with another spec, other flavors or other cohorts than before."""
+    priority_classes: set[str] = field(default_factory=set)
+    """WorkloadPriorityClasses whose value is new."""
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, change: QueueChange) -> None:
+        """Add a change."""
+        if change.structure:
+            self.cluster_queues |= change.cluster_queues
+        self.priority_classes |= change.priority_classes
+        if change.structure or change.priority_classes:
+            self._news.set()
+
+    async def take(self) -> tuple[set[str], set[str]]:
+        """Return the ClusterQueues and the WorkloadPriorityClasses that changed, once any did."""
+        await self._news.wait()
+        self._news.clear()
+        taken = self.cluster_queues, self.priority_classes
+        self.cluster_queues, self.priority_classes = set(), set()
+        return taken
+
 
 _log = structlog.get_logger(__name__)
 
@@ -193,7 +220,7 @@ class QueueControllers:
             ManagedJobs(tuple(sorted(kinds)) if manages_all else (), chosen.selector()),
         )
         self._tree: QuotaTree | None = None
-        self._later = Later()
+        self._changed, self._leads = ChangedQueues(), False
         self.queues.subscribe(self._on_change)
 
     def _lost_hosts(self, workloads: Workloads, settings: Settings, shared: Shared) -> LostHosts:
@@ -209,8 +236,6 @@ class QueueControllers:
         )
         self.admission.before_cycle, found.wake = found.replace, self.admission.wake
         return found
-
-    _leads = False
 
     def _about_workload(self, key: str) -> ObjectRef | None:
         found = self._view.workloads.get(key)
@@ -361,7 +386,7 @@ class QueueControllers:
                 self._status.notice((plural, name), within=numbers)
         if change.structure:
             self._notice_cohorts()
-        self._later.note(change)
+        self._changed.note(change)
         if change.namespaces:
             self._notice_namespaces(change.namespaces)
 
@@ -380,7 +405,7 @@ class QueueControllers:
     async def _follow(self) -> None:
         """Reconcile all that a changed setting may concern, until cancelled."""
         while True:
-            queues, classes = await self._later.take()
+            queues, classes = await self._changed.take()
             try:
                 await self._pacer.go_through(self._notice_classes(classes))
                 names = self.admission.pending.cohorts.sharing_with(queues, self._view)

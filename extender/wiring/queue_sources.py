@@ -18,7 +18,6 @@ from extender.kube.lists import everything
 from extender.kube.owners import Owners
 from extender.kube.queues import JobWriter, collection, objects
 from extender.kube.reflector import Feed, Reflector
-from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 from extender.state.cluster import events as cluster_events
@@ -42,7 +41,7 @@ from extender.state.queue.records import (
 )
 from extender.state.queue.store import Queues
 from extender.wiring import batch_jobs
-from extender.wiring.reflectors import backoff
+from extender.wiring.reflectors import backoff, watcher
 
 R = TypeVar("R", bound=Record)
 
@@ -207,7 +206,7 @@ class Sources:
         queues, of = self._queues, cast("type[Record]", record)
         return Reflector[R](
             kind,
-            self._watcher(path_of(kind)),
+            watcher(self._client, path_of(kind), optional=True),
             decode,
             feed=Feed(
                 listed=lambda found, version: queues.replace(ev.Listed(of, found, version)),
@@ -228,10 +227,10 @@ class Sources:
                 read_info=self._decoder.job_info,
                 read_job=decode,
                 all_jobs=not self._job_selector,
-            ).reflector(self._watcher(path, optional=False))
+            ).reflector(watcher(self._client, path))
         return Reflector[JobObject](
             f"jobs of {name}",
-            self._watcher(path, self._job_selector),
+            watcher(self._client, path, labels=self._job_selector, optional=True),
             decode,
             feed=Feed(
                 listed=lambda found, version: queues.replace(ev.JobsListed(name, found, version)),
@@ -239,14 +238,4 @@ class Sources:
                 deleted=lambda found: queues.apply(ev.JobDeleted(found)),
                 known=lambda which: queues.view().job_of(which.uid, which.namespace),
             ),
-        )
-
-    def _watcher(self, path: str, label_selector: str = "", *, optional: bool = True) -> Watcher:
-        return Watcher(
-            self._client,
-            path,
-            sleep=asyncio.sleep,
-            backoff=backoff(0.1, 5.0),
-            selectors={"labelSelector": label_selector},
-            optional=optional,
         )

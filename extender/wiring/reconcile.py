@@ -47,7 +47,6 @@ from extender.server.snapshot import SnapshotSource, add_snapshot
 from extender.server.visibility import Visibility, add_visibility
 from extender.snapshot.memory import cluster_memory, header
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.store import Cluster
 from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import GuardedCollector, ReconcilerMetrics, WaitingCollector, page
@@ -60,12 +59,11 @@ from extender.wiring.queue import QueueControllers, Shared
 from extender.wiring.reflectors import ALL_PODS, JOBS, backoff, reflectors, set_aside
 from extender.wiring.serving import serving
 from extender.wiring.tracing import tracing
-from extender.wiring.webhooks import conversion_gate, is_converted, webhooks
+from extender.wiring.webhooks import WebhookServer, conversion_gate, is_converted, webhooks
 
 _log = structlog.get_logger(__name__)
 
 KEEP_ALIVE_SECONDS: Final = 30
-NAME: Final = "pod-group"
 SERVICE: Final = "gang-extender-reconciler"
 """The service in traces."""
 
@@ -74,88 +72,51 @@ class Reconciler:
     """Everything that `reconcile` runs, around one client."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
-        clock, cluster, self._aside = SystemClock(), empty_cluster(settings.gang), ObjectsSetAside()
-        identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
+        self.lost: LeadershipLost | None = None
+        self._leads = False
+        self._identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
+        self._clock = clock = SystemClock()
+        self._options = settings.gang.options()
+        self._cluster = cluster = empty_cluster(settings.gang)
         self._view = cluster.view()
         self.metrics = ReconcilerMetrics()
         self._loop = Loop(clock, self.metrics.registry, settings.health)
-        decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
+        self._aside = ObjectsSetAside()
         self._recorder = Recorder(
             client,
             clock=clock,
-            instance=identity,
+            instance=self._identity,
             count=lambda result: self.metrics.events.labels(result).inc(),
         )
-        groups = PodGroupController(
-            cluster,
-            PodGroupWriter(client),
-            record=self._recorder.record,
-            clock=clock,
-            options=settings.gang.options(),
-            on_partial=settings.gang.on_partial,
-        )
-        self._controller = Controller[str](
-            groups.reconcile,
-            new_backoff=lambda: backoff(0.2, 30.0),
-            retried=ApiError,
-            observer=self._observer(NAME, self._about_group),
-        )
+        # The listeners of the cluster hear of a change in the order in which they are made here.
+        self._groups, self._controller = self._pod_groups(settings, client)
         self._gate = conversion_gate(settings, client) if settings.queue.enabled else None
-        self._queue: QueueControllers | None = None
-        if settings.queue.enabled:
-            shared = Shared(
-                decoder,
-                self._recorder,
-                clock,
-                QueueMetrics(self.metrics.registry),
-                JobMetrics(self.metrics.registry),
-                self._observer,
-                self._about_group,
-                cluster,
-                self._loop.pacer,
-                self._aside,
-            )
-            self._queue = QueueControllers(settings, client, shared)
+        decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
+        self._queue = self._queue_of(settings, client, decoder)
         self._nominations = StoredNominations(cluster)
         self._failed_calls = FailedCalls(cluster, VictimWriter(client))
-        self._preemption, self._victims = self._preempting(settings, client, clock)
-        of_queue = self._queue.reflectors if self._queue is not None else []
-        self.reflectors = [
-            *reflectors(
-                client,
-                cluster,
-                decoder,
-                pods=ALL_PODS,
-                jobs=all(each.kind != JOBS for each in of_queue),
-            ),
-            *of_queue,
-        ]
-        self._watch_aside(cluster)
+        self._preemption, self._victims = self._preempting(client)
+        # What the extender claims for groups that have waited long is claimed here as well.
+        self._aging = Aging(cluster, options=self._options, clock=clock)
+        cluster.subscribe(self._on_change)
+        self.reflectors = self._follows(client, decoder)
         self.watches = watches(
             self.reflectors,
             client,
             self.metrics.registry,
             stale_seconds=settings.kube.stale_seconds,
         )
-        self._webhooks = webhooks(
-            settings, client, clock=clock, queue=self._queue, connections=self._connections()
-        )
-        if self._webhooks is not None:
-            certificates = self._webhooks.certificates
-            self.metrics.certificate_ends.set_function(lambda: certificates.ends)
-        # What the extender claims for groups that have waited long is claimed here as well.
-        self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
-        self._election = _election(settings.reconcile, client, clock, identity=identity)
-        cluster.subscribe(self._on_change)
-        self._count_phases(groups)
+        self._election = _election(settings.reconcile, client, clock, identity=self._identity)
+        self._webhooks = self._serving_webhooks(settings, client)
+        self.tls = serving(settings.reconcile, self._webhooks)
+        self.connections = self._connections()
+        self._gauges: QueueGauges | None = None
         guard = Guard(Reviews(client), clock) if settings.reconcile.authenticates else None
         self.app: FastAPI = health_app(
             self._page,
             Probes(self.ready, self._loop.trouble, remarks=self.watches.remarks),
             guard=guard,
         )
-        self.tls = serving(settings.reconcile, self._webhooks)
-        self.connections = self._connections()
         self._show(settings, guard)
 
     @property
@@ -163,33 +124,96 @@ class Reconciler:
         """The admissions that are noted, where there is a queue."""
         return (self._queue.admission.starts,) if self._queue is not None else ()
 
-    lost: LeadershipLost | None = None
-    _leads = False
-    _gauges: QueueGauges | None = None
+    # -- the parts
 
-    def _connections(self) -> Connections:
-        return Connections(http.FEW, self.metrics.closed_connections, self.metrics.handshakes)
+    def _pod_groups(
+        self, settings: Settings, client: KubeClient
+    ) -> tuple[PodGroupController, Controller[str]]:
+        groups = PodGroupController(
+            self._cluster,
+            PodGroupWriter(client),
+            record=self._recorder.record,
+            clock=self._clock,
+            options=self._options,
+            on_partial=settings.gang.on_partial,
+        )
+        for phase in Phase:
+            count = partial(lambda word: groups.phases()[word], phase)
+            self.metrics.groups.labels(phase).set_function(count)
+        self.metrics.registry.register(WaitingCollector(groups.waiting))
+        return groups, self._keyed("pod-group", groups.reconcile, longest=30.0)
 
-    def _preempting(
-        self, settings: Settings, client: KubeClient, clock: SystemClock
-    ) -> tuple[PreemptionController, Controller[str]]:
+    def _queue_of(
+        self, settings: Settings, client: KubeClient, decoder: Decoder
+    ) -> QueueControllers | None:
+        if not settings.queue.enabled:
+            return None
+        shared = Shared(
+            decoder,
+            self._recorder,
+            self._clock,
+            QueueMetrics(self.metrics.registry),
+            JobMetrics(self.metrics.registry),
+            self._observer,
+            self._about_group,
+            self._cluster,
+            self._loop.pacer,
+            self._aside,
+        )
+        return QueueControllers(settings, client, shared)
+
+    def _preempting(self, client: KubeClient) -> tuple[PreemptionController, Controller[str]]:
         evicting = PreemptionController(
             self._view,
             VictimWriter(client),
             outlet=Outlet(
                 self._recorder.record, lambda how: self.metrics.victims.labels(how).inc()
             ),
-            clock=clock,
-            options=settings.gang.options(),
+            clock=self._clock,
+            options=self._options,
             workloads=self._queue,
         )
         evicting.stale = lambda: self.watches.stale()
-        return evicting, Controller[str](
-            evicting.reconcile,
-            new_backoff=lambda: backoff(0.2, 10.0),
+        return evicting, self._keyed("preemption", evicting.reconcile, longest=10.0)
+
+    def _keyed(
+        self, name: str, reconcile: Callable[[str], Awaitable[float | None]], *, longest: float
+    ) -> Controller[str]:
+        """Return a controller of groups that retries within `longest` seconds."""
+        return Controller[str](
+            reconcile,
+            new_backoff=lambda: backoff(0.2, longest),
             retried=ApiError,
-            observer=self._observer("preemption", self._about_group),
+            observer=self._observer(name, self._about_group),
         )
+
+    def _follows(self, client: KubeClient, decoder: Decoder) -> list[Reflector[Any]]:
+        """Return all reflectors; an Event about each object that they cannot read is written."""
+        of_queue = self._queue.reflectors if self._queue is not None else []
+        jobs = all(each.kind != JOBS for each in of_queue)
+        found = [
+            *reflectors(client, self._cluster, decoder, pods=ALL_PODS, jobs=jobs),
+            *of_queue,
+        ]
+        set_aside(self._cluster, found, self._aside, registry=self.metrics.registry)
+        self._aside.subscribe(self._on_aside)
+        return found
+
+    def _serving_webhooks(self, settings: Settings, client: KubeClient) -> WebhookServer | None:
+        found = webhooks(
+            settings,
+            client,
+            clock=self._clock,
+            queue=self._queue,
+            connections=self._connections(),
+        )
+        if found is not None:
+            certificates = found.certificates
+            self.metrics.certificate_ends.set_function(lambda: certificates.ends)
+        return found
+
+    def _connections(self) -> Connections:
+        return Connections(http.FEW, self.metrics.closed_connections, self.metrics.handshakes)
 
     def _observer(
         self, controller: str, about: Callable[[Any], ObjectRef | None] = lambda _: None
@@ -199,17 +223,6 @@ class Reconciler:
     def _about_group(self, key: str) -> ObjectRef | None:
         found = self._view.pod_group(key)
         return about(found) if found is not None else None
-
-    def _count_phases(self, groups: PodGroupController) -> None:
-        for phase in Phase:
-            count = partial(lambda word: groups.phases()[word], phase)
-            self.metrics.groups.labels(phase).set_function(count)
-        self.metrics.registry.register(WaitingCollector(groups.waiting))
-
-    def _watch_aside(self, cluster: Cluster) -> None:
-        """Count the objects that cannot be read, and write an Event about each while it leads."""
-        set_aside(cluster, self.reflectors, self._aside, registry=self.metrics.registry)
-        self._aside.subscribe(self._on_aside)
 
     def _on_aside(self, each: Aside) -> None:
         if self._leads and each.object.kind:

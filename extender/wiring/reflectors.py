@@ -2,13 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from prometheus_client import CollectorRegistry
 
 from extender.api.wellknown import GROUP_NATIVE, NATIVE_VERSIONS, POD_GROUP_GROUPS
+from extender.kube.claims import DECODERS
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.identity import Identity
@@ -18,7 +19,7 @@ from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.records import ClaimObject, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import AsideCollector
 from extender.wiring.natives import Absence
@@ -36,6 +37,51 @@ T = TypeVar("T")
 def backoff(base: float, cap: float) -> Backoff:
     """Return pauses from `base` to `cap` seconds, spread so that no two clients move in step."""
     return Backoff(base, cap, jitter=lambda: random.uniform(0.5, 1.0))  # noqa: S311
+
+
+def watcher(
+    client: KubeClient,
+    path: str | Sequence[str],
+    *,
+    fields: str = "",
+    labels: str = "",
+    optional: bool = False,
+) -> Watcher:
+    """Return a watch of all objects at a path, or of those that the selectors select.
+
+    An `optional` one waits where the API server does not have the path.
+    """
+    return Watcher(
+        client,
+        path,
+        sleep=asyncio.sleep,
+        backoff=backoff(0.1, 5.0),
+        selectors={"fieldSelector": fields, "labelSelector": labels},
+        optional=optional,
+    )
+
+
+def claim_reflectors(client: KubeClient, cluster: Cluster) -> Iterator[Reflector[Any]]:
+    """Yield a reflector for each kind that pods claim; only gangs with claims wait for it."""
+    for path, (prefix, decode) in DECODERS.items():
+        reflector: Reflector[ClaimObject] = Reflector(
+            path.rpartition("/")[2],
+            watcher(client, path, optional=True),
+            decode,
+            feed=Feed(
+                partial(_list_claims, cluster, prefix),
+                lambda found: cluster.apply(ev.ClaimObjectApplied(found)),
+                lambda found: cluster.apply(ev.ClaimObjectDeleted(found)),
+            ),
+        )
+        reflector.needed = False
+        yield reflector
+
+
+def _list_claims(
+    cluster: Cluster, prefix: str, found: Sequence[ClaimObject], _: int
+) -> Iterator[object]:
+    return cluster.replace(ev.ClaimObjectsListed(prefix, found))
 
 
 def reflectors(
@@ -74,15 +120,6 @@ def reflectors(
             known,
         )
 
-    def watcher(path: str, selector: str = "") -> Watcher:
-        return Watcher(
-            client,
-            path,
-            sleep=asyncio.sleep,
-            backoff=backoff(0.1, 5.0),
-            selectors={"fieldSelector": selector},
-        )
-
     def known_group(api_group: str, which: Identity) -> PodGroupInfo | None:
         found = seen.pod_group_of(api_group, which.key)
         return found if found is not None and found.uid == which.uid else None
@@ -90,7 +127,7 @@ def reflectors(
     def pod_groups(group: str) -> Reflector[PodGroupInfo]:
         return Reflector(
             f"podgroups.{group}",
-            watcher(f"/apis/{group}/v1alpha1/podgroups"),
+            watcher(client, f"/apis/{group}/v1alpha1/podgroups"),
             partial(decoder.pod_group, api_group=group),
             feed=into_cluster(
                 listed=partial(ev.PodGroupsListed, group),
@@ -106,8 +143,7 @@ def reflectors(
         Nothing else waits for them: their API is in the making, and off by default.
         """
         paths = [f"/apis/{GROUP_NATIVE}/{version}/podgroups" for version in NATIVE_VERSIONS]
-        pauses = backoff(0.1, 5.0)
-        watch = Watcher(client, paths, sleep=asyncio.sleep, backoff=pauses, optional=True)
+        watch = watcher(client, paths, optional=True)
         absence = Absence(cluster)
 
         def listed(found: Sequence[PodGroupInfo]) -> ev.Listed:
@@ -152,13 +188,13 @@ def reflectors(
         deleted=lambda budget: ev.BudgetDeleted(budget.namespace, budget.name),
         known=lambda which: seen.budget(which.namespace, which.name),
     )
-    members = Reflector("pods", watcher("/api/v1/pods", pods), pod, feed=of_pods)
+    members = Reflector("pods", watcher(client, "/api/v1/pods", fields=pods), pod, feed=of_pods)
     members.on_list = lambda: cluster.apply(ev.PodsListing())
-    nodes = Reflector("nodes", watcher("/api/v1/nodes"), decoder.node, feed=of_nodes)
-    batch_jobs = Reflector(JOBS, watcher("/apis/batch/v1/jobs"), decoder.job, feed=of_jobs)
+    nodes = Reflector("nodes", watcher(client, "/api/v1/nodes"), decoder.node, feed=of_nodes)
+    batch_jobs = Reflector(JOBS, watcher(client, "/apis/batch/v1/jobs"), decoder.job, feed=of_jobs)
     disruptions = Reflector(
         "poddisruptionbudgets",
-        watcher("/apis/policy/v1/poddisruptionbudgets"),
+        watcher(client, "/apis/policy/v1/poddisruptionbudgets"),
         decoder.budget,
         feed=of_budgets,
     )

@@ -61,11 +61,17 @@ from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
 from extender.wiring.admissions import admissions
-from extender.wiring.claims import claim_reflectors
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.natives import empty_cluster
-from extender.wiring.reflectors import LIVE_PODS, NATIVE_GROUPS, backoff, reflectors, set_aside
+from extender.wiring.reflectors import (
+    LIVE_PODS,
+    NATIVE_GROUPS,
+    backoff,
+    claim_reflectors,
+    reflectors,
+    set_aside,
+)
 from extender.wiring.tracing import tracing
 
 _log = structlog.get_logger(__name__)
