@@ -34,7 +34,7 @@ from extender.telemetry.queue_metrics import QueueMetrics
 FIRST_ROOM_PAUSE: Final = 0.1
 LONGEST_ROOM_PAUSE: Final = 2.0
 PAUSE_PER_SWEEP: Final = 5
-"""How many times the duration of the last sweep to pause, between these limits."""
+"""The pause after a sweep, as a multiple of its duration, between these limits."""
 
 
 class RoomRetry:
@@ -150,9 +150,9 @@ class AdmissionLoop:
         self.before_cycle: Callable[[asyncio.TaskGroup], Awaitable[None]] | None = None
         """Decides what else is given of the nodes: no cycle is under way then."""
         self._requeue_all = False
-        """Whether to place and try all workloads before the next cycle."""
+        """True if to place and try all workloads before the next cycle."""
         self._holds = False
-        """Whether a workload waits for the pods of others; labels of jobs may change that."""
+        """True if a workload waits for the pods of others; labels of jobs may change that."""
         self._failures: dict[str, int] = {}
         self._backing_off: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None

@@ -105,7 +105,7 @@ class TopologyGates:
     ) -> None:
         self._queues, self._cluster, self._writer = queues, cluster, writer
         self._given: TTLCache[str, Domain] = TTLCache(_KNOWN, _SECONDS, clock.monotonic)
-        """By UID: what was written, until the watch has shown it."""
+        """The domains that were written, by UID of the pod, until the watch has shown them."""
 
     async def reconcile(self, key: str) -> None:
         """Let the gated pods of a workload go to their domains. Raises ApiError."""

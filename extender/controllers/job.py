@@ -1,8 +1,8 @@
-"""Notices another writer that keeps undoing what the queue writes into the `suspend` of a job.
+"""Carries out the decisions of `jobs.decide` about a job of any kind (KEP-369).
 
-Two controllers that both go on would start and stop the job several times a second. The queue
-stands back from a job that belongs to a controller it does not know. From any other writer it only
-takes its time: a user who unsuspends a job again and again must not get round the queue.
+A stored write is in the state at once, so that the next reconciliation goes on from it. One that
+fails half way leaves the rest to the next, which first reads what an unanswered write may have
+changed.
 """
 
 from collections import deque
@@ -48,11 +48,16 @@ Key = tuple[str, str]
 
 
 class Contests:
-    """The last writes of `suspend`, by job."""
+    """Notices another writer that keeps undoing the queue's writes of `suspend`.
+
+    Two controllers that both go on would start and stop the job several times a second. The queue
+    stands back from a job that belongs to a controller it does not know. From any other writer it
+    only takes its time: a user who unsuspends a job again and again must not get round the queue.
+    """
 
     def __init__(self) -> None:
         self._writes: dict[Key, tuple[bool, list[float]]] = {}
-        """By job: what was written, and when it was stored in a row, without another value."""
+        """The value written last, and the times at which it was stored in a row, by job."""
 
     def wrote(self, key: Key, now: float, *, suspend: bool) -> None:
         """Note a write that was stored."""
@@ -79,7 +84,7 @@ _RAN: Final = frozenset((FinishReason.SUCCEEDED, FinishReason.FAILED))
 
 
 class JobCounts:
-    """Counts batch Jobs; jobs of other kinds have no completion mode."""
+    """Counts reconciliations and ends of batch Jobs (KEP-2214): no other kind has completion modes."""
 
     def __init__(self, view: QueueView, metrics: JobMetrics, clock: Clock) -> None:
         self._view = view
@@ -158,11 +163,11 @@ class JobController:
         self._progress = self._contexts.progress
         self._aside = options.aside
         self._aside_as: dict[tuple[str, str], str] = {}
-        """By job: `namespace/name` of the object under which it is set aside."""
+        """The `namespace/name` of the object under which a job is set aside, by job."""
         self._contests = Contests()
         self._known = {f"{each.group}/{each.kind}" for each in options.integrations.values()}
         self._unnoticed: dict[tuple[str, str], float] = {}
-        """By job: since when its operator is waited for."""
+        """The time since which the operator of a job is waited for, by job."""
         self._warnings = SettingWarnings(readiness.unreadable, unreadable_release)
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:

@@ -37,7 +37,13 @@ _REMEMBERED: Final = 256
 
 
 class Ancestors:
-    """Finds the topmost owner that is itself a managed job."""
+    """Finds the queued job that a job is part of, and whose quota it shares.
+
+    Users may write any ownerReferences into the objects that they create. So a reference counts
+    only where the owner is in the same namespace, has the kind and the name of the reference, is of
+    a kind whose controller makes such objects, and would give the object its name. An owner that
+    has ended shares its quota no more.
+    """
 
     def __init__(
         self,
@@ -113,7 +119,12 @@ Unit = tuple[str, str]
 
 
 class Members:
-    """Decoded objects by `JobObject.unit`; a changed object is decoded again."""
+    """Decoded objects by `JobObject.unit`; a changed object is decoded again.
+
+    Decoding a thousand pods takes longer than other tasks may wait for the event loop. So the
+    objects of a large job are decoded with pauses, and each is kept until it changes. A decision
+    then decodes the few that changed meanwhile, and is about one state of the job.
+    """
 
     def __init__(
         self, view: QueueView, integrations: Mapping[str, Integration], pacer: Pacer
@@ -122,7 +133,7 @@ class Members:
         self._integrations = integrations
         self._pacer = pacer
         self._known: dict[Unit, dict[str, PlainPod]] = {}
-        """By job, and by UID of the object."""
+        """The decoded objects, by job and by UID."""
 
     async def learn(self, unit: Unit) -> None:
         """Decode the objects of a large job, with pauses.
@@ -188,15 +199,15 @@ class Members:
 
 
 RECOVER_SECONDS: Final = 5.0
-"""How long pods may be missing, while none completes, before that is reported."""
+"""The time for which pods may be missing, while none completes, before that is reported."""
 
 END_SECONDS: Final = 2.0
-"""How long all pods of a job may be done, while it has not ended, before their quota is given back:
+"""The time between the end of all pods of a job and the return of their quota:
 a job mostly ends at once, and its end gives back all quota in one write."""
 
 END_PATIENCE: Final = 60.0
 COME_PATIENCE: Final = 5.0
-"""For how many seconds pods may take to end, or to come, before that is reported."""
+"""The seconds that pods may take to end, or to come, before that is reported."""
 
 Key = tuple[str, str]
 
@@ -209,13 +220,16 @@ class _Observed:
     missed: int
     done: int
     since: float | None = None
-    """When pods went missing, or the last one was done since."""
+    """The time when pods went missing, or when the last one was done since."""
     done_since: float | None = None
-    """When all pods were done."""
+    """The time when all pods were done."""
 
 
 class ProgressTable:
-    """The progress of each job that has quota."""
+    """The progress of each job that has quota.
+
+    It is not stored. A new process counts from where it first sees a job.
+    """
 
     def __init__(self) -> None:
         self._jobs: dict[Key, _Observed] = {}
@@ -267,7 +281,7 @@ class ProgressTable:
 
 
 class Patience:
-    """For how long jobs have waited for pods: for those of a stop to end, or of a group to come."""
+    """The time that jobs have waited for pods to end after a stop, or of a group to come."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -299,13 +313,18 @@ class Patience:
 class _Group:
     workload: str
     before: Counter[str]
-    """By pod set: pods that were gone at the first look at the group."""
+    """The pods that were gone at the first look at the group, by pod set."""
     seen: dict[str, str] = field(default_factory=dict)
     """Pod set by UID of a pod that succeeded."""
 
 
 class Succeeded:
-    """Counts by group; each pod counts once."""
+    """Counts the pods of a group that have succeeded, including those deleted since.
+
+    The owner of pods may delete them as soon as they have ended. The number that succeeded is
+    stored in the Workload (`reclaimablePods`); only a process that saw the pods knows which of them
+    still exist. A new process assumes that stored ones which are missing were deleted.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[Hashable, _Group] = {}
@@ -340,7 +359,7 @@ class JobOptions:
     pod_groups: PodGroups = field(default_factory=PodGroups)
     release_quota: ReleaseQuota = "OnTerminating"
     aside: ObjectsSetAside = field(default_factory=ObjectsSetAside)
-    """Where jobs are listed whose decision failed."""
+    """The list of objects that are set aside, to which jobs are added whose decision failed."""
 
 
 class JobContexts:

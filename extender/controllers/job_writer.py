@@ -51,7 +51,7 @@ class JobObjects:
         self._writer = writer
         self._integrations = integrations
         self._unsure: dict[tuple[str, str], set[str]] = {}
-        """By job: names of its objects with an unanswered write."""
+        """The names of objects with an unanswered write, by job."""
 
     async def make_sure(self, key: tuple[str, str]) -> None:
         """Read the objects of a job that have an unanswered write. Raises ApiError."""
@@ -151,7 +151,7 @@ GRANTED_SECONDS_EACH: Final = 0.1
 
 
 class PodGroups:
-    """What is known of PodGroups, where none is made for jobs."""
+    """The facts about PodGroups if none is made for jobs."""
 
     def are_made_in(self, cluster_queue: str) -> bool:
         """Return whether a ClusterQueue makes PodGroups for jobs whose pods name none."""
@@ -179,7 +179,7 @@ class PodGroups:
 
 
 class KnownPodGroups(PodGroups):
-    """What the caches hold of PodGroups; they are made where a ClusterQueue requires room."""
+    """The facts about PodGroups from the caches. They are made if a ClusterQueue requires room."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class JobGroups:
         self._written: TTLCache[str, tuple[int, int]] = TTLCache(
             _WRITTEN, _SECONDS, clock.monotonic
         )
-        """By group: minMember, and how many members are done."""
+        """The minMember of a PodGroup and the number of members that are done, by group."""
         self._moved: TTLCache[str, Mapping[str, DomainAssignment]] = TTLCache(
             _WRITTEN, _SECONDS, clock.monotonic
         )

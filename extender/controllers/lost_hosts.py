@@ -54,7 +54,7 @@ has changed, and in any case."""
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """When other hosts were looked for last, and when to look again."""
+    """The last search for other hosts, and the time of the next."""
 
     at: float
     again: float
@@ -85,7 +85,7 @@ class LostHosts:
         self._known: LostAt = {}
         self._version = -1
         self._soon: float | None = None
-        """When another host may count as gone, without any change."""
+        """The time when another host may count as gone, without any change."""
         self._intact: dict[str, AdmissionInfo] = {}
         """Workloads that lacked no host at the last look, and what they had been given."""
         self._waiting: dict[str, _Tried] = {}

@@ -37,7 +37,7 @@ REPEAT_DELAY: Final = 10.0
 RETRY_DELAY: Final = 1.0
 """Seconds before a reason that could not be written is tried again."""
 REFUSED_DELAY: Final = 60.0
-"""The same for one that the API server refuses: a right may be missing for a while."""
+"""Seconds before a refused reason is tried again: a right may be missing for a while."""
 FOLLOWERS_PERIOD: Final = 2.0
 """Seconds between two searches for workloads that have no reason yet."""
 PAUSE: Final = 0.01
@@ -65,9 +65,9 @@ class PendingReasons:
         self._workloads, self._view, self._pending = workloads, view, pending
         self._record, self._clock, self._pacer = record, clock, pacer
         self.admissions_wait: Callable[[], bool] = lambda: False
-        """Whether admissions wait to be written."""
+        """Tells whether admissions wait to be written."""
         self.room: RoomFinder | None = None
-        """What keeps room for workloads that have waited for long, if any is kept."""
+        """Keeps room for workloads that have waited long; None if no room is ever kept."""
         self._under_way: dict[str, asyncio.Event] = {}
         """The workload whose reason is being written, with the end of that."""
         self._waits: dict[str, NotAdmitted] = {}

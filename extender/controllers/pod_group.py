@@ -45,7 +45,7 @@ class _StatusSoFar:
     written: PodGroupStatusInfo
     at: float
     decided: PodGroupStatusInfo
-    """What is to be written: it may have other counts."""
+    """The status that is to be written: it may have other counts."""
 
 
 class PodGroupController:

@@ -1,4 +1,8 @@
-"""The room that is kept for groups that preempt, as the reconciler reads it from their status."""
+"""Makes room for gangs: evicts the victims that the extender has chosen, and says so on both sides.
+
+What the status of a PodGroup asks for is checked first. Pods that are leaving are not evicted once
+more, so that another leader, or this process after a restart, goes on in the same place.
+"""
 
 import asyncio
 import re
@@ -68,7 +72,11 @@ _log = structlog.get_logger(__name__)
 
 
 class FailedCalls:
-    """Knows the pods whose PodScheduled condition says so."""
+    """Has pods tried again whose preemption failed because no extender answered kube-scheduler.
+
+    For such a pod kube-scheduler waits until another one goes, or for five minutes. A nominated
+    node that is taken back counts as a pod that goes, for all pods of that priority or a lower one.
+    """
 
     def __init__(self, cluster: Cluster, writer: VictimWriter) -> None:
         self._view = cluster.view()
@@ -123,7 +131,7 @@ WITHDRAW_SECONDS: Final = 2.0
 """After a preemption: the pods that start on its room get their nodes meanwhile."""
 NOMINATE_AGAIN: Final = 5.0
 MOST_NOMINATIONS: Final = 3
-"""How often a pod is nominated at most: kube-scheduler withdraws it when it tries the pod in vain.
+"""The most nominations of one pod: kube-scheduler withdraws each when it tries the pod in vain.
 """
 PARALLEL: Final = 32
 """Writes at a time, of all preemptions: half of the connections that there are by default. Gangs
@@ -149,7 +157,7 @@ class QueuedJobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """What is said of victims beside what is written to them."""
+    """The Events and the metric about victims."""
 
     record: Callable[[Event], None]
     count: Callable[[str], None]
@@ -158,17 +166,17 @@ class Outlet:
 
 @dataclass(slots=True)
 class _Done:
-    """What was done for one preemption by this process."""
+    """The progress of one preemption in this process."""
 
     nomination: PreemptedRoom
     asked: set[str] = field(default_factory=set)
     """UIDs of pods whose eviction was answered; the watch may show it later."""
     nominated: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """How often pods were nominated, and when last, by UID."""
+    """The number of nominations of a pod, and the time of the last one, by UID."""
     over: float | None = None
-    """Since when it is over."""
+    """The time since which it is over."""
     why_not: str = ""
-    """Why no victim is evicted, as it was logged last."""
+    """The reason why no victim is evicted, as it was logged last."""
     to_say: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Victims that are gangs and whose condition is still to be written: UID and message by group.
     """

@@ -79,7 +79,7 @@ class QueueStatusController:
             lambda meta: job_overrides.unreadable(meta.annotations),
         )
         self._unused = SettingWarnings()
-        """For the kinds that have no settings of ours."""
+        """The warnings for kinds that have no settings of ours."""
         self._written: dict[tuple[str, str], tuple[float, Activity]] = {}
         view = self._view
         self._known: Mapping[str, Mapping[str, Any]] = {

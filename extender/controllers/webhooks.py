@@ -26,7 +26,7 @@ class CertificateError(Exception):
 
 
 class Source(Protocol):
-    """Where the certificate comes from."""
+    """A source of the certificate."""
 
     async def current(self, served: Bundle | None) -> Bundle:
         """Return what should be served; raises ApiError and CertificateError."""
@@ -133,7 +133,7 @@ class Certificates:
 
     @property
     def ends(self) -> float:
-        """When the certificate that is served ends, in seconds since the epoch; 0 without one."""
+        """Return the end of the served certificate, in seconds since the epoch; 0 without one."""
         return ends(self._served) if self._served is not None else 0.0
 
     async def run(self) -> None:
@@ -200,7 +200,12 @@ def refusal(stored: StoredVersions, *, converts: bool) -> str:
 
 
 class ConversionGate:
-    """Opens for good when every CRD can be read without loss."""
+    """Delays the caches of the queue until no stored object can lose a field when it is read.
+
+    The API server stores an object in the version that was current when it was written. If a CRD
+    has no conversion webhook it changes only the version's name: a ClusterQueue that was stored as
+    v1beta1 then comes without its cohort, and the next write makes that loss final.
+    """
 
     def __init__(
         self,
@@ -218,11 +223,11 @@ class ConversionGate:
         self._sleep = sleep
         self._open = asyncio.Event()
         self.refusal = ""
-        """Why it is closed, nothing where it is open or nothing is known yet."""
+        """Return the reason why it is closed, or nothing if it is open or nothing is known yet."""
 
     @property
     def is_open(self) -> bool:
-        """Whether objects may be read."""
+        """Return whether objects may be read."""
         return self._open.is_set()
 
     async def wait(self) -> None:

@@ -59,7 +59,7 @@ class JobReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobAccess:
-    """How workloads find out about their jobs."""
+    """The access of workloads to their jobs."""
 
     reader: JobReader
     learn: Learn | None = None

@@ -1,4 +1,4 @@
-"""Writes workloads: any change, admissions and evictions, and the Events about them.
+"""Writes workloads: changes of any kind, admissions and evictions, and the Events about them.
 
 A stored change is in the state at once, before the watch shows it.
 """
@@ -94,7 +94,7 @@ class Workloads:
         self._written = written
         self._record = record
         self._unanswered: dict[str, tuple[WorkloadInfo, WorkloadInfo]] = {}
-        """By workload: the status before and after a write without an answer."""
+        """The status before and after a write without an answer, by workload."""
         queues.subscribe(self._on_change)
 
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
@@ -215,7 +215,7 @@ _MAY_STILL_ARRIVE: Final = frozenset((0, 502, 504))
 
 
 class AdmissionResult(Enum):
-    """What became of the write of an admission."""
+    """The result of writing an admission."""
 
     STORED = auto()
     """It is stored, or the workload is gone."""
@@ -228,7 +228,12 @@ class AdmissionResult(Enum):
 
 
 class AdmissionWriter:
-    """Writes the decisions of a cycle, and an Event for each of them."""
+    """Writes the decisions of a cycle, and an Event for each of them.
+
+    Many writes are under way at once. A write without an answer may have been carried out: it is
+    sent again until the API server accepts or refuses it. That is safe because each write holds for
+    one version of the workload only.
+    """
 
     def __init__(
         self,

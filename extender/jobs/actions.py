@@ -17,7 +17,7 @@ from extender.state.topology import DomainAssignment
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the Event about the job says."""
+    """The content of an Event about the job."""
 
     reason: str
     message: str
@@ -86,11 +86,11 @@ class MakePodGroup:
     min_member: int
     owners: list[Object]
     done: int = 0
-    """How many of them are done since."""
+    """The number of them that are done since."""
     room_of: str = ""
     """The key of the workload whose room, found at its admission, is granted to the PodGroup."""
     domains: Mapping[str, DomainAssignment] = field(default_factory=dict)
-    """Where the pods go, by pod set: those of flavors with a topology."""
+    """The domains of pods in flavors with a topology, by pod set."""
     note: None = None
 
 
@@ -124,7 +124,7 @@ class StopJob:
     message: str
     steps: tuple[Step, ...]
     note: Note | None
-    """None where the Event was written when the stop began."""
+    """The Event; None if it was written when the stop began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class ReleaseQuota(_OnWorkload):
     """
 
     requeued: bool
-    """Whether it may be admitted again at once."""
+    """True if it may be admitted again at once."""
     reason: str
     message: str
     reclaimable: Mapping[str, int] = field(default_factory=dict)
@@ -219,9 +219,9 @@ Action = (
 )
 Actions = tuple[Action, ...]
 StatusChange = FinishWorkload | ReleaseQuota | SetReclaimable | SetPodsReady | SetBlocked
-"""What changes the status of a workload."""
+"""The actions that change the status of a workload."""
 WorkloadChange = UpdateWorkload | UpdateMetadata | DeleteWorkload | DropFinalizer | StatusChange
-"""What changes a workload that exists."""
+"""The actions that change a workload that exists."""
 
 NONE: Final[Actions] = ()
 

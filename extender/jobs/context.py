@@ -35,12 +35,12 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How many pods of a job were done for good, where that is known."""
+    """The number of pods of a job that were done for good, if that is known."""
 
     began: int | None = None
-    """When it was first seen running with its quota."""
+    """The number when it was first seen running with its quota."""
     missed: int | None = None
-    """When pods were missed last."""
+    """The number when pods were missed last."""
 
 
 def readiness(
@@ -99,7 +99,7 @@ def _were_ready(before: ConditionInfo | None) -> bool:
 
 
 ReleaseQuota = Literal["OnTerminating", "OnTerminal"]
-"""Whether pods that are being deleted give their quota back, or only when they have ended."""
+"""The time when pods that are being deleted give their quota back: at once, or when they end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,49 +112,49 @@ class Ancestor:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupState:
-    """What is known of the PodGroup of a workload's pods, whether or not it exists."""
+    """The facts about the PodGroup of a workload's pods, if it exists or not."""
 
     made_by_queue: bool = False
-    """Whether the ClusterQueue that admitted it makes a PodGroup for pods that bring none."""
+    """True if the ClusterQueue that admitted it makes a PodGroup for pods that bring none."""
     size: tuple[int, int] | None = None
     """Its minMember, and how many of these are known to be done; None where it does not exist."""
     granted: bool = False
-    """Whether its status grants room."""
+    """True if its status grants room."""
     domains: Mapping[str, DomainAssignment] = field(default_factory=dict)
-    """Where it says that its pods go, by pod set."""
+    """The domains that it gives to its pods, by pod set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is asked for in the settings, and what the job refers to."""
+    """The settings, and the objects that the job refers to."""
 
     flavors: Mapping[str, FlavorInfo] = field(default_factory=dict)
     workload_priority_classes: Mapping[str, WorkloadPriorityClassInfo] = field(default_factory=dict)
     priority_classes: Mapping[str, PriorityClassInfo] = field(default_factory=dict)
     manage_without_queue_name: bool = False
     namespace_selected: bool = True
-    """Whether the namespace is one of those in which jobs without a queue name are held."""
+    """True if the namespace is one of those in which jobs without a queue name are held."""
     ancestor: Ancestor | None = None
     prebuilt: WorkloadInfo | None = None
     """The workload that the job names, where it names one and it is there."""
     is_taken: Callable[[str], bool] = lambda _: False
-    """Whether a Workload of another job, or of none, has a name in the job's namespace."""
+    """Tells whether a Workload of another job, or of none, has a name in the job's namespace."""
     has_pods: Callable[[WorkloadInfo], bool] = lambda _: False
-    """Whether a workload has pods that have not ended."""
+    """Tells whether a workload has pods that have not ended."""
     has_stopped: bool = True
-    """Whether the job's controller has noticed the last stop, as far as there was one."""
+    """True if the job's controller has noticed the last stop, as far as there was one."""
     pod_groups: Mapping[str, PodGroupState] = field(default_factory=dict)
-    """By key of the job's workloads."""
+    """The PodGroups, by key of the job's workloads."""
     overdue: bool = False
-    """Whether the pods of a stopped job have not ended, or pods of a group not come, for long."""
+    """True if the pods of a stopped job have not ended, or pods of a group not come, for long."""
     pods_gone: bool = False
-    """Whether there is no pod of a stopped job whose status has said for long that pods run."""
+    """True if there is no pod of a stopped job whose status has said for long that pods run."""
     wait_for_pods_ready: bool = False
     progress: JobProgress = field(default_factory=JobProgress)
     release_quota: ReleaseQuota = "OnTerminating"
-    """As the ClusterQueue says, or the settings."""
+    """The strategy of the ClusterQueue, or else of the settings."""
     overrides: Overrides = field(default_factory=Overrides)
-    """What the ClusterQueue lets the job change of its settings."""
+    """The settings that the ClusterQueue lets the job change."""
 
     def pod_group(self, workload: WorkloadInfo) -> PodGroupState:
         """Return what is known of the PodGroup of a workload's pods."""

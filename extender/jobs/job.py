@@ -183,7 +183,7 @@ def split_gates(annotation: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a job ended."""
+    """The end of a job."""
 
     success: bool
     message: str = ""
@@ -205,9 +205,9 @@ class GenericJob(ABC):
 
     suspend_path: ClassVar[tuple[str, ...]] = ("spec", "suspend")
     is_composed: ClassVar[bool] = False
-    """Whether several objects are one job with one workload (ComposableJob in Kueue)."""
+    """True if several objects are one job with one workload (ComposableJob in Kueue)."""
     pods_outlive_job: ClassVar[bool] = False
-    """Whether pods may run on when the job has ended. It keeps its quota until they are gone."""
+    """True if pods may run on when the job has ended. It keeps its quota until they are gone."""
 
     def __init__(self, source: Object) -> None:
         self._object = source

@@ -25,7 +25,7 @@ class Integration:
     """One kind of job: where its objects are, and the class that wraps them."""
 
     name: str
-    """As in settings, such as `batch/job`."""
+    """The name in settings, such as `batch/job`."""
     kind: str
     group: str
     version: str

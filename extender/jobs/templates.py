@@ -51,7 +51,7 @@ class PlacementError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What a start gives to the pods of one pod set."""
+    """The additions of a start to the pods of one pod set."""
 
     name: str
     count: int
@@ -225,7 +225,7 @@ _ONE_OF: Final = (
 )
 _LEVELS: Final = (PODSET_REQUIRED_TOPOLOGY, PODSET_PREFERRED_TOPOLOGY, PODSET_SLICE_TOPOLOGY)
 _LONGEST_LEVEL: Final = 63
-"""Of a level in a Workload."""
+"""The most characters of a level in a Workload."""
 _NOT_HONOURED: Final[Mapping[str, str]] = {
     PODSET_GROUP_NAME: "pod sets have their domains each for itself",
     PODSET_SLICE_LAYERS: (

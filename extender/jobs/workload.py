@@ -81,7 +81,7 @@ class Priority:
 
     @property
     def note(self) -> str:
-        """What the workload says of the WorkloadPriorityClass, or nothing."""
+        """The reference to the WorkloadPriorityClass, or nothing."""
         group, kind, name = self.source or ("", "", "")
         found = (group, kind) == wellknown.WORKLOAD_PRIORITY_CLASS
         return value_taken(name, self.value) if found else ""
@@ -197,7 +197,7 @@ class Ensured:
     workload: WorkloadInfo | None = None
     actions: tuple[Action, ...] = ()
     settled: bool = True
-    """Whether the decision goes on from here; else it is made again after these actions."""
+    """True if the decision goes on from here; else it is made again after these actions."""
 
 
 def _unsettled(*actions: Action) -> Ensured:

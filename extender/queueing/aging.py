@@ -1,7 +1,7 @@
-"""Which workloads have waited for room for so long that room is kept for them, in their turn.
+"""Finds the workloads that have waited so long for room that room is kept for them, in turn.
 
-What has to be remembered is in the condition `RoomReserved` of the workload: False since it waits
-for room, True since room is kept for it. So another process comes to the same turns.
+The condition `RoomReserved` of the workload is the memory: False since it waits for room, True
+since room is kept for it. So another process comes to the same turns.
 """
 
 from collections.abc import Iterator, Mapping

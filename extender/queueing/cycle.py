@@ -60,7 +60,7 @@ class NotAdmitted:
     reason: str
     message: str
     gated: bool = False
-    """Whether it would preempt others if its preemption gates were open."""
+    """True if it would preempt others if its preemption gates were open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ class Result:
     """The outcomes of a cycle."""
 
     outcomes: tuple[Outcome, ...] = ()
-    """In the order of the decisions."""
+    """The outcomes in the order of the decisions."""
     more: bool = False
-    """Whether heads are left for the next cycle."""
+    """True if heads are left for the next cycle."""
     held: bool = False
-    """Whether heads with quota wait for the pods of other workloads to be ready."""
+    """True if heads with quota wait for the pods of other workloads to be ready."""
     moved: bool = False
-    """Whether nodes changed while a head was judged that got no room: retry it soon."""
+    """True if nodes changed while a head was judged that got no room: retry it soon."""
     freed: frozenset[str] = frozenset()
     """ClusterQueues that released provisional quota, and those that borrow since this cycle: what
     shares quota with them is to be tried again.
@@ -129,7 +129,7 @@ class Cycle:
         """The roots of the trees in which workloads are tried."""
         self._tried: set[str] = set()
         self._behind: dict[QuotaNode, int] = {}
-        """By root: workloads come next in this round that may borrow from no farther up than this.
+        """The level up to which workloads may borrow that come next in this round, by root.
         """
         self._deferred: dict[str, _Judged] = {}
         """Heads that would borrow from farther up than those that may come next."""

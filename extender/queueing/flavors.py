@@ -118,7 +118,7 @@ def _admits(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
 
 
 class Mode(IntEnum):
-    """How soon there is quota; higher is better."""
+    """The time at which there is quota; higher is sooner."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
@@ -139,7 +139,7 @@ LackOfRoom = Callable[[WorkloadInfo, Sequence[Assignment]], Steps[str | None]]
 
 @dataclass(frozen=True, slots=True)
 class FlavorLack:
-    """Why one flavor is unsuitable."""
+    """The reason why one flavor is unsuitable."""
 
     reason: Unadmitted
     text: str
@@ -165,18 +165,18 @@ class Proposal:
     assignments: tuple[Assignment, ...] = ()
     usage: Mapping[FlavorResource, int] = field(default_factory=dict)
     borrow: int = 0
-    """How far up the tree it borrows: 0 for not at all."""
+    """The cohort level up to which it borrows; 0 within its own quota."""
     short: frozenset[FlavorResource] = frozenset()
     """Resources that need a preemption."""
     reason: Unadmitted = Unadmitted.WAITING_FOR_QUOTA
     message: str = ""
     lacks: tuple[FlavorLack, ...] = ()
     by_topology: bool = False
-    """Whether one of the flavors has a topology."""
+    """True if one of the flavors has a topology."""
 
     @property
     def lacks_room(self) -> bool:
-        """Whether a flavor has quota and lacks room on nodes."""
+        """Return whether a flavor has quota and lacks room on nodes."""
         return any(lack.reason is Unadmitted.WAITING_FOR_ROOM for lack in self.lacks)
 
     def without_capacity(self, text: str) -> "Proposal":
@@ -217,7 +217,7 @@ def assigning(
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What a search needs: the tree at one ClusterQueue, and what preemption could do there."""
+    """The input of a search: the tree at one ClusterQueue, and what preemption could do there."""
 
     tree: QuotaTree
     node: QuotaNode
@@ -225,7 +225,7 @@ class Quotas:
     options: AdmissionOptions
     oracle: Oracle
     lack: LackOfRoom | None = None
-    """None where workloads need quota only."""
+    """Finds out what pods lack on nodes; None if workloads need quota only."""
     excluded: Mapping[str, FlavorLack] = field(default_factory=dict)
     """Flavors that lack room even after a preemption, and what they lack."""
 

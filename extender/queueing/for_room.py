@@ -1,4 +1,4 @@
-"""Which workloads to evict so that the pods of another one fit on nodes.
+"""Chooses the workloads to evict so that the pods of another one fit on nodes.
 
 They are of lower priority, and of the preemptor's ClusterQueue or its cohort. A ClusterQueue that
 asks for no room has no victims: its workloads would be admitted again at once, and their pods
@@ -42,7 +42,7 @@ class ForRoom:
     protected: Collection[str]
     """Never victims."""
     may_choose: bool = True
-    """Whether any may be chosen; if not, it may wait for what leaves anyway."""
+    """True if victims may be chosen; if not, it can only wait for workloads that leave anyway."""
     candidates: dict[str, _Held] = field(default_factory=dict)
     """The possible victims, those first that are to stay most."""
 
@@ -71,7 +71,7 @@ class ForRoom:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether there is no workload that could leave."""
+        """Return whether there is no workload that could leave."""
         return not (self.candidates or self.away)
 
     def lack(self, workload: WorkloadInfo, assignments: Sequence[Assignment]) -> Steps[str | None]:

@@ -1,8 +1,7 @@
-"""A Workload follows the value of its WorkloadPriorityClass when that changes.
+"""Decides the life of a workload apart from quota: stops, deactivation, time-outs and its end.
 
-Source: Kueue writes a changed value into the Workloads of a class since 0.15.3
-(https://github.com/kubernetes-sigs/kueue/pull/8442). A priority set by hand is kept until
-the class changes, across restarts too, because an annotation keeps the value that was taken.
+Each decision is about one workload, from its stored state. The same state gives the same decision,
+so that a restarted process goes on in the same place.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,6 +48,10 @@ def priority_to_take(workload: WorkloadInfo, view: QueueView) -> ClassPriority |
     """Return the priority that a Workload is to take; None where it has taken it already.
 
     A Workload keeps its priority where its class is gone, or where it has finished itself.
+
+    Kueue writes a changed value into the Workloads of a class since 0.15.3
+    (https://github.com/kubernetes-sigs/kueue/pull/8442). A priority set by hand is kept until the
+    class changes, across restarts too, because an annotation keeps the value that was taken.
     """
     if workload.finished or workload.meta.terminating:
         return None
@@ -72,7 +75,7 @@ _RESTARTED: Final[Mapping[str, RequeueReason]] = {
 
 @dataclass(frozen=True, slots=True)
 class WorkloadStep:
-    """What to do with a workload next; by default nothing."""
+    """The next thing to do for a workload; nothing by default."""
 
     after: WorkloadInfo | None = None
     """The status to write."""
@@ -91,11 +94,11 @@ _NOTHING: Final = WorkloadStep()
 
 @dataclass(frozen=True, slots=True)
 class LifecycleRules:
-    """What a decision needs in addition to the state of the queues."""
+    """The input of a decision in addition to the state of the queues."""
 
     options: AdmissionOptions = field(default_factory=AdmissionOptions)
     pods_ready: Callable[[WorkloadInfo], bool] = lambda _: False
-    """Whether the pods of a workload's job are ready, by the state of the job."""
+    """Tells whether the pods of a workload's job are ready, from the state of the job."""
 
 
 def decide(

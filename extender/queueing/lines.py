@@ -17,7 +17,7 @@ from extender.queueing.options import Order
 
 
 class Cause(Enum):
-    """Why a workload is inadmissible, which says what has to change before it is tried again."""
+    """The reason why a workload is inadmissible: it is tried again when this changes."""
 
     NO_QUOTA = auto()
     NO_CAPACITY = auto()
@@ -28,7 +28,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many workloads wait to be tried, and how many wait for something to change."""
+    """The numbers of workloads that wait to be tried, and that wait for something to change."""
 
     active: int = 0
     inadmissible: int = 0
@@ -36,7 +36,7 @@ class Counts:
 
 @dataclass(slots=True)
 class QueueEntry:
-    """Where one workload waits."""
+    """The place where one workload waits."""
 
     cluster_queue: str
     local_queue: str
@@ -45,7 +45,7 @@ class QueueEntry:
     order: Order
     backing_off: bool = False
     until: float | None = None
-    """When its back-off ends, in seconds since the epoch; None: when its condition says so."""
+    """The end of its back-off, in seconds since the epoch; None if its condition ends it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +58,7 @@ class Line:
     inadmissible: Order | None = None
     """The workload that found no quota: it and all behind it are not tried."""
     cause: Cause = Cause.NO_QUOTA
-    """Why, where `inadmissible` is set."""
+    """The cause, if `inadmissible` is set."""
 
     @property
     def namespace(self) -> str:
@@ -102,12 +102,12 @@ class ClusterQueueLines:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no workload waits here."""
+        """Return whether no workload waits here."""
         return not self._lines and not self.backing_off
 
     @property
     def is_swept(self) -> bool:
-        """Whether each line of the sweep has been tried; a strict queue tries its head only."""
+        """Return whether each line of the sweep was tried; a strict queue tries its head only."""
         return not self.sweep or self.blocked_by is not None
 
     def lines(self) -> Iterable[Line]:

@@ -46,35 +46,35 @@ class Nomination:
     plan: Plan | None = None
     namespace_mismatch: bool = False
     gated: bool = False
-    """Whether it would preempt others if its preemption gates were open."""
+    """True if it would preempt others if its preemption gates were open."""
     victims: frozenset[str] = _NONE
     """Workloads whose room it counts on: to be evicted, leaving, or with pods that still end."""
 
     @property
     def fits(self) -> bool:
-        """Whether it can be admitted at once."""
+        """Return whether it can be admitted at once."""
         return self.proposal.mode is Mode.FIT
 
     @property
     def could_preempt(self) -> bool:
-        """Whether its ClusterQueue could have the quota, and only usage by others prevents it."""
+        """Return whether only usage by others keeps its ClusterQueue from having the quota."""
         return Mode.NO_FIT < self.proposal.mode < Mode.FIT
 
     @property
     def borrow(self) -> int:
-        """How far up the tree it borrows, once its victims are gone."""
+        """Return the cohort level up to which it borrows after its preemption."""
         return self.proposal.borrow if self.plan is None else self.plan.borrow
 
     @property
     def cause(self) -> Cause:
-        """What has to change before it is tried again."""
+        """Return the cause, which has to change before the workload is tried again."""
         if self.namespace_mismatch:
             return Cause.NAMESPACE_MISMATCH
         return Cause.NO_CAPACITY if self.proposal.lacks_room else Cause.NO_QUOTA
 
     @property
     def message(self) -> str:
-        """Why it is not admitted, as a sentence."""
+        """Return the reason why it is not admitted, as a sentence."""
         plan = self.plan
         if plan is None and self.gated:
             return f"{self.proposal.message}; its preemption gates keep it from preempting others"

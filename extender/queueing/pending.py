@@ -21,22 +21,22 @@ from extender.state.queue.view import QueueView
 _NONE: frozenset[str] = frozenset()
 _NO_COUNTS: Final[Mapping[str, int]] = {}
 _AT_ONCE: Final = 2
-"""How often victims for room are chosen without a pause."""
+"""The number of times that victims for room are chosen without a pause."""
 FIRST_PAUSE: Final = 60.0
 LONGEST_PAUSE: Final = 3600.0
 """Seconds until they are chosen once more; each further pause is twice as long."""
 
 
 class Preemptors:
-    """For which victims each preemptor waits, in the order in which they were chosen."""
+    """The victims that each preemptor waits for, in the order in which they were chosen."""
 
     def __init__(self) -> None:
         self._victims: dict[str, frozenset[str]] = {}
         self._have_chosen: set[str] = set()
         self._counts: dict[str, Mapping[str, int]] = {}
-        """By workload that chose victims: for how many pods of each pod set."""
+        """The pods of each pod set for which victims were chosen, by preemptor."""
         self._choices: dict[str, tuple[int, float]] = {}
-        """By workload: how often it has chosen victims for room, and when it did so last."""
+        """The number of times that a workload chose victims for room, and the last such time."""
 
     def __iter__(self) -> Iterator[str]:
         """Yield the preemptors."""
@@ -122,7 +122,7 @@ _EMPTY: Final = ClusterQueueLines()
 
 @dataclass(frozen=True, slots=True)
 class Provisional:
-    """What one waiting workload keeps from others."""
+    """The quota that one waiting workload keeps from others."""
 
     cluster_queue: str
     usage: Usage
@@ -138,7 +138,7 @@ class Provisional:
 
 
 class PendingQueues:
-    """Where each workload waits; changed by the loop as workloads change, and by the cycle."""
+    """The place of each workload that waits; the loop and the cycle change it."""
 
     def __init__(self, options: AdmissionOptions) -> None:
         self._options = options
@@ -153,7 +153,7 @@ class PendingQueues:
         """Workloads whose condition says since when they wait for room, or have some kept."""
         self.preemptors = Preemptors()
         self.provisional: dict[str, Provisional] = {}
-        """What waiting workloads keep from others, until they are tried again."""
+        """The quota that waiting workloads keep from others, until they are tried again."""
         self.cohorts = CohortTrees()
 
     # -- workloads come, move and go
@@ -360,12 +360,12 @@ class PendingQueues:
 
     @property
     def lacks_capacity(self) -> bool:
-        """Whether some workload has quota and lacks room on nodes."""
+        """Return whether some workload has quota and lacks room on nodes."""
         return bool(self._lacking_capacity)
 
     @property
     def is_sweeping(self) -> bool:
-        """Whether the last sweep for room still has workloads to try."""
+        """Return whether the last sweep for room still has workloads to try."""
         return any(not queue.is_swept for queue in self._queues.values())
 
     def sweep(self) -> bool:
@@ -432,7 +432,7 @@ def _still_mismatches(line: Line, info: ClusterQueueInfo | None, view: QueueView
 
 
 Recalled = tuple[float, str, str]
-"""Since when a victim is preempted, in seconds since the epoch; its preemptor; the victim."""
+"""The time of a preemption, in seconds since the epoch, its preemptor and its victim."""
 
 
 def recalled(victim: WorkloadInfo, view: QueueView) -> Recalled | None:

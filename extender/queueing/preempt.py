@@ -1,4 +1,15 @@
-"""The workloads that are about to release quota."""
+"""Chooses the workloads to evict so that another one gets quota.
+
+Workloads that leave anyway are counted first. Then come workloads of other ClusterQueues before
+those of the preemptor's own, the lowest priority first, and of equal ones the latest admitted. In
+the end each victim that turns out not to be needed keeps its quota. Quota is reclaimed from
+ClusterQueues that borrow, up to what they borrow.
+
+Two policies can work against each other: a workload evicts others in order to borrow, and a
+ClusterQueue takes its quota back from any priority. The same workloads could evict each other
+without end. So a workload that was preempted before spares those whose ClusterQueue could take back
+at once what they release (docs/decisions/0095).
+"""
 
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -16,13 +27,13 @@ _Under = dict[str, tuple[QuotaNode, list[QuotaHolder]]]
 
 
 class Leaving:
-    """In one cycle: the evicted workloads, and those chosen as victims in this cycle."""
+    """The workloads that leave in one cycle: the evicted ones, and victims chosen in the cycle."""
 
     def __init__(self, view: QueueView, holders: Holders) -> None:
         self._view, self._holders = view, holders
         self._chosen: dict[str, set[str]] = {}
         self._under: dict[QuotaNode, _Under] = {}
-        """By root, then by ClusterQueue: cached, because each head of a tree asks."""
+        """A cache by root and ClusterQueue, because each head of a tree asks."""
 
     def choose(self, victims: Iterable[str]) -> None:
         """Count victims as leaving."""
@@ -72,11 +83,11 @@ class Plan:
     victims: tuple[Victim, ...] = ()
     leaving: tuple[str, ...] = ()
     borrow: int = 0
-    """How far up the tree the preemptor borrows once they are gone."""
+    """The cohort level up to which the preemptor borrows once they are gone."""
 
     @property
     def only_others(self) -> bool:
-        """Whether all victims are in other ClusterQueues."""
+        """Return whether all victims are in other ClusterQueues."""
         return all(victim.reason != Preempted.IN_CLUSTER_QUEUE for victim in self.victims)
 
 
@@ -150,7 +161,7 @@ def is_enough(
 
 
 class _Claim(Enum):
-    """On what grounds a workload may be a victim."""
+    """The grounds on which a workload may be a victim."""
 
     OWN = Preempted.IN_CLUSTER_QUEUE
     RECLAIM = Preempted.RECLAMATION
@@ -169,10 +180,10 @@ _WHY: Final = {
 }
 
 _MOST_SPARED: Final = 1000
-"""So many workloads are spared in one attempt: a search has no pause."""
+"""The most workloads that one attempt spares, because a search has no pause."""
 
 _NAMED: Final = re.compile(r"Preempted to accommodate workload (\S+) \(UID: ([^,\s]+),")
-"""How the message of a victim begins."""
+"""The beginning of the message of a victim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +194,7 @@ class _Candidate:
 
     @property
     def rank(self) -> tuple[bool, int, float, str]:
-        """What candidates are sorted by: the lowest is evicted first."""
+        """Return the sort key of a candidate; the lowest is evicted first."""
         workload = self.holder.workload
         own = self.claim is _Claim.OWN
         return own, workload.priority, -self.holder.since, workload.meta.uid
@@ -207,7 +218,7 @@ class _VictimSearch:
         self._node = preemptor.node
         self._above = frozenset(_above(preemptor.node))
         self._spares = False
-        """Whether victims that would be enough are spared."""
+        """True if victims that would be enough are spared."""
         self._all_borrowers: dict[QuotaNode, Sequence[tuple[QuotaNode, QuotaNode]]] = {}
 
     def plan(self) -> Plan | Spared | None:

@@ -28,9 +28,9 @@ class Bases:
     ) -> None:
         self._view, self._pending, self._tree, self._rules = view, pending, tree, rules
         self._usage: dict[QuotaNode, int] = {}
-        """By root: how often tentative usage has changed."""
+        """The number of changes of tentative usage, by root."""
         self._standing: dict[QuotaNode, int] = {}
-        """The same without provisional quota of heads that block a strict queue."""
+        """The same number without provisional quota of heads that block a strict queue."""
         self.state_changes = 0
         self.node_changes = 0
 

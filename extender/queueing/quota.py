@@ -1,4 +1,13 @@
-"""Which ClusterQueues share quota."""
+"""The tree of quota: ClusterQueues in cohorts, cohorts in cohorts, and the workloads with quota.
+
+Each node has nominal quota. What a lending limit does not keep for the node is lent to its parent,
+and usage beyond the kept part counts as usage of the parent. So a node may use the unused rest of
+what it keeps, and of what its parent may use as much as its borrowing limit allows.
+
+A tree is valid as long as the structure is. Usage is read from the view when a cohort is first
+used, and tentative usage is undone at the end, so that a cycle costs what its heads cost and not
+what all ClusterQueues would.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,9 +86,9 @@ class QuotaHolder:
     usage: Usage
     since: float
     leaves: bool
-    """Whether it was evicted, and has not released its quota yet."""
+    """True if it was evicted, and has not released its quota yet."""
     rank: tuple[int, float, str]
-    """What possible victims are sorted by: the first is to stay most."""
+    """The sort key of possible victims, most worth keeping first."""
 
 
 @dataclass(slots=True)
@@ -199,11 +208,11 @@ class QuotaNode:
     queues: "list[QuotaNode]" = field(default_factory=list)
     """The ClusterQueues at and under it."""
     reclaims_any: bool = False
-    """Whether one of these takes its quota back from workloads of any priority."""
+    """True if one of these takes its quota back from workloads of any priority."""
     version: int = -1
-    """Of a ClusterQueue: the version of the usage that was read."""
+    """The version of the usage that was read; for ClusterQueues only."""
     read: Mapping[FlavorResource, int] = field(default_factory=dict)
-    """Of a ClusterQueue: that usage, without tentative changes."""
+    """The usage that was read, without tentative changes; for ClusterQueues only."""
 
     @property
     def root(self) -> "QuotaNode":

@@ -1,4 +1,4 @@
-"""How long a workload's pods may take to become ready (KEP-349), and which are not ready yet."""
+"""The time that pods have to become ready (KEP-349), and the workloads whose pods are not."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _STORED: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When pods have to be ready, in seconds since the epoch, and the cause of an eviction then."""
+    """The time when pods have to be ready, since the epoch, and the cause of an eviction then."""
 
     at: float
     cause: str
@@ -216,4 +216,4 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], object], str]]] = {
     names.PODS_READY_BACKOFF_MAX: ("backoff_max", seconds, _TIME),
     names.PODS_READY_BLOCK_ADMISSION: ("block_admission", switch, "true or false"),
 }
-"""By name: the field of the policy, how a value is read, and which values are valid."""
+"""The field of the policy, the reader of a value, and the valid values, by setting."""

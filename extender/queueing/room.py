@@ -1,4 +1,4 @@
-"""A workload that has waited for room for long, as `aging` finds it."""
+"""Room on nodes, which workloads may need as well as quota: what a cycle asks about nodes."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,20 +28,20 @@ class Aged:
     order: Order
     """Its turn, which is its place among all that wait: priority, time, arrival."""
     since: float
-    """When room was first kept for it, in seconds since the epoch; now, where none is kept yet."""
+    """The time since which room is kept for it, in seconds since the epoch; now if none is kept."""
     choices: tuple[Choice, ...]
     """The flavors that it could have, those that its ClusterQueue tries first before others."""
     has_quota: bool
-    """Whether it lacks nothing but room, as far as is stored."""
+    """True if it lacks nothing but room, as far as is stored."""
     like: Hashable = None
-    """What it has in common with equivalent workloads."""
+    """The key that it shares with equivalent workloads."""
 
 
 _POLICIES: Final[Mapping[str, PreemptForRoom]] = {
     "never": "Never",
     "lowerpriority": "LowerPriority",
 }
-"""By the annotation, however it is written."""
+"""The policies by the annotation in lower case."""
 
 
 class RoomFinder(Protocol):
@@ -58,7 +58,7 @@ class RoomFinder(Protocol):
 
     @property
     def asking(self) -> bool:
-        """Whether a question is being answered; no other method may be called then."""
+        """Return whether a question is being answered; no other method may be called then."""
 
     def judge(self) -> None:
         """Begin a judgement: answers to earlier ones count only while nothing has changed.
@@ -157,7 +157,7 @@ class RoomFinder(Protocol):
 
     @property
     def never_fit(self) -> Collection[Hashable]:
-        """What workloads have in common that found no place where nothing else was kept."""
+        """Return the equivalence keys of workloads that fit nowhere even if no room is kept."""
 
     @property
     def reserved(self) -> Collection[str]:
@@ -166,13 +166,13 @@ class RoomFinder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRules:
-    """What a workload needs as well as quota."""
+    """The rules about what a workload needs in addition to quota."""
 
     options: AdmissionOptions = field(default_factory=AdmissionOptions)
     room: RoomFinder | None = None
     """Knows the nodes; without it a workload needs quota only."""
     flavors: Mapping[str, FlavorInfo] = field(default_factory=dict)
-    """By name: one with a topology is given only where pods have room in its domains."""
+    """The flavors by name. One with a topology is given only if pods have room in its domains."""
 
     def room_for(self, queue: ClusterQueueInfo | None) -> RoomFinder | None:
         """Return what finds room for workloads of a ClusterQueue; None: they need quota only."""

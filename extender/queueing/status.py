@@ -95,7 +95,7 @@ def _lacks(queue: ClusterQueueInfo, view: QueueView) -> Iterator[tuple[Active, s
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Not queued; without a reason where it has quota, has finished or is gone."""
+    """A workload that is not queued; it has no reason if it has quota, has finished or is gone."""
 
     reason: Unadmitted | None = None
     message: str = ""
@@ -208,13 +208,13 @@ def selects_namespace(queue: ClusterQueueInfo, namespace: str, view: QueueView) 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """How much of a resource of a flavor is used."""
+    """The usage of a resource of a flavor."""
 
     flavor: str
     resource: str
     total: int
     borrowed: int
-    """How much of it exceeds the nominal quota of a ClusterQueue; a LocalQueue has none."""
+    """The part that exceeds the nominal quota of a ClusterQueue; 0 for a LocalQueue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class QueueStatus:
     admitted: int
     reservation: tuple[Used, ...]
     usage: tuple[Used, ...]
-    """Of admitted workloads only."""
+    """The usage of admitted workloads only."""
 
 
 def cluster_queue_status(queue: ClusterQueueInfo, view: QueueView) -> QueueStatus:

@@ -1,1 +1,1 @@
-"""Whether what has quota fits on nodes too; pure, and above both quota and gangs."""
+"""Decides if workloads with quota also fit on nodes; pure, and above both quota and gangs."""

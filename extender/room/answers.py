@@ -15,7 +15,7 @@ from extender.state.queue.records import Assignment, WorkloadInfo
 from extender.state.topology import DomainAssignment
 
 _KNOWN: Final = 16
-"""How many answers are kept, at most: each may name thousands of nodes."""
+"""The most answers that are kept: each may name thousands of nodes."""
 
 Key = tuple[str, Hashable, frozenset[str]]
 
@@ -26,21 +26,21 @@ class Answer:
 
     workload: WorkloadInfo
     version: int
-    """That of the room when it was asked."""
+    """The version of the room when it was asked."""
     judgement: int
     text: str | None
-    """What is lacking; None where all pods fit."""
+    """The text about what is lacking; None if all pods fit."""
     found: Found
-    """Where they fit, as far as they do."""
+    """The nodes on which they fit, as far as they do."""
     beside: bool = False
-    """Whether room that is kept for others was left to them."""
+    """True if room that is kept for others was left to them."""
     domains: Mapping[str, DomainAssignment] = field(default_factory=dict)
-    """By pod set in a flavor with a topology: the domains that were chosen."""
+    """The domains that were chosen, by pod set in a flavor with a topology."""
 
 
 @dataclass(frozen=True, slots=True)
 class GainsAnswer:
-    """For how many pods of a workload each other workload would give room."""
+    """The number of pods of a workload that would fit in the place of each other workload."""
 
     workload: WorkloadInfo
     version: int
@@ -50,15 +50,15 @@ class GainsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NeededAnswer:
-    """Which workloads have to go so that the pods of one fit."""
+    """The workloads that have to go so that the pods of one fit."""
 
     workload: WorkloadInfo
     version: int
     judgement: int
     going: tuple[str, ...] | None
-    """None: it would not fit without all of them."""
+    """The workloads that have to go; None if the pods would not fit without all of them."""
     checked: bool = False
-    """Whether the state changed after the search, and the answer has been looked at again."""
+    """True if the state changed after the search, and the answer has been looked at again."""
 
 
 _Answer = TypeVar("_Answer", Answer, GainsAnswer, NeededAnswer)

@@ -34,13 +34,13 @@ _Nodes = Mapping[Domain, Sequence[NodeInfo]]
 
 @dataclass(slots=True)
 class InDomains:
-    """Where the pods of one pod set were placed."""
+    """The placement of the pods of one pod set."""
 
     placed: list[Placed] = field(default_factory=list)
     assignment: DomainAssignment | None = None
     missing: int = 0
     lack: str = ""
-    """What is missing, in words; nothing where all pods have a place."""
+    """The text about what is missing; empty if all pods have a place."""
 
 
 class DomainPlacer:

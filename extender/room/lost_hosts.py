@@ -32,19 +32,19 @@ from extender.state.topology import Domain, DomainAssignment, in_order
 from extender.steps import PIECE, Steps
 
 UNREADY_SECONDS: Final = 30.0
-"""For how long a node must have been not ready until it counts as gone, as for Kueue."""
+"""The time for which a node must have been not ready before it counts as gone, as in Kueue."""
 _NAMED: Final = 5
 """Hosts whose names a message has."""
 HELD: Final = "the node selector of its pods names it"
-"""Why pods cannot go to another host although one may have room."""
+"""The reason why pods cannot go to another host although one may have room."""
 
 LostAt = Mapping[str, float]
-"""By host: from when on it counts as gone, in seconds since the epoch; never is infinite."""
+"""The time from which a host counts as gone, in seconds since the epoch; infinite for never."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostRules:
-    """What becomes of a gang that has lost some of its pods."""
+    """The rules for a gang that has lost some of its pods."""
 
     default: OnPartial = OnPartial.KEEP
     options: GangOptions = field(default_factory=GangOptions)
@@ -52,7 +52,7 @@ class HostRules:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """What to write of a workload, the Event, and in how many seconds to look again."""
+    """The status to write to a workload, the Event, and the seconds until the next look."""
 
     after: WorkloadInfo
     reason: str = ""

@@ -48,7 +48,7 @@ _PODS_AT_ONCE: Final = 1000
 _HELD_AT_ONCE: Final = 250
 """Pods of possible victims, of which it may have to be found out what they are."""
 _BESIDE: Final = 32
-"""How many gangs that are not the queue's are planned, at most."""
+"""The most gangs outside the queue that are planned."""
 
 _NOWHERE: Final[Promised] = {}
 _Taken = tuple[WorkloadInfo, Sequence[Assignment], Collection[str]]
@@ -75,16 +75,16 @@ class NodeRoom:
         self._ever: dict[tuple[Wanted, ...], bool] = {}
         self._placed: dict[str, list[Placed]] = {}
         self._taken: list[_Taken | None] = []
-        """What was taken since the cycle began; None where it was released again."""
+        """The room taken since the cycle began; None if it was released again."""
         self._answers, self._gained = Answers[Answer](), Answers[GainsAnswer]()
         self._needed = Answers[NeededAnswer]()
         self._judgement = 0
         self._found: dict[str, Mapping[str, Resources]] = {}
-        """By admitted workload: what was found for it of which nodes."""
+        """The amounts by node that were found for each admitted workload."""
         self._seen = (-1, -1, -1, -1, -1)
         """The versions of the state that was looked at."""
         self._rest: Generator[None, None, None] | None = None
-        """What is still to be looked at."""
+        """The holders that are still to be looked at."""
         self._keeps: dict[str, AdmissionInfo] = {}
         """The admitted workloads whose pods without a node were placed, and what they had then."""
         self._short: set[str] = set()
@@ -98,7 +98,7 @@ class NodeRoom:
         self._held = HeldRoom(queues, cluster, self._shapes)
         self.version = 0
         self.asking = False
-        """Whether a question is being answered: pods are placed that will be taken back."""
+        """True if a question is being answered: pods are placed that will be taken back."""
 
     def begin(self) -> None:
         """Forget everything: the next question reads the nodes as they are then."""
@@ -241,7 +241,7 @@ class NodeRoom:
 
     @property
     def never_fit(self) -> Collection[Hashable]:
-        """What workloads have in common that were found to fit nowhere a short time ago."""
+        """Return the equivalence keys of workloads that fitted nowhere a short time ago."""
         return self._reserved.never_fit.keys()
 
     @property

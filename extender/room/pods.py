@@ -89,7 +89,7 @@ def _owners(pod: PodInfo, queues: QueueView, cluster: ClusterView) -> Collection
 
 @dataclass(frozen=True, slots=True)
 class PodSetCount:
-    """So many equal pods, and the flavors that they have."""
+    """A number of equal pods, and the flavors that they have."""
 
     pod_set: PodSetInfo
     assignment: Assignment
@@ -225,16 +225,16 @@ def _in_flavors(shape: Shape, flavors: Sequence[FlavorInfo]) -> Shape:
 
 
 class HeldRoom:
-    """Answers from the state as it is now; a search for victims asks about all that are lower."""
+    """The amounts that pods of workloads take of nodes, found again only if something changed."""
 
     def __init__(self, queues: QueueView, cluster: ClusterView, shapes: PodShapes) -> None:
         self._queues, self._cluster, self._shapes = queues, cluster, shapes
         self._versions = (-1, -1)
-        """Of pods and nodes, when the answers were looked at."""
+        """The versions of pods and nodes for which the answers hold."""
         self._known: dict[str, tuple[WorkloadInfo, Sequence[Placed]]] = {}
-        """By workload, where each of its pods names it."""
+        """The answers by workload, if each of its pods names it."""
         self._until_any: dict[str, tuple[WorkloadInfo, Sequence[Placed]]] = {}
-        """By other workload, until any pod changes."""
+        """The answers for other workloads, until any pod changes."""
 
     def of(self, workload: WorkloadInfo) -> Sequence[Placed]:
         """Return the pods of a workload that have a node, equal ones of a node together.
@@ -276,7 +276,11 @@ _NONE: Sequence[PodSetCount] = ()
 
 
 class Awaited:
-    """Answers from the state as it is now; `done` returns the pods that will not start again."""
+    """The pods of admitted workloads that have no node, found again only if something changed.
+
+    To find them each pod of a workload is read. Most workloads have all their pods on nodes, and
+    each pod names its workload: for these the answer is kept until one of the pods changes.
+    """
 
     def __init__(
         self,
@@ -287,9 +291,9 @@ class Awaited:
         self._queues, self._cluster, self._done = queues, cluster, done
         self._version = -1
         self._complete: dict[str, tuple[Any, ...]] = {}
-        """By workload whose pods all have nodes: what the answer depends on."""
+        """The basis of the answer for workloads whose pods all have nodes."""
         self._incomplete: dict[str, tuple[tuple[Any, ...], Sequence[PodSetCount], bool]] = {}
-        """By other workload: the same, and the answer, until any pod changes."""
+        """The basis and the answer for other workloads, until any pod changes."""
 
     def of(self, workload: WorkloadInfo, held: AdmissionInfo) -> tuple[Sequence[PodSetCount], bool]:
         """Return the pods that have no node, and whether others have one."""
@@ -387,7 +391,11 @@ OTHER_GROUP: Final = "its pods have another PodGroup"
 def within(
     rooms: Mapping[str, Mapping[str, int]], asked: Iterable[PodSetCount]
 ) -> Mapping[str, Resources]:
-    """Return amounts by node, node after node, as far as the pods that still run ask for them."""
+    """Return amounts by node, node after node, as far as the pods that still run ask for them.
+
+    Room is kept for no more than the pods of a workload ask for, and no longer than the workload is
+    admitted and without pods on nodes: see `why_over`.
+    """
     left: Resources = {}
     for counts in asked:
         for name, value in counts.pod_set.shape.requests.items():

@@ -1,6 +1,15 @@
-"""What nodes have once everything that the queues run has ended.
+"""The room that is kept for workloads that have waited long for room.
 
-Pods of the queues end one day, and so do pods that are being deleted; other pods may stay for ever.
+Each has a reservation: a plan for all of its pods on nodes as they are once everything that the
+queues run has ended. So there is one for the first in turn if it can ever fit. Workloads that come
+later in turn, because of their priority or their time, get only what is left beside it; those that
+come earlier pass.
+
+Reservations are made in turn, each beside the earlier ones. One that finds no place beside these
+bars its nodes for those behind it, and has its own once the others have started: nodes that it
+could not use before then would stand idle. A reservation stays where it is as long as that is
+possible. After each further period it grows by its own size, up to three times, because pods on
+the nodes of the first choice may run for very long.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -29,9 +38,12 @@ _ALL_SECONDS: Final = 30.0
 
 
 class Afterwards:
-    """Amounts by node; `free` returns what a node has now.
+    """The amounts that nodes have once everything that the queues run has ended.
 
     What ends on a node is read again only where its pods have changed.
+
+    Pods of the queues end one day, and so do pods that are being deleted; other pods may stay for
+    ever.
     """
 
     def __init__(
@@ -123,7 +135,7 @@ class Afterwards:
 MOST: Final = 16
 """Reservations at a time, at most."""
 LARGEST: Final = 3
-"""How often a reservation may have its own size."""
+"""The most times that a reservation may have its own size."""
 LOOK_SECONDS: Final = 1.0
 """Seconds between two looks, unless a reservation is needed no more."""
 HOPELESS_SECONDS: Final = 30.0
@@ -135,7 +147,7 @@ WantedOf = Callable[[WorkloadInfo, Choice], list[Wanted]]
 """Returns the pods of a workload that are to run, with their flavors."""
 
 _Flavors = tuple[tuple[tuple[str, str], ...], ...]
-"""By pod set: the flavor of each resource."""
+"""The flavor of each resource, by pod set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +156,19 @@ class KeptRoom:
 
     order: Order
     since: float
-    """When room was first kept for the workload, in seconds since the epoch."""
+    """The time when room was first kept for the workload, in seconds since the epoch."""
     flavors: _Flavors
     wanted: tuple[Wanted, ...]
     placed: tuple[Placed, ...]
-    """Where all of its pods have room."""
+    """The nodes on which all of its pods have room."""
     more: tuple[tuple[Placed, ...], ...] = ()
-    """Where they have room once more; of the last one perhaps only some."""
+    """The nodes on which they have room once more; the last one perhaps for some only."""
     passing: frozenset[str] = frozenset()
     """Preemptors that had chosen their victims before: these leave for them."""
     without_quota: float | None = None
-    """Since when the workload is seen to lack quota too, in seconds since the epoch."""
+    """The time since which the workload lacks quota too, in seconds since the epoch."""
     tried: int = 0
-    """For how many further periods it was tried to grow."""
+    """The number of further periods in which it was tried to grow."""
 
     @property
     def all(self) -> Iterator[Placed]:
@@ -170,7 +182,7 @@ class KeptRoom:
 
     @property
     def pods(self) -> int:
-        """For how many pods it has room."""
+        """Return the number of pods that it has room for."""
         return sum(each.count for each in self.all)
 
 
@@ -197,7 +209,7 @@ class _Turns:
 
     @property
     def beside(self) -> tuple[tuple[Placed, ...], ...]:
-        """Where the reservations so far are."""
+        """The places of the reservations so far."""
         return tuple(each.placed for each in self.kept.values())
 
 
@@ -213,8 +225,8 @@ class Reserved:
         self._refused: dict[str, _NoPlace] = {}
         self._looked = float("-inf")
         self.never_fit: dict[Hashable, float] = {}
-        """By what equivalent workloads have in common, of which one fits nowhere: until when that
-        counts, in seconds since the epoch."""
+        """The time until which a result counts that a workload fits nowhere, by equivalence
+        key, in seconds since the epoch."""
 
     @property
     def known(self) -> Mapping[str, KeptRoom]:

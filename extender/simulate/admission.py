@@ -28,7 +28,7 @@ from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 
 MOST_CYCLES: Final = 1000
-"""In one moment: with more, something decides in circles."""
+"""The most cycles in one moment: with more, something decides in circles."""
 
 
 class CircularError(Exception):
@@ -37,7 +37,7 @@ class CircularError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QueueOutlet:
-    """What is to be done about decisions."""
+    """The functions that carry out decisions."""
 
     start: Callable[[str, AdmissionInfo], None]
     """Starts the job of a workload."""
@@ -75,13 +75,13 @@ class AdmissionModel:
         self.pending = self._core.pending
         self.room = NodeRoom(self._view, cluster)
         self._policies: dict[str, PodsReady] = {}
-        """By LocalQueue, for workloads that have no settings of their own."""
+        """The policies by LocalQueue, for workloads that have no settings of their own."""
         self._changed: set[str] = set()
         self._released: set[str] = set()
         self._structure = True
         self._wake = False
         self._retries = False
-        """Whether there is a time at which workloads that lack room are tried."""
+        """True if there is a time at which workloads that lack room are tried."""
         self._gained = (-1, -1)
         self._said: dict[str, NotAdmitted] = {}
         self._kept: frozenset[str] = frozenset()
@@ -99,7 +99,7 @@ class AdmissionModel:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing has changed since the last cycle."""
+        """Return whether nothing has changed since the last cycle."""
         return not (self._changed or self._released or self._structure or self._wake)
 
     def absent(self, key: str) -> str:

@@ -33,7 +33,7 @@ class SeenJob:
     info: JobInfo | None
     job: JobObject | None = None
     unreadable: str = ""
-    """Why one of the states keeps what it has; the other has what can be read."""
+    """The reason why one of the states keeps what it has; the other has what can be read."""
 
 
 class BatchJobs:

@@ -92,7 +92,7 @@ PER_OBJECT: Final = 0.0002
 of them changes several times, so a large group is looked at less often."""
 STATUS_SETTLE: Final = 0.1
 NUMBERS_SETTLE: Final = 0.5
-"""The same where workloads of a queue have changed: numbers are written every few seconds."""
+"""Seconds before new numbers of workloads are written to the status of a queue."""
 
 
 @dataclass(frozen=True, slots=True)

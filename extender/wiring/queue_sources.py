@@ -53,7 +53,7 @@ _PATHS: Final = {
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
 }
-"""Of the kinds that are not the queue's own."""
+"""The paths of kinds that are not the queue's own."""
 
 
 def path_of(plural: str) -> str:

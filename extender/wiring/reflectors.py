@@ -25,11 +25,11 @@ from extender.telemetry.metrics import AsideCollector
 from extender.wiring.natives import Absence
 
 JOBS: Final = "jobs"
-"""What the watch of batch Jobs is called, whichever states it feeds."""
+"""The name of the watch of batch Jobs, whichever states it feeds."""
 NATIVE_GROUPS: Final = f"podgroups.{GROUP_NATIVE}"
 ALL_PODS: Final = ""
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""What kube-scheduler itself watches: finished pods hold nothing, and show up as deleted."""
+"""The pods that kube-scheduler watches: finished pods hold nothing, and show up as deleted."""
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ class KubeflowJob(OperatedJob):
     replica_specs: ClassVar[str]
     """The field of the spec."""
     replica_types: ClassVar[tuple[str, ...]]
-    """In the order of the pod sets."""
+    """The replica types in the order of the pod sets."""
 
     @override
     def slots(self) -> list[Slot]:

@@ -25,7 +25,7 @@ class _Mark(msgspec.Struct):
     """A stop of ours."""
 
     active: bool = False
-    """Whether the status counted pods or child Jobs when the stop was written."""
+    """True if the status counted pods or child Jobs when the stop was written."""
     given: dict[str, Object] = {}
     """The scheduling directives that the last start gave to the pods, by pod set."""
 
@@ -34,7 +34,7 @@ class OperatedJob(GenericJob):
     """A job of another project."""
 
     resumes_as_made: ClassVar[bool] = False
-    """Whether the operator resumes a child Job with the template that it was made with. Otherwise
+    """True if the operator resumes a child Job with the template that it was made with. Otherwise
     it adds what the owner's template has, and takes nothing away."""
 
     @abstractmethod

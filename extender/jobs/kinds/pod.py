@@ -49,9 +49,9 @@ class PlainPod:
     created: str
     """The creation timestamp, as text of one form that sorts by time."""
     is_ours: bool
-    """Whether it has our gate or our label, and no queued job controls it."""
+    """True if it has our gate or our label, and no queued job controls it."""
     is_held: bool
-    """Whether our scheduling gate is there."""
+    """True if our scheduling gate is there."""
     is_leaving: bool
     has_ended: bool
     has_succeeded: bool
@@ -60,9 +60,9 @@ class PlainPod:
     """The name of its pod set; nothing for a pod that is not ours."""
     queue: str
     total: str
-    """How many pods its group has, as its annotation says."""
+    """The number of pods in its group, from its annotation."""
     is_last: bool
-    """Whether its annotation says that a pod which failed is not replaced."""
+    """True if its annotation says that a pod which failed is not replaced."""
 
     @property
     def object(self) -> Object:
@@ -77,17 +77,17 @@ class PlainPod:
 
     @property
     def age(self) -> tuple[str, str]:
-        """What pods are sorted by: the oldest comes first."""
+        """Return the sort key of pods; the oldest comes first."""
         return self.created, self.name
 
     @property
     def runs(self) -> bool:
-        """Whether it was let go and has not ended."""
+        """Return whether it was let go and has not ended."""
         return not self.is_held and not self.has_ended
 
     @property
     def counts(self) -> bool:
-        """Whether it makes up its group; one that failed has to be replaced."""
+        """Return whether it makes up its group; one that failed has to be replaced."""
         return not self.is_leaving and (not self.has_ended or self.has_succeeded)
 
 
