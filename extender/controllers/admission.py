@@ -24,7 +24,7 @@ from extender.queueing.room import AdmissionRules
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
-from extender.state.queue import events as ev
+from extender.state.queue import events
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
@@ -335,7 +335,7 @@ class AdmissionLoop:
                 case Admit():
                     decided_on = self._view.workloads[outcome.workload]
                     self.starts.decided(decided_on, outcome.admission.cluster_queue)
-                    self._queues.apply(ev.Assumed(outcome.workload, outcome.admission))
+                    self._queues.apply(events.Assumed(outcome.workload, outcome.admission))
                     self.reasons.forget(outcome.workload)
                     tasks.create_task(self._admit(decided_on, outcome.admission))
                 case Preempt():
@@ -375,7 +375,7 @@ class AdmissionLoop:
         if result is AdmissionResult.FAILED:
             self._back_off(key)
             self.reasons.note(NotAdmitted(key, Unadmitted.ON_HOLD, _NOT_STORED))
-        self._queues.apply(ev.Forgotten(key, admission))
+        self._queues.apply(events.Forgotten(key, admission))
 
     async def _written(self, decided_on: WorkloadInfo, admission: AdmissionInfo) -> AdmissionResult:
         """Write an admission behind the reason of its workload, if that does not take too long."""

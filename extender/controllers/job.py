@@ -18,8 +18,30 @@ from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_LABEL, WorkloadCondit
 from extender.controllers.job_context import JobContexts, JobOptions
 from extender.controllers.job_writer import JobGroups, JobObjects, UndecidedError
 from extender.controllers.workload_writer import SettingWarnings, Workloads
-from extender.jobs import actions as do
-from extender.jobs.actions import Action, Actions, Note
+from extender.jobs.actions import (
+    Action,
+    Actions,
+    AwaitPods,
+    CreateWorkload,
+    DeleteWorkload,
+    DropFinalizer,
+    DropGrant,
+    FinalizeJob,
+    FinishWorkload,
+    MakePodGroup,
+    Note,
+    ReleaseQuota,
+    ReportRefusal,
+    SetBlocked,
+    SetPodsReady,
+    SetReclaimable,
+    StartJob,
+    StatusChange,
+    StopJob,
+    UpdateMetadata,
+    UpdateWorkload,
+    WorkloadChange,
+)
 from extender.jobs.context import is_ready, release_limits, unreadable_release
 from extender.jobs.decide import decide
 from extender.kube.decode import UNREADABLE
@@ -27,11 +49,10 @@ from extender.kube.errors import RefusedError
 from extender.kube.identity import Identity
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Event, ObjectRef
-from extender.queueing import readiness
-from extender.queueing import transitions as to
+from extender.queueing import readiness, transitions
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
-from extender.state.queue import events as ev
+from extender.state.queue import events
 from extender.state.queue.records import JobObject, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
@@ -84,7 +105,7 @@ _RAN: Final = frozenset((FinishReason.SUCCEEDED, FinishReason.FAILED))
 
 
 class JobCounts:
-    """Counts reconciliations and ends of batch Jobs (KEP-2214): no other kind has completion modes."""
+    """Counts reconciliations and ends of batch Jobs by completion mode (KEP-2214)."""
 
     def __init__(self, view: QueueView, metrics: JobMetrics, clock: Clock) -> None:
         self._view = view
@@ -185,7 +206,7 @@ class JobController:
         own = self._contexts.workloads(objects)
         if not own and not self._is_watched(objects):
             for each in objects:  # the watch does not show its end
-                self._queues.apply(ev.JobDeleted(each))
+                self._queues.apply(events.JobDeleted(each))
             return None
         found, actions = self._decide(objects, own)
         self._end_set_aside(key)
@@ -264,13 +285,13 @@ class JobController:
                 self._report(found, Note(JobReason.INVALID, str(error), warning=True))
                 instead = _instead(together[0], error)
                 left.extendleft((each,) for each in instead)
-                if not instead and not isinstance(together[0], do.SetReclaimable):
+                if not instead and not isinstance(together[0], SetReclaimable):
                     raise
                 refused = refused if instead else error  # other actions are still carried out
             else:
                 self._report_all(found, together)
                 if _sets_suspend(together[0]):
-                    suspend = isinstance(together[0], do.StopJob)
+                    suspend = isinstance(together[0], StopJob)
                     self._contests.wrote(found.unit, self._clock.monotonic(), suspend=suspend)
         if refused is not None:
             raise refused
@@ -290,18 +311,18 @@ class JobController:
             pause = self._pause(key, each) or self._contested(found, each)
             if pause:
                 pauses.append(pause)
-            if not pause or isinstance(each, do.AwaitPods):
+            if not pause or isinstance(each, AwaitPods):
                 due.append(each)
         return tuple(due), min(pauses, default=None)
 
     def _pause(self, key: tuple[str, str], action: Action) -> float:
         """Return for how many seconds a loss of pods is not reported, or quota not given back."""
         now = self._clock.monotonic()
-        if isinstance(action, do.AwaitPods):
+        if isinstance(action, AwaitPods):
             return LOOK_AGAIN
         if _is_loss(action):
             return self._progress.missed(key, now)
-        if isinstance(action, do.SetReclaimable) and self._is_all(action):
+        if isinstance(action, SetReclaimable) and self._is_all(action):
             return self._progress.all_done(key, now)
         return 0.0
 
@@ -310,7 +331,7 @@ class JobController:
         is_composed = self._options.integrations[found.kind].compose is not None
         if not _sets_suspend(action) or is_composed or self._options.manage_without_queue_name:
             return 0.0  # where all jobs are managed, no writer can get round the queue
-        owner, suspend = found.owner, isinstance(action, do.StopJob)
+        owner, suspend = found.owner, isinstance(action, StopJob)
         is_foreign = owner is not None and owner.group_kind not in (*self._known, _CRON_JOB)
         now = self._clock.monotonic()
         pause = self._contests.pause(found.unit, now, suspend=suspend, is_foreign=is_foreign)
@@ -329,7 +350,7 @@ class JobController:
             self._report(found, Note(JobReason.SUSPEND_CONTESTED, said, warning=True))
         return pause
 
-    def _is_all(self, action: do.SetReclaimable) -> bool:
+    def _is_all(self, action: SetReclaimable) -> bool:
         """Return whether all pods of a job with quota are done. Its end gives all of it back.
 
         Not of a group of pods: what is stored is what is known of those that are gone.
@@ -381,35 +402,35 @@ class JobController:
         """Carry out an action, or changes of a workload's status that are one write."""
         action = together[0]
         match action:
-            case do.CreateWorkload():
+            case CreateWorkload():
                 await self._workloads.create(action.object)
-            case do.MakePodGroup():
+            case MakePodGroup():
                 await self._groups.make(action)
-            case do.DropGrant():
+            case DropGrant():
                 await self._groups.drop_grant(action)
-            case do.StartJob():
+            case StartJob():
                 await self._objects.change_children(action.children, of)
                 await self._objects.take(action.steps, of)
-            case do.StopJob() | do.FinalizeJob():
+            case StopJob() | FinalizeJob():
                 await self._objects.take(action.steps, of)
-            case do.ReportRefusal() | do.AwaitPods():
+            case ReportRefusal() | AwaitPods():
                 pass  # it is an Event and nothing else
             case _:
                 await self._change(action, together)
 
-    async def _change(self, action: do.WorkloadChange, together: Actions) -> None:
+    async def _change(self, action: WorkloadChange, together: Actions) -> None:
         # Read it now: an earlier action may have changed it.
         workload = self._view.workloads.get(action.key)
         if workload is None or workload.meta.uid != action.uid:
             return
         match action:
-            case do.UpdateWorkload():
+            case UpdateWorkload():
                 await self._workloads.patch(workload, {"spec": action.spec})
-            case do.UpdateMetadata():
+            case UpdateMetadata():
                 await self._workloads.patch(workload, {"metadata": action.metadata})
-            case do.DeleteWorkload():
+            case DeleteWorkload():
                 await self._workloads.delete(workload)
-            case do.DropFinalizer():
+            case DropFinalizer():
                 await self._workloads.drop_finalizer(workload, IN_USE_FINALIZER)
             case _:
                 after = workload
@@ -440,23 +461,23 @@ class JobController:
         )
 
 
-def _after(workload: WorkloadInfo, action: do.StatusChange, now: float) -> WorkloadInfo:
+def _after(workload: WorkloadInfo, action: StatusChange, now: float) -> WorkloadInfo:
     """Return a workload with the status that an action gives it."""
     match action:
-        case do.FinishWorkload():
-            return to.finished(workload, action.reason, action.message, now=now)
-        case do.ReleaseQuota():
-            after = to.released(workload, now, requeued=action.requeued)
+        case FinishWorkload():
+            return transitions.finished(workload, action.reason, action.message, now=now)
+        case ReleaseQuota():
+            after = transitions.released(workload, now, requeued=action.requeued)
             return replace(after, reclaimable=dict(action.reclaimable))
-        case do.SetReclaimable():
+        case SetReclaimable():
             return replace(workload, reclaimable=dict(action.counts))
-        case do.SetPodsReady():
-            new = to.condition(
+        case SetPodsReady():
+            new = transitions.condition(
                 WorkloadCondition.PODS_READY, action.reason, action.message, holds=action.ready
             )
-            return to.with_conditions(workload, now, new)
-        case do.SetBlocked():
-            return to.blocked(workload, action.reason, action.message, now=now)
+            return transitions.with_conditions(workload, now, new)
+        case SetBlocked():
+            return transitions.blocked(workload, action.reason, action.message, now=now)
 
 
 def _instead(action: Action, error: RefusedError) -> Actions:
@@ -465,7 +486,7 @@ def _instead(action: Action, error: RefusedError) -> Actions:
     That a field is immutable is about the object's state now, which may be another one later.
     """
     if (
-        not isinstance(action, do.StartJob)
+        not isinstance(action, StartJob)
         or error.status != UNPROCESSABLE
         or "field is immutable" in str(error)
     ):
@@ -473,7 +494,7 @@ def _instead(action: Action, error: RefusedError) -> Actions:
     return (replace(action.refused, message=str(error)),)
 
 
-_IN_ONE_WRITE: Final = get_args(do.StatusChange)
+_IN_ONE_WRITE: Final = get_args(StatusChange)
 
 
 def _joined(actions: Actions) -> Iterator[Actions]:
@@ -495,11 +516,9 @@ def _joined(actions: Actions) -> Iterator[Actions]:
 
 
 def _is_loss(action: Action) -> bool:
-    return (
-        isinstance(action, do.SetPodsReady) and action.reason == PodsReadyReason.WAIT_FOR_RECOVERY
-    )
+    return isinstance(action, SetPodsReady) and action.reason == PodsReadyReason.WAIT_FOR_RECOVERY
 
 
 def _sets_suspend(action: Action) -> bool:
     """Return whether an action starts or stops a job; the rest of a stop does neither."""
-    return isinstance(action, do.StartJob | do.StopJob) and action.note is not None
+    return isinstance(action, StartJob | StopJob) and action.note is not None

@@ -26,7 +26,7 @@ from extender.room.pods import members
 from extender.runtime.clock import Clock
 from extender.state.cluster.records import LONGEST_SECONDS, Grant
 from extender.state.cluster.view import ClusterView
-from extender.state.queue import events as ev
+from extender.state.queue import events
 from extender.state.queue.records import JobObject, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
@@ -63,9 +63,9 @@ class JobObjects:
                 try:
                     stored = await self._writer.read(path, kind=known.kind)
                 except NotFoundError:
-                    self._queues.apply(ev.JobDeleted(known, for_good=True))
+                    self._queues.apply(events.JobDeleted(known, for_good=True))
                 else:
-                    self._queues.apply(ev.JobApplied(stored))
+                    self._queues.apply(events.JobApplied(stored))
         del self._unsure[key]
 
     async def take(self, steps: Sequence[Step], of: JobObject) -> None:
@@ -102,7 +102,7 @@ class JobObjects:
         except UnavailableError:
             self._unsure.setdefault(of.unit, set()).add(name)
             raise
-        self._queues.apply(ev.JobApplied(stored))
+        self._queues.apply(events.JobApplied(stored))
 
     async def change_children(self, changes: Sequence[ChildChange], of: JobObject) -> None:
         """Bring suspended child Jobs of a job in line with its templates. Raises ApiError."""

@@ -38,7 +38,7 @@ from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 from extender.state.cluster.view import ClusterView
-from extender.state.queue import events as ev
+from extender.state.queue import events
 from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.steps import at_once
@@ -176,7 +176,7 @@ class LostHosts:
             self._wait(key, pause)
             given = step.after.admission
             if given is not None and given != workload.admission:
-                self._queues.apply(ev.Assumed(key, given))
+                self._queues.apply(events.Assumed(key, given))
             tasks.create_task(self._write(workload, step))
         elif workload.holds(WorkloadCondition.HOSTS_LOST):
             self._wait(key, pause)
@@ -223,4 +223,4 @@ class LostHosts:
             return
         self._wait(before.key, PAUSE)
         if given is not None:
-            self._queues.apply(ev.Forgotten(before.key, given))
+            self._queues.apply(events.Forgotten(before.key, given))

@@ -17,7 +17,7 @@ from extender.api.wellknown import WorkloadCondition
 from extender.controllers.workload_writer import Workloads, event
 from extender.kube.errors import ApiError, RefusedError
 from extender.kube.recorder import Event
-from extender.queueing import transitions as to
+from extender.queueing import transitions
 from extender.queueing.cycle import NotAdmitted
 from extender.queueing.pending import PendingQueues
 from extender.queueing.room import RoomFinder
@@ -143,13 +143,13 @@ class PendingReasons:
         if written and self._says_all(before, wait, message):
             return False
         now = self._clock.wall()
-        after = to.waiting(before, wait.reason, message, now=now)
-        after = to.with_gates(after, wait.reason, message, blocked=wait.gated, now=now)
+        after = transitions.waiting(before, wait.reason, message, now=now)
+        after = transitions.with_gates(after, wait.reason, message, blocked=wait.gated, now=now)
         kept, held = self._kept(key), before.holds(WorkloadCondition.ROOM_RESERVED)
         if self.room is None:
-            after = to.without_room(after)
+            after = transitions.without_room(after)
         elif kept is not None or held or _lacks_room(wait):
-            after = to.waiting_for_room(after, kept, now=now)
+            after = transitions.waiting_for_room(after, kept, now=now)
         self._under_way[key] = written_or_not = asyncio.Event()
         try:
             await self._workloads.write_status(before, after)
@@ -165,7 +165,9 @@ class PendingReasons:
         if not written:
             self._record(event(before, wait.reason, message, warning=True))
         if kept is not None and not held:
-            self._record(event(before, WorkloadCondition.ROOM_RESERVED, to.kept_text(kept)))
+            self._record(
+                event(before, WorkloadCondition.ROOM_RESERVED, transitions.kept_text(kept))
+            )
         return True
 
     def _kept(self, key: str) -> tuple[int, int] | None:
@@ -173,7 +175,7 @@ class PendingReasons:
 
     def _message(self, wait: NotAdmitted) -> str:
         kept = self._kept(wait.workload)
-        return wait.message if kept is None else f"{wait.message}; {to.kept_text(kept)}"
+        return wait.message if kept is None else f"{wait.message}; {transitions.kept_text(kept)}"
 
     def _says_all(self, workload: WorkloadInfo, wait: NotAdmitted, message: str) -> bool:
         """Return whether a workload with the right reason says all the rest of it, too."""

@@ -23,7 +23,7 @@ from extender.kube.pods import PodRef
 from extender.kube.preemptions import VictimWriter
 from extender.kube.recorder import Event, ObjectRef
 from extender.runtime.clock import Clock
-from extender.state.cluster import events as ev
+from extender.state.cluster import events
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodInfo, PreemptedRoom
 from extender.state.cluster.store import Cluster
@@ -57,10 +57,10 @@ class StoredNominations:
             return
         if stored is not None:
             self._known[group] = stored
-            self._cluster.apply(ev.Nominated(group, stored))
+            self._cluster.apply(events.Nominated(group, stored))
         else:
             del self._known[group]
-            self._cluster.apply(ev.NominationsEnded((group,)))
+            self._cluster.apply(events.NominationsEnded((group,)))
 
 
 PAUSES: Final = (1.0, 30.0)

@@ -16,8 +16,7 @@ from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
 from extender.kube.queues import QueueWriter
 from extender.kube.recorder import Event, ObjectRef
-from extender.queueing import readiness, room
-from extender.queueing import transitions as to
+from extender.queueing import readiness, room, transitions
 from extender.queueing.status import (
     Activity,
     QueueStatus,
@@ -217,9 +216,9 @@ class QueueStatusController:
         return left if left > 0 else None
 
     def _conditions(self, queue: ClusterQueueInfo | LocalQueueInfo, active: Activity) -> list[Json]:
-        new = to.condition("Active", active.reason, active.message, holds=active.active)
+        new = transitions.condition("Active", active.reason, active.message, holds=active.active)
         now = self._clock.wall()
-        found = to.set_condition(queue.conditions, new, meta=queue.meta, now=now)
+        found = transitions.set_condition(queue.conditions, new, meta=queue.meta, now=now)
         return [as_condition(each) for each in found]
 
 

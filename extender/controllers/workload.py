@@ -16,7 +16,7 @@ from extender.queueing import lifecycle, readiness
 from extender.queueing.lifecycle import LifecycleRules, WorkloadStep
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
-from extender.state.queue import events as ev
+from extender.state.queue import events
 from extender.state.queue.records import (
     JobObject,
     OwnerRef,
@@ -205,7 +205,7 @@ class WorkloadController:
             known = self._view.job_of(owner.uid, namespace)
             if found is not None:
                 there = True
-                self._queues.apply(ev.JobApplied(found))
+                self._queues.apply(events.JobApplied(found))
             elif known is not None:
-                self._queues.apply(ev.JobDeleted(known, for_good=True))
+                self._queues.apply(events.JobDeleted(known, for_good=True))
         return there

@@ -22,13 +22,12 @@ from extender.kube.errors import (
 )
 from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event, ObjectRef, refusal
-from extender.queueing import readiness
-from extender.queueing import transitions as to
+from extender.queueing import readiness, transitions
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.preempt import Victim
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
-from extender.state.queue import events as ev
+from extender.state.queue import events
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, Meta, WorkloadInfo
 from extender.state.queue.store import Queues
@@ -105,7 +104,7 @@ class Workloads:
             with self._reported(before):
                 stored = await self._writer.write_status(before, after)
         except NotFoundError:
-            self._queues.apply(ev.Deleted(before))
+            self._queues.apply(events.Deleted(before))
             return
         except ConflictError:
             await self.read_again(before)
@@ -127,7 +126,7 @@ class Workloads:
             with self._reported(workload):
                 self._apply(await self._writer.patch(workload.meta, change))
         except NotFoundError:
-            self._queues.apply(ev.Deleted(workload))
+            self._queues.apply(events.Deleted(workload))
         except ConflictError:
             await self.read_again(workload)
             raise
@@ -145,7 +144,7 @@ class Workloads:
             with self._reported(workload):
                 await self._writer.delete(workload.meta)
         except NotFoundError:
-            self._queues.apply(ev.Deleted(workload))
+            self._queues.apply(events.Deleted(workload))
 
     @contextmanager
     def _reported(self, workload: WorkloadInfo) -> Iterator[None]:
@@ -161,7 +160,7 @@ class Workloads:
         try:
             self._apply(await self._writer.read(workload.meta))
         except NotFoundError:
-            self._queues.apply(ev.Deleted(workload))
+            self._queues.apply(events.Deleted(workload))
 
     def _on_change(self, change: QueueChange) -> None:
         """Find out what became of writes without an answer."""
@@ -175,7 +174,7 @@ class Workloads:
                 self._written(before, found)
 
     def _apply(self, workload: WorkloadInfo) -> None:
-        self._queues.apply(ev.Applied(workload))
+        self._queues.apply(events.Applied(workload))
 
 
 def _stored_parts(workload: WorkloadInfo) -> tuple[str, list[tuple[str, str, str]]]:
@@ -284,7 +283,7 @@ class AdmissionWriter:
         now = self._clock.wall()
         try:
             policy = readiness.policy_of(before, self._view, self._options)
-            after = to.reserved(before, admission, now, pods_ready=policy.enabled)
+            after = transitions.reserved(before, admission, now, pods_ready=policy.enabled)
             await self._write_until_answered(before, after)
         except ApiError as error:
             if not self._is_admitted(before, admission):
@@ -299,7 +298,7 @@ class AdmissionWriter:
         return AdmissionResult.STORED
 
     def _report_admitted(self, before: WorkloadInfo, queue: str, now: float) -> None:
-        waited = max(0.0, now - to.queued_since(before))
+        waited = max(0.0, now - transitions.queued_since(before))
         self._metrics.admitted(before, queue, waited=waited)
         note = f"Admitted by ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
         self._record(event(before, "Admitted", note, occasion=str(now)))
@@ -311,7 +310,7 @@ class AdmissionWriter:
                 now, found = self._clock.wall(), self._view.workloads.get(before.key)
                 if found is None or found.finished:
                     return False  # it has left by itself
-                after = to.preempted(before, victim.reason, victim.message, now=now)
+                after = transitions.preempted(before, victim.reason, victim.message, now=now)
                 await self._workloads.write_status(before, after)
         except ApiError as error:
             _log_failure(error, "could not preempt", before.key)

@@ -21,8 +21,7 @@ from extender.api.reasons import (
 )
 from extender.api.values import value_taken
 from extender.api.wellknown import PRIORITY_TAKEN, WorkloadCondition
-from extender.queueing import readiness
-from extender.queueing import transitions as to
+from extender.queueing import readiness, transitions
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.readiness import Deadline
 from extender.queueing.status import Absent, is_orphan, standing
@@ -131,14 +130,14 @@ def _ended(workload: WorkloadInfo, now: float) -> WorkloadStep:
     if workload.finished:
         return WorkloadStep(drop_finalizer=held)
     reason, message = FinishReason.OWNER_NOT_FOUND, "The job of the workload is gone"
-    after = to.finished(workload, reason, message, now=now)
+    after = transitions.finished(workload, reason, message, now=now)
     return WorkloadStep(after, drop_finalizer=held, reason=reason, message=message)
 
 
 def _release(workload: WorkloadInfo, _: QueueView, now: float) -> WorkloadStep | None:
     """Release the quota of an evicted workload that has no job to stop."""
     if workload.evicted and workload.admission is not None and not workload.owners:
-        return WorkloadStep(to.released(workload, now))
+        return WorkloadStep(transitions.released(workload, now))
     return None
 
 
@@ -162,15 +161,15 @@ def _evict_or_dequeue(
     if workload.admission is not None:
         if workload.evicted:
             return WorkloadStep()
-        after = _without_target(to.evicted(workload, reason, message, now=now))
+        after = _without_target(transitions.evicted(workload, reason, message, now=now))
         return WorkloadStep(after, reason=EventReason.EVICTED, message=message)
     short = EvictionReason.DEACTIVATED if reason.startswith(EvictionReason.DEACTIVATED) else reason
     requeued = workload.condition(WorkloadCondition.REQUEUED)
     if requeued is not None and requeued.status == "False" and requeued.reason.startswith(short):
         return WorkloadStep()
-    after = to.waiting(workload, short, message, now=now)
-    new = to.condition(WorkloadCondition.REQUEUED, reason, message, holds=False)
-    return WorkloadStep(_without_target(to.with_conditions(after, now, new)))
+    after = transitions.waiting(workload, short, message, now=now)
+    new = transitions.condition(WorkloadCondition.REQUEUED, reason, message, holds=False)
+    return WorkloadStep(_without_target(transitions.with_conditions(after, now, new)))
 
 
 def _without_target(workload: WorkloadInfo) -> WorkloadInfo:
@@ -179,7 +178,9 @@ def _without_target(workload: WorkloadInfo) -> WorkloadInfo:
     An inactive workload has no back-off: its count begins again once it is reactivated.
     """
     requeue = workload.requeue if workload.active else None
-    return replace(to.without(workload, WorkloadCondition.DEACTIVATION_TARGET), requeue=requeue)
+    return replace(
+        transitions.without(workload, WorkloadCondition.DEACTIVATION_TARGET), requeue=requeue
+    )
 
 
 def _stopped(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
@@ -233,7 +234,7 @@ def _after_backoff(workload: WorkloadInfo, now: float) -> WorkloadStep:
 
 
 def _queued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadStep:
-    after = to.requeued(workload, reason, message, now=now)
+    after = transitions.requeued(workload, reason, message, now=now)
     return WorkloadStep(after, reason=reason, message=message)
 
 
@@ -273,7 +274,7 @@ def _requeue_with_backoff(
         message = f"Pods were not ready again within {policy.recovery_timeout:g} seconds"
     else:
         message = f"Not all pods were ready within {policy.timeout:g} seconds"
-    after = to.evicted(
+    after = transitions.evicted(
         workload, EvictionReason.PODS_READY_TIMEOUT, message, now=now, cause=until.cause
     )
     # Stored in whole seconds: rounded up, so that it is never too early.
@@ -285,7 +286,7 @@ def _requeue_with_backoff(
 def _time_limit(workload: WorkloadInfo, now: float) -> WorkloadStep | None:
     if workload.max_execution is None or not workload.admitted or workload.evicted:
         return None
-    ran = workload.past_execution + to.ran(workload, now)
+    ran = workload.past_execution + transitions.ran(workload, now)
     if ran < workload.max_execution:
         return WorkloadStep(again=max(0.5, workload.max_execution - ran))
     limit = workload.max_execution
@@ -295,8 +296,8 @@ def _time_limit(workload: WorkloadInfo, now: float) -> WorkloadStep | None:
 
 def _targeted(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadStep:
     """Set the condition that a workload is to be deactivated; the next step does it."""
-    new = to.condition(WorkloadCondition.DEACTIVATION_TARGET, reason, message)
-    return WorkloadStep(to.with_conditions(workload, now, new))
+    new = transitions.condition(WorkloadCondition.DEACTIVATION_TARGET, reason, message)
+    return WorkloadStep(transitions.with_conditions(workload, now, new))
 
 
 def _not_queued(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
@@ -308,7 +309,7 @@ def _not_queued(workload: WorkloadInfo, view: QueueView, now: float) -> Workload
     new = ("False", found.reason, found.message)
     if known is not None and (known.status, known.reason, known.message) == new:
         return None
-    after = to.waiting(workload, found.reason, found.message, now=now)
+    after = transitions.waiting(workload, found.reason, found.message, now=now)
     if found.reason is not Unadmitted.ADMISSION_GATED:
         return WorkloadStep(after)
     message = f"Workload admission is gated by: {workload.admission_gate}"
@@ -321,7 +322,7 @@ def _ungated(workload: WorkloadInfo, _: QueueView, now: float) -> WorkloadStep |
     if known is None or known.reason != Unadmitted.ADMISSION_GATED or workload.admission_gate:
         return None
     text = "AdmissionGatedBy cleared, waiting for quota reservation"
-    after = to.waiting(workload, Unadmitted.PENDING_EVALUATION, text, now=now)
+    after = transitions.waiting(workload, Unadmitted.PENDING_EVALUATION, text, now=now)
     message = "Admission gate cleared, workload is now admissible"
     return WorkloadStep(after, reason=GateReason.ADMISSION_GATE_CLEARED, message=message)
 

@@ -22,7 +22,7 @@ from extender.fit.room_left import Placed
 from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial, policy
 from extender.jobs.gang import pod_group_key
-from extender.queueing import transitions as to
+from extender.queueing import transitions
 from extender.room.domains import DomainPlacer, InDomains, lack_of, levels_of
 from extender.room.pods import PodSetCount
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
@@ -115,9 +115,11 @@ def with_others(
     held = workload.admission
     assert held is not None
     if tuple(others) == held.assignments:  # the pods that had them are done, or they are back
-        return HostStep(to.without_lost(workload))
+        return HostStep(transitions.without_lost(workload))
     before = _hosts(held.assignments)
-    after = to.without_lost(replace(workload, admission=replace(held, assignments=tuple(others))))
+    after = transitions.without_lost(
+        replace(workload, admission=replace(held, assignments=tuple(others)))
+    )
     new = sorted(_hosts(others) - before)
     named = f": {_named(new)}" if new else " in the rest of its domain"
     message = f"{hosts_gone(lost)}; its pods go to others{named}"
@@ -144,9 +146,9 @@ def without_others(
     before = workload.condition(WorkloadCondition.HOSTS_LOST)
     left = patience - (now - before.transition if before is not None else 0.0)
     if not begun or (then is OnPartial.EVICT and left <= 0):
-        after = to.evicted(workload, EvictionReason.NODE_FAILURES, message, now=now)
+        after = transitions.evicted(workload, EvictionReason.NODE_FAILURES, message, now=now)
         return HostStep(after, EventReason.EVICTED, message)
-    after = to.hosts_lost(workload, message, now=now)
+    after = transitions.hosts_lost(workload, message, now=now)
     reason = HostReason.NO_REPLACEMENT if before is None else ""
     return HostStep(after, reason, message, left if then is OnPartial.EVICT else None)
 

@@ -10,8 +10,7 @@ from typing import Final
 
 from extender.api.reasons import PodsReadyReason, Unadmitted
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing import lifecycle, readiness
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle, readiness, transitions
 from extender.queueing.admission import ROOM_PERIOD, AdmissionCore
 from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.lifecycle import LifecycleRules
@@ -22,7 +21,7 @@ from extender.queueing.status import Absent, standing
 from extender.room.nodes import NodeRoom
 from extender.simulate.clock import VirtualClock
 from extender.state.cluster.view import ClusterView
-from extender.state.queue import events as ev
+from extender.state.queue import events
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
@@ -211,8 +210,8 @@ class AdmissionModel:
         workload, now = self._view.workloads[key], self._clock.wall()
         self._said.pop(key, None)
         pods_ready = self._policy(workload).enabled
-        after = to.reserved(workload, admission, now, pods_ready=pods_ready)
-        self._queues.apply(ev.Applied(after))
+        after = transitions.reserved(workload, admission, now, pods_ready=pods_ready)
+        self._queues.apply(events.Applied(after))
 
     def _policy(self, workload: WorkloadInfo) -> PodsReady:
         """Return how long pods may take to be ready; most workloads have that of their queue."""
@@ -236,14 +235,16 @@ class AdmissionModel:
     def evict(self, victim: Victim) -> None:
         """Evict a workload that has quota, for another one."""
         before, now = self._view.workloads[victim.workload], self._clock.wall()
-        self._queues.apply(ev.Applied(to.preempted(before, victim.reason, victim.message, now=now)))
+        self._queues.apply(
+            events.Applied(transitions.preempted(before, victim.reason, victim.message, now=now))
+        )
         self._outlet.stop(victim.workload)
 
     def release(self, key: str) -> None:
         """Take the quota back of an evicted workload whose job has stopped."""
         before = self._view.workloads.get(key)
         if before is not None and before.evicted and before.admission is not None:
-            self._queues.apply(ev.Applied(to.released(before, self._clock.wall())))
+            self._queues.apply(events.Applied(transitions.released(before, self._clock.wall())))
             self._look_at(key)
 
     # --- the course of a workload --------------------------------------------------------------
@@ -254,10 +255,12 @@ class AdmissionModel:
         if workload is None:
             return
         if self._policy(workload).block_admission:
-            new = to.condition(
+            new = transitions.condition(
                 WorkloadCondition.PODS_READY, PodsReadyReason.STARTED, "All pods are ready"
             )
-            self._queues.apply(ev.Applied(to.with_conditions(workload, self._clock.wall(), new)))
+            self._queues.apply(
+                events.Applied(transitions.with_conditions(workload, self._clock.wall(), new))
+            )
             self._wake = True
 
     def _look_at(self, key: str) -> None:
@@ -269,9 +272,9 @@ class AdmissionModel:
             rules = LifecycleRules(self._options, self._outlet.is_ready)
             step = lifecycle.decide(workload, self._view, now, orphaned=False, rules=rules)
             if step.deactivate:
-                self._queues.apply(ev.Applied(replace(workload, active=False)))
+                self._queues.apply(events.Applied(replace(workload, active=False)))
             elif step.after is not None:
-                self._queues.apply(ev.Applied(step.after))
+                self._queues.apply(events.Applied(step.after))
                 if step.after.evicted and not workload.evicted:
                     self._outlet.stop(key)
                     return
@@ -293,14 +296,14 @@ class AdmissionModel:
         written = workload.condition(WorkloadCondition.QUOTA_RESERVED)
         if written is not None and (written.status, written.reason) == ("False", wait.reason):
             return
-        after = to.waiting(workload, wait.reason, wait.message, now=self._clock.wall())
+        after = transitions.waiting(workload, wait.reason, wait.message, now=self._clock.wall())
         self._write_room(after, lacks=wait.reason == Unadmitted.WAITING_FOR_ROOM)
 
     def _write_room(self, workload: WorkloadInfo, *, lacks: bool) -> None:
         kept = self.room.kept_for(workload.key)
         if lacks or kept is not None or workload.holds(WorkloadCondition.ROOM_RESERVED):
-            workload = to.waiting_for_room(workload, kept, now=self._clock.wall())
-        self._queues.apply(ev.Applied(workload))
+            workload = transitions.waiting_for_room(workload, kept, now=self._clock.wall())
+        self._queues.apply(events.Applied(workload))
 
     def _note_followers(self) -> None:
         """Give those that were not tried the reason of the equal one before them."""

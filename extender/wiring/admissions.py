@@ -17,7 +17,7 @@ from extender.kube.client import KubeClient
 from extender.kube.managed_jobs import NOTHING, ManagedJobs
 from extender.kube.queues import collection, objects
 from extender.kube.reflector import Feed, Reflector
-from extender.state.cluster import events as ev
+from extender.state.cluster import events
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import AdmittedPods, JobInfo
 from extender.state.cluster.store import Cluster
@@ -26,7 +26,7 @@ from extender.wiring.reflectors import watcher
 
 def admissions(client: KubeClient, cluster: Cluster, namespace: str) -> Iterator[Reflector[Any]]:
     """Yield the reflectors; `namespace` is that of the reconciler."""
-    cluster.apply(ev.AdmissionKnown(None))
+    cluster.apply(events.AdmissionKnown(None))
     for each in _Admissions(client, cluster).reflectors(namespace):
         each.needed = False
         yield each
@@ -59,10 +59,10 @@ class _Admissions:
             admitted_pods.read,
             feed=Feed(
                 lambda found, _: cluster.replace(
-                    ev.WorkloadsListed(found, served=not watch.is_absent)
+                    events.WorkloadsListed(found, served=not watch.is_absent)
                 ),
-                lambda found: cluster.apply(ev.WorkloadApplied(found)),
-                lambda found: cluster.apply(ev.WorkloadDeleted(found.key)),
+                lambda found: cluster.apply(events.WorkloadApplied(found)),
+                lambda found: cluster.apply(events.WorkloadDeleted(found.key)),
                 lambda which: self._view.admitted_pods(which.key),
             ),
         )
@@ -74,9 +74,9 @@ class _Admissions:
             watcher(self._client, path, optional=True),
             partial(admitted_pods.read_job, kind=kind, has_quota=has_quota),
             feed=Feed(
-                lambda found, _: cluster.replace(ev.BatchJobsListed(found, kind)),
-                lambda found: cluster.apply(ev.BatchJobApplied(found)),
-                lambda found: cluster.apply(ev.BatchJobDeleted(found.uid)),
+                lambda found, _: cluster.replace(events.BatchJobsListed(found, kind)),
+                lambda found: cluster.apply(events.BatchJobApplied(found)),
+                lambda found: cluster.apply(events.BatchJobDeleted(found.uid)),
                 lambda which: self._view.job(which.uid),
             ),
         )
@@ -126,4 +126,4 @@ class _Admissions:
         kinds, selector = frozenset(self._managed.kinds), self._managed.namespaces
         labels = self._labels.items() if kinds else ()
         left_alone = (name for name, each in labels if not matches_selector(selector, each))
-        return self._cluster.apply(ev.JobsManaged(kinds, frozenset(left_alone)))
+        return self._cluster.apply(events.JobsManaged(kinds, frozenset(left_alone)))

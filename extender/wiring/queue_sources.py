@@ -22,7 +22,7 @@ from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.store import Cluster
-from extender.state.queue import events as ev
+from extender.state.queue import events
 from extender.state.queue.events import Record
 from extender.state.queue.records import (
     ClusterQueueInfo,
@@ -132,16 +132,16 @@ class Sources:
     async def _read_all(self, pacer: Pacer) -> None:
         path = collection("workloads", "")
         found = await everything(self._client, path, self._decoder.workload, pacer=pacer)
-        await pacer.go_through(self._guarded(ev.Applied(workload)) for workload in found)
+        await pacer.go_through(self._guarded(events.Applied(workload)) for workload in found)
         for each in self._integrations.values():
             path = objects(each.group, each.version, each.plural)
             decode = partial(self._decode_job, kind=each.name)
             selector = f"&labelSelector={quote(self._job_selector)}" if self._job_selector else ""
             with suppress(NotFoundError):  # there may be no such kind
                 jobs = await everything(self._client, path, decode, selector=selector, pacer=pacer)
-                await pacer.go_through(self._guarded(ev.JobApplied(job)) for job in jobs)
+                await pacer.go_through(self._guarded(events.JobApplied(job)) for job in jobs)
 
-    def _guarded(self, event: ev.Event) -> bool:
+    def _guarded(self, event: events.Event) -> bool:
         """Apply an event; return whether the state accepted it."""
         try:
             self._queues.apply(event)
@@ -209,9 +209,9 @@ class Sources:
             watcher(self._client, path_of(kind), optional=True),
             decode,
             feed=Feed(
-                listed=lambda found, version: queues.replace(ev.Listed(of, found, version)),
-                applied=lambda found: queues.apply(ev.Applied(found)),
-                deleted=lambda found: queues.apply(ev.Deleted(found)),
+                listed=lambda found, version: queues.replace(events.Listed(of, found, version)),
+                applied=lambda found: queues.apply(events.Applied(found)),
+                deleted=lambda found: queues.apply(events.Deleted(found)),
                 known=lambda which: cast("R | None", queues.known(of, which.key, which.uid)),
             ),
         )
@@ -233,9 +233,11 @@ class Sources:
             watcher(self._client, path, labels=self._job_selector, optional=True),
             decode,
             feed=Feed(
-                listed=lambda found, version: queues.replace(ev.JobsListed(name, found, version)),
-                applied=lambda found: queues.apply(ev.JobApplied(found)),
-                deleted=lambda found: queues.apply(ev.JobDeleted(found)),
+                listed=lambda found, version: queues.replace(
+                    events.JobsListed(name, found, version)
+                ),
+                applied=lambda found: queues.apply(events.JobApplied(found)),
+                deleted=lambda found: queues.apply(events.JobDeleted(found)),
                 known=lambda which: queues.view().job_of(which.uid, which.namespace),
             ),
         )

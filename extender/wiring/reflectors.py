@@ -18,7 +18,7 @@ from extender.kube.set_aside import ObjectsSetAside
 from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff
-from extender.state.cluster import events as ev
+from extender.state.cluster import events
 from extender.state.cluster.records import ClaimObject, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import AsideCollector
@@ -70,8 +70,8 @@ def claim_reflectors(client: KubeClient, cluster: Cluster) -> Iterator[Reflector
             decode,
             feed=Feed(
                 partial(_list_claims, cluster, prefix),
-                lambda found: cluster.apply(ev.ClaimObjectApplied(found)),
-                lambda found: cluster.apply(ev.ClaimObjectDeleted(found)),
+                lambda found: cluster.apply(events.ClaimObjectApplied(found)),
+                lambda found: cluster.apply(events.ClaimObjectDeleted(found)),
             ),
         )
         reflector.needed = False
@@ -81,7 +81,7 @@ def claim_reflectors(client: KubeClient, cluster: Cluster) -> Iterator[Reflector
 def _list_claims(
     cluster: Cluster, prefix: str, found: Sequence[ClaimObject], _: int
 ) -> Iterator[object]:
-    return cluster.replace(ev.ClaimObjectsListed(prefix, found))
+    return cluster.replace(events.ClaimObjectsListed(prefix, found))
 
 
 def reflectors(
@@ -108,9 +108,9 @@ def reflectors(
 
     def into_cluster(
         *,
-        listed: Callable[[Sequence[T]], ev.Listed],
-        applied: Callable[[T], ev.Event],
-        deleted: Callable[[T], ev.Event],
+        listed: Callable[[Sequence[T]], events.Listed],
+        applied: Callable[[T], events.Event],
+        deleted: Callable[[T], events.Event],
         known: Callable[[Identity], T | None],
     ) -> Feed[T]:
         return Feed(
@@ -130,9 +130,9 @@ def reflectors(
             watcher(client, f"/apis/{group}/v1alpha1/podgroups"),
             partial(decoder.pod_group, api_group=group),
             feed=into_cluster(
-                listed=partial(ev.PodGroupsListed, group),
-                applied=ev.PodGroupApplied,
-                deleted=lambda each: ev.PodGroupDeleted(group, each.key),
+                listed=partial(events.PodGroupsListed, group),
+                applied=events.PodGroupApplied,
+                deleted=lambda each: events.PodGroupDeleted(group, each.key),
                 known=partial(known_group, group),
             ),
         )
@@ -146,9 +146,9 @@ def reflectors(
         watch = watcher(client, paths, optional=True)
         absence = Absence(cluster)
 
-        def listed(found: Sequence[PodGroupInfo]) -> ev.Listed:
+        def listed(found: Sequence[PodGroupInfo]) -> events.Listed:
             absence.seen(absent=watch.is_absent)
-            return ev.PodGroupsListed(GROUP_NATIVE, found)
+            return events.PodGroupsListed(GROUP_NATIVE, found)
 
         reflector = Reflector(
             NATIVE_GROUPS,
@@ -156,8 +156,8 @@ def reflectors(
             decoder.native_pod_group,
             feed=into_cluster(
                 listed=listed,
-                applied=ev.PodGroupApplied,
-                deleted=lambda each: ev.PodGroupDeleted(GROUP_NATIVE, each.key),
+                applied=events.PodGroupApplied,
+                deleted=lambda each: events.PodGroupDeleted(GROUP_NATIVE, each.key),
                 known=partial(known_group, GROUP_NATIVE),
             ),
         )
@@ -165,31 +165,31 @@ def reflectors(
         return reflector
 
     of_pods = into_cluster(
-        listed=ev.PodsListed,
-        applied=ev.PodApplied,
-        deleted=lambda pod: ev.PodDeleted(pod.uid),
+        listed=events.PodsListed,
+        applied=events.PodApplied,
+        deleted=lambda pod: events.PodDeleted(pod.uid),
         known=lambda which: seen.pods.get(which.uid),
     )
     of_nodes = into_cluster(
-        listed=ev.NodesListed,
-        applied=ev.NodeApplied,
-        deleted=lambda node: ev.NodeDeleted(node.name),
+        listed=events.NodesListed,
+        applied=events.NodeApplied,
+        deleted=lambda node: events.NodeDeleted(node.name),
         known=lambda which: seen.nodes.get(which.name),
     )
     of_jobs = into_cluster(
-        listed=ev.BatchJobsListed,
-        applied=ev.BatchJobApplied,
-        deleted=lambda job: ev.BatchJobDeleted(job.uid),
+        listed=events.BatchJobsListed,
+        applied=events.BatchJobApplied,
+        deleted=lambda job: events.BatchJobDeleted(job.uid),
         known=lambda which: seen.job(which.uid),
     )
     of_budgets = into_cluster(
-        listed=ev.BudgetsListed,
-        applied=ev.BudgetApplied,
-        deleted=lambda budget: ev.BudgetDeleted(budget.namespace, budget.name),
+        listed=events.BudgetsListed,
+        applied=events.BudgetApplied,
+        deleted=lambda budget: events.BudgetDeleted(budget.namespace, budget.name),
         known=lambda which: seen.budget(which.namespace, which.name),
     )
     members = Reflector("pods", watcher(client, "/api/v1/pods", fields=pods), pod, feed=of_pods)
-    members.on_list = lambda: cluster.apply(ev.PodsListing())
+    members.on_list = lambda: cluster.apply(events.PodsListing())
     nodes = Reflector("nodes", watcher(client, "/api/v1/nodes"), decoder.node, feed=of_nodes)
     batch_jobs = Reflector(JOBS, watcher(client, "/apis/batch/v1/jobs"), decoder.job, feed=of_jobs)
     disruptions = Reflector(
