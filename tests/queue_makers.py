@@ -230,7 +230,7 @@ class Admissions:
 
     def decide_slowly(self) -> Iterator[Outcome | None]:
         """Run a cycle that lets the caller change the state between its pieces."""
-        self.tree = QuotaTree.of(self.view, self.tree)
+        self.tree = QuotaTree.current(self.view, self.tree)
         work = cycle.Cycle(
             self.view,
             self.pending,

@@ -147,13 +147,13 @@ class Members:
                     continue
                 try:
                     self._read(each)
-                except Exception:  # noqa: BLE001 - raised again by `of`, where it is set aside
+                except Exception:  # noqa: BLE001 - raised again by `decoded`, where it is set aside
                     return
                 if self._pacer.is_due:
                     await self._pacer.rest()
             await self._pacer.rest()
 
-    def of(self, objects: Sequence[JobObject]) -> list[PlainPod]:
+    def decoded(self, objects: Sequence[JobObject]) -> list[PlainPod]:
         """Return all current objects of a job, decoded; former ones are forgotten.
 
         Raises an error of `kube.decode.UNREADABLE`, or any other that unexpected data causes.
@@ -405,7 +405,7 @@ class JobContexts:
         integration = self._options.integrations[objects[0].kind]
         if not integration.compose:
             return integration.wrap(msgspec.json.decode(objects[0].raw)), objects[0]
-        job = integration.wrap_all(self._members.of(objects))
+        job = integration.wrap_all(self._members.decoded(objects))
         current = next((each for each in own if not each.finished), None)
         if current is not None and job.is_composed:
             unit = objects[0].unit

@@ -73,14 +73,16 @@ class PendingReasons:
         self._waits: dict[str, NotAdmitted] = {}
         self._unwritten: WorkQueue[str] = WorkQueue()
 
-    def of(self, key: str) -> tuple[str, str] | None:
+    def reason_of(self, key: str) -> tuple[str, str] | None:
         """Return the reason and message that the last cycle gave for a waiting workload."""
         wait = self._waits.get(key)
         return (wait.reason, self._message(wait)) if wait else None
 
     def all(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield the workloads that wait now, each with what `of` returns when it is its turn."""
-        return ((key, found) for key in [*self._waits] if (found := self.of(key)) is not None)
+        """Yield the workloads that wait now, each with its `reason_of` at that time."""
+        return (
+            (key, found) for key in [*self._waits] if (found := self.reason_of(key)) is not None
+        )
 
     def note(self, wait: NotAdmitted) -> None:
         """Keep why a workload waits, and write it after a delay."""

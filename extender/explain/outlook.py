@@ -105,7 +105,7 @@ class Lacks:
         return found
 
     def _of(self, cluster_queue: str, what: FlavorResource) -> Iterable[_Held]:
-        for holder in self._facts.tree.holders.of(cluster_queue).holders.values():
+        for holder in self._facts.tree.holders.held_in(cluster_queue).holders.values():
             amount = holder.usage.get(what, 0)
             if amount:
                 yield amount, holder.workload, cluster_queue

@@ -54,7 +54,7 @@ class AdmissionCore:
 
     def cycle(self) -> Cycle:
         """Return a cycle on the state as it is now."""
-        self.tree = QuotaTree.of(self.view, self.tree)
+        self.tree = QuotaTree.current(self.view, self.tree)
         return Cycle(self.view, self.pending, tree=self.tree, rules=self.rules, now=self._now())
 
     def end(self, result: Result) -> None:

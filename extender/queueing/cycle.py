@@ -104,7 +104,7 @@ _Judged = tuple[CycleOrder, Nomination, Basis, Basis]
 class Cycle:
     """One cycle over a state that may change between its pieces.
 
-    The tree is of the view's structure (`QuotaTree.of`).
+    The tree is of the view's structure (`QuotaTree.current`).
     """
 
     def __init__(

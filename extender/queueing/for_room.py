@@ -48,7 +48,9 @@ class ForRoom:
 
     def begin(self) -> Steps[None]:
         """Find out what may go, before anything else."""
-        self.away |= {key for name in self.view.cluster_queues for key in self.leaving.of(name)}
+        self.away |= {
+            key for name in self.view.cluster_queues for key in self.leaving.leaving_from(name)
+        }
         found = [*self._lower()] if self.may_choose else []
         yield
         found.sort()  # no two have the same UID and key
@@ -59,7 +61,7 @@ class ForRoom:
     def _lower(self) -> Iterator[tuple[_Rank, str, QuotaNode, QuotaHolder]]:
         priority, options = self.preemptor.workload.priority, self.preemptor.options
         for node in self.preemptor.node.root.queues:
-            queue, held = self.view.cluster_queues[node.name], self.tree.holders.of(node.name)
+            queue, held = self.view.cluster_queues[node.name], self.tree.holders.held_in(node.name)
             if held.lowest >= priority or not requires_room(queue, options, self.view.flavors):
                 continue
             if node is not self.preemptor.node and queue.preemption.reclaim_within_cohort == "Any":
@@ -152,5 +154,5 @@ class ForRoom:
     def _held(self, victim: Victim) -> _Held:
         held = self.view.admission(victim.workload)
         assert held is not None
-        holders = self.tree.holders.of(held.cluster_queue).holders
+        holders = self.tree.holders.held_in(held.cluster_queue).holders
         return self.tree.queue(held.cluster_queue), holders[victim.workload]

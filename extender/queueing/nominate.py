@@ -137,7 +137,7 @@ class Nominator:
             name = self._pending.cluster_queue_of(key)
             if name is None or not self._tree.has(name):
                 break
-            found = yield from self._go_on(key, state)
+            found = yield from self._judge_on_one_state(key, state)
             if found is not None:
                 return found
         return None
@@ -160,7 +160,9 @@ class Nominator:
         heights = (level(found.node, what, amount)[0] for what, amount in asked)
         return max(heights, default=0) == found.borrow
 
-    def _go_on(self, key: str, state: Callable[[], object]) -> Steps[Nomination | None]:
+    def _judge_on_one_state(
+        self, key: str, state: Callable[[], object]
+    ) -> Steps[Nomination | None]:
         """Judge as long as the state is the same; a question is answered to its end in any case."""
         before = state()
         with closing(self.nominating(key)) as steps:
@@ -305,7 +307,7 @@ class Nominator:
             queue = self._view.cluster_queues[node.name]
             if not preempts_for_room(queue, self._rules.options, self._rules.flavors):
                 continue
-            for key, each in self._tree.holders.of(node.name).holders.items():
+            for key, each in self._tree.holders.held_in(node.name).holders.items():
                 if each.workload.priority >= head.workload.priority:
                     yield key
 

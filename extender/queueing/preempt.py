@@ -47,9 +47,9 @@ class Leaving:
         """Drop the cache: the state has changed."""
         self._under.clear()
 
-    def of(self, cluster_queue: str) -> Collection[str]:
+    def leaving_from(self, cluster_queue: str) -> Collection[str]:
         """Return the workloads that leave a ClusterQueue."""
-        held = self._holders.of(cluster_queue)
+        held = self._holders.held_in(cluster_queue)
         chosen = self._chosen.get(cluster_queue)
         return held.leaving.union(chosen & held.holders.keys()) if chosen else held.leaving
 
@@ -59,9 +59,9 @@ class Leaving:
         if known is None:
             known = self._under[root] = {}
             for node in root.queues:
-                keys = self.of(node.name)
+                keys = self.leaving_from(node.name)
                 if keys:
-                    holders = self._holders.of(node.name).holders
+                    holders = self._holders.held_in(node.name).holders
                     known[node.name] = node, [holders[key] for key in sorted(keys)]
         for node, found in known.values():
             yield from ((node, holder) for holder in found)
@@ -294,10 +294,10 @@ class _VictimSearch:
 
     def _candidates_of(self, node: QuotaNode, *, lower: bool) -> Iterator[QuotaHolder]:
         """Yield possible victims that use what is short; none where no priority is low enough."""
-        held = self._tree.holders.of(node.name)
+        held = self._tree.holders.held_in(node.name)
         if lower and held.lowest >= self._preemptor.workload.priority:
             return
-        leaving = self._leaving.of(node.name)
+        leaving = self._leaving.leaving_from(node.name)
         for key, holder in held.holders.items():
             if self._concerns(holder) and key not in leaving and key not in self._protected:
                 yield holder

@@ -110,7 +110,7 @@ class Holders:
         self._view = view
         self._known: dict[str, Held] = {}
 
-    def of(self, cluster_queue: str) -> Held:
+    def held_in(self, cluster_queue: str) -> Held:
         """Return the workloads with quota in a ClusterQueue."""
         version = self._view.usage_version(cluster_queue)
         known = self._known.get(cluster_queue)
@@ -322,7 +322,7 @@ class QuotaTree:
         yield from self._rest
 
     @classmethod
-    def of(cls, view: QueueView, before: "QuotaTree | None" = None) -> "QuotaTree":
+    def current(cls, view: QueueView, before: "QuotaTree | None" = None) -> "QuotaTree":
         """Return the tree of a view: the previous one, if only usage has changed."""
         return before if before and before.version == view.structure_version else cls(view)
 

@@ -200,7 +200,7 @@ class NodeRoom:
         if held is not None:
             self._keeps[key] = held
             workload = self._queues.workloads[key]
-            counts, begun = self._awaited.of(workload, held)
+            counts, begun = self._awaited.without_node(workload, held)
             yield from self._keep(packer, workload, counts, begun=begun)
 
     def _versions(self) -> tuple[int, int, int, int, int]:
@@ -305,7 +305,7 @@ class NodeRoom:
         ]
         with self._question(), packer.undoing(placed):
             for each in concerned:
-                pod = self._shapes.of(workload, each)
+                pod = self._shapes.of_pod_set(workload, each)
                 some = yield from replacing(
                     self._domains, packer, each, workload=workload, pod=pod, lost=lost
                 )
@@ -515,7 +515,7 @@ class NodeRoom:
             held = queues.admission(key)
             if held is not None:
                 self._keeps[key] = held
-                if self._awaited.of(queues.workloads[key], held)[0]:
+                if self._awaited.without_node(queues.workloads[key], held)[0]:
                     lacking.append(queues.workloads[key])
             if number % _HOLDERS_AT_ONCE == 0:
                 yield
@@ -689,7 +689,7 @@ class NodeRoom:
         placed, domains, lack = Found(), dict[str, DomainAssignment](), ""
         try:
             for each in concerned:
-                pod = self._shapes.of(workload, each)
+                pod = self._shapes.of_pod_set(workload, each)
                 some = yield from self._domains.placing(
                     packer, workload, each, pod=pod, first=first
                 )
@@ -747,7 +747,7 @@ class NodeRoom:
                     read = 0
                     yield
                 there = self._queues.workloads.get(key)
-                on_nodes = self._held.of(there) if there is not None else ()
+                on_nodes = self._held.on_nodes(there) if there is not None else ()
                 units.append([*on_nodes, *self._placed.get(key, ())])
                 read += 1 + sum(each.count for each in on_nodes)
                 for each in units[-1]:
@@ -805,7 +805,9 @@ class NodeRoom:
         return self._wanted(workload, self._asked(workload, given))
 
     def _wanted(self, workload: WorkloadInfo, counts: Sequence[PodSetCount]) -> list[Wanted]:
-        return [(self._shapes.of(workload, each), each.count) for each in counts if each.count]
+        return [
+            (self._shapes.of_pod_set(workload, each), each.count) for each in counts if each.count
+        ]
 
     def _sentence(self, found: Found, packer: Packer) -> Steps[str]:
         wanted = found.count + sum(count for _, count in found.missing)

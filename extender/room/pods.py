@@ -174,7 +174,7 @@ class PodShapes:
         self._version = -1
         self._known: WeakKeyDictionary[Shape, dict[tuple[str, ...], Shape]] = WeakKeyDictionary()
 
-    def of(self, workload: WorkloadInfo, counts: PodSetCount) -> PodShape:
+    def of_pod_set(self, workload: WorkloadInfo, counts: PodSetCount) -> PodShape:
         """Return the shape of pods with their flavors."""
         if self._version != self._queues.structure_version:
             self._version = self._queues.structure_version
@@ -236,7 +236,7 @@ class HeldRoom:
         self._until_any: dict[str, tuple[WorkloadInfo, Sequence[Placed]]] = {}
         """The answers for other workloads, until any pod changes."""
 
-    def of(self, workload: WorkloadInfo) -> Sequence[Placed]:
+    def on_nodes(self, workload: WorkloadInfo) -> Sequence[Placed]:
         """Return the pods of a workload that have a node, equal ones of a node together.
 
         Not those that are being deleted: they go in any case.
@@ -295,7 +295,9 @@ class Awaited:
         self._incomplete: dict[str, tuple[tuple[Any, ...], Sequence[PodSetCount], bool]] = {}
         """The basis and the answer for other workloads, until any pod changes."""
 
-    def of(self, workload: WorkloadInfo, held: AdmissionInfo) -> tuple[Sequence[PodSetCount], bool]:
+    def without_node(
+        self, workload: WorkloadInfo, held: AdmissionInfo
+    ) -> tuple[Sequence[PodSetCount], bool]:
         """Return the pods that have no node, and whether others have one."""
         self._look_again()
         basis = workload, held, *self._jobs(workload)

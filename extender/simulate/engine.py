@@ -342,7 +342,9 @@ class Simulation:
         members = []
         for given in admission.assignments:
             pods = PodSetCount(by_name[given.name], given, given.count)
-            members.append(_Members(given.name, self._shapes.of(workload, pods).shape, given.count))
+            members.append(
+                _Members(given.name, self._shapes.of_pod_set(workload, pods).shape, given.count)
+            )
         self._appear(job, members, self._group_of(job, workload, admission))
 
     def _group_of(self, job: SimJob, workload: WorkloadInfo, held: AdmissionInfo) -> str | None:

@@ -251,7 +251,7 @@ class QueueControllers:
         """Return the state for explanations, on the leader; not to be kept across an `await`."""
         if not self._leads:
             return None
-        self._tree = QuotaTree.of(self._view, self._tree)
+        self._tree = QuotaTree.current(self._view, self._tree)
         self._tree.begin()
         return Facts(
             self._view,
@@ -260,7 +260,7 @@ class QueueControllers:
             AdmissionRules(self.options, NodeRoom(self._view, cluster), self._view.flavors),
             cluster,
             self._clock.wall(),
-            self.admission.reasons.of,
+            self.admission.reasons.reason_of,
         )
 
     def memory(self) -> dict[str, object]:

@@ -463,7 +463,7 @@ class Queueing(RuleBasedStateMachine):
 
     def nominate(self, key: str) -> Nomination:
         world = self.world
-        world.tree = world.tree.of(world.view, world.tree)
+        world.tree = world.tree.current(world.view, world.tree)
         world.tree.begin()
         nominator = Nominator(
             world.view, world.pending, tree=world.tree, rules=world.rules, now=0.0
@@ -493,7 +493,7 @@ class Queueing(RuleBasedStateMachine):
         tree, held = self.world.tree, self.world.view.admission(key)
         assert held is not None
         node = tree.queue(held.cluster_queue)
-        usage = tree.holders.of(held.cluster_queue).holders[key].usage
+        usage = tree.holders.held_in(held.cluster_queue).holders[key].usage
         (tree.take if back else tree.give)(node, usage)
 
     def fits(self, nomination: Nomination, *, borrowing: bool) -> bool:
@@ -557,7 +557,7 @@ def test_a_head_still_fits_where_it_is_judged_the_same_again(
         made = workload(f"w{number}", cores, "a", 0)
         world.put(replace(made, admission=admission(made, name)))
     world.put(workload("new", pod_set(1, pods, least=least), "a", 0))
-    tree = world.tree = world.tree.of(world.view, world.tree)
+    tree = world.tree = world.tree.current(world.view, world.tree)
     tree.begin()
 
     def take(changes: list[tuple[str, int]], *, back: bool = False) -> None:

@@ -196,7 +196,7 @@ async def test_a_queue_that_is_another_one_has_its_workloads_tried_again(scene: 
     scene.put(small)
     async with scene.running():
         scene.add("first")
-        await scene.until(lambda: scene.admission.reasons.of(key("first")))
+        await scene.until(lambda: scene.admission.reasons.reason_of(key("first")))
         assert scene.admitted() == set()
         grown = cluster_queue("cq", 1)
         meta = replace(grown.meta, uid=small.meta.uid, generation=small.meta.generation + 1)
@@ -353,7 +353,7 @@ async def test_a_refused_admission_is_reported(scene: Scene) -> None:
     scene.add("first")
     async with scene.running():
         await scene.until(lambda: scene.events)
-        waits = scene.admission.reasons.of(key("first"))
+        waits = scene.admission.reasons.reason_of(key("first"))
         await scene.until(lambda: scene.admitted() == {"first"})
     assert waits is not None
     assert waits[0] == "OnHold"
@@ -383,7 +383,7 @@ async def test_an_eviction_that_is_refused_is_not_tried_again_at_once(
         await asyncio.sleep(60)
     assert 1 < tries < 10
     assert {each.about.name for each in scene.events if each.reason == "Invalid"} == {"victim"}
-    waits = scene.admission.reasons.of(key("first"))
+    waits = scene.admission.reasons.reason_of(key("first"))
     assert waits is not None
     assert waits[0] == "OnHold"
 
@@ -465,10 +465,10 @@ async def test_nothing_is_kept_of_a_deleted_workload(scene: Scene) -> None:
     scene.server.script = [ForbiddenError("no", status=403)]
     scene.add("first", "second", "third")
     async with scene.running():
-        await scene.until(lambda: scene.admission.reasons.of(key("third")))
+        await scene.until(lambda: scene.admission.reasons.reason_of(key("third")))
         for name in ("first", "third"):
             scene.queues.apply(ev.Deleted(scene.server.stored.pop(key(name))))
-        assert scene.admission.reasons.of(key("third")) is None
+        assert scene.admission.reasons.reason_of(key("third")) is None
         assert not scene.admission._failures
 
 
@@ -486,6 +486,6 @@ async def test_a_workload_behind_an_equal_one_gets_its_condition_as_well(scene: 
 async def test_what_found_no_quota_is_tried_again_when_its_queue_gets_more(scene: Scene) -> None:
     scene.put(workload("wide", 2))
     async with scene.running():
-        await scene.until(lambda: scene.admission.reasons.of(key("wide")))
+        await scene.until(lambda: scene.admission.reasons.reason_of(key("wide")))
         scene.put(cluster_queue("cq", 2))
         await scene.until(lambda: scene.admitted() == {"wide"})

@@ -195,7 +195,7 @@ async def test_a_workload_without_a_place_keeps_a_change_of_queues_from_no_other
 
     scene.put(cluster_queue("other", 1), local_queue("other"), workload("waits", 5, "other"))
     async with scene.running():
-        await scene.until(lambda: scene.admission.reasons.of(key("waits")))
+        await scene.until(lambda: scene.admission.reasons.reason_of(key("waits")))
         monkeypatch.setattr(PendingQueues, "update", update)
         scene.put(workload("odd", 9))
         scene.put(cluster_queue("other", 10))
@@ -224,7 +224,7 @@ async def test_a_change_of_queues_has_rests_within_a_long_queue(
     scene = Scene(clock=WorkingClock())
     scene.put(*(workload(f"w{number}", 5 + number % 4) for number in range(100)))
     async with scene.running():
-        await scene.until(lambda: scene.admission.reasons.of(key("w0")))
+        await scene.until(lambda: scene.admission.reasons.reason_of(key("w0")))
         turns = Turns(monkeypatch, PendingQueues, "update")
         scene.put(cluster_queue("cq", 2))
         await asyncio.sleep(1)
@@ -238,9 +238,9 @@ async def test_conditions_of_workloads_behind_an_equal_one_are_written_with_rest
     scene = Scene(clock=WorkingClock())
     scene.put(*(workload(f"w{number}", 5, created=float(number)) for number in range(100)))
     async with scene.running():
-        await scene.until(lambda: scene.admission.reasons.of(key("w0")))
+        await scene.until(lambda: scene.admission.reasons.reason_of(key("w0")))
         turns = Turns(monkeypatch, WorkQueue, "add_after")
-        await scene.until(lambda: scene.admission.reasons.of(key("w99")))
+        await scene.until(lambda: scene.admission.reasons.reason_of(key("w99")))
         await asyncio.sleep(FOLLOWERS_PERIOD)
     assert sum(turns.calls) >= 99
     assert max(turns.calls) <= 4

@@ -93,9 +93,9 @@ async def test_what_was_read_is_kept_until_it_changes(monkeypatch: pytest.Monkey
     scene, counted = Scene(), Counted(monkeypatch)
     await scene.members.learn(UNIT)
     assert max(counted.take()) == 1
-    before = scene.members.of(scene.objects)
+    before = scene.members.decoded(scene.objects)
     scene.put(3, phase="Succeeded")
-    after = scene.members.of(scene.objects)
+    after = scene.members.decoded(scene.objects)
     assert sum(counted.take()) == 1
     changed = [now.name for was, now in zip(before, after, strict=True) if was is not now]
     assert changed == ["pod-0003"]
@@ -105,16 +105,16 @@ async def test_what_was_read_is_kept_until_it_changes(monkeypatch: pytest.Monkey
 async def test_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, counted = Scene(), Counted(monkeypatch)
     first = scene.put(0)
-    scene.members.of(scene.objects)
+    scene.members.decoded(scene.objects)
     scene.drop(first)
-    assert len(scene.members.of(scene.objects)) == SIZE - 1
+    assert len(scene.members.decoded(scene.objects)) == SIZE - 1
     assert scene.put(0).raw == first.raw
     counted.take()
-    scene.members.of(scene.objects)
+    scene.members.decoded(scene.objects)
     assert sum(counted.take()) == 1
 
     scene.members.forget(UNIT)
-    scene.members.of(scene.objects)
+    scene.members.decoded(scene.objects)
     assert sum(counted.take()) == SIZE
 
 
@@ -136,7 +136,7 @@ async def test_of_a_small_job_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -
     await scene.members.learn(UNIT)
     assert counted.take() == [0]
     for _ in range(2):
-        scene.members.of(scene.objects)
+        scene.members.decoded(scene.objects)
         assert sum(counted.take()) == MANY - 1
 
 
@@ -147,11 +147,11 @@ async def test_one_that_cannot_be_read_ends_no_more_than_the_look(
     scene.put_raw("pod-0100", b"{")
     await scene.members.learn(UNIT)
     with pytest.raises(msgspec.MsgspecError):
-        scene.members.of(scene.objects)
+        scene.members.decoded(scene.objects)
     scene.put(100)
     counted.take()
     await scene.members.learn(UNIT)
-    assert len(scene.members.of(scene.objects)) == SIZE
+    assert len(scene.members.decoded(scene.objects)) == SIZE
     assert max(counted.take()) == 1
 
 
@@ -184,7 +184,7 @@ class Controllers(Scene):
                 self.jobs.learn if learns else None,
             ),
         )
-        role = self.members.of(self.objects)[0].role
+        role = self.members.decoded(self.objects)[0].role
         pods = pod_set(1, SIZE, name=role)
         owners = tuple(
             OwnerRef("v1", "Pod", each.meta.name, each.meta.uid, controller=False)

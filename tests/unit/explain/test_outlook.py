@@ -14,7 +14,7 @@ from tests.unit.explain.scene import facts
 
 
 def reported(queues: Admissions, name: str) -> Explanation:
-    tree = QuotaTree.of(queues.view, queues.tree)
+    tree = QuotaTree.current(queues.view, queues.tree)
     found = explain(key(name), replace(facts(queues), tree=tree))
     assert found is not None
     return found

@@ -56,7 +56,7 @@ def test_what_is_read_again_is_what_is_read_anew(
         if step % 3:
             continue
         for name in "ab":
-            now, anew = known.of(name), Holders(there.view).of(name)
+            now, anew = known.held_in(name), Holders(there.view).held_in(name)
             assert (now.holders, now.leaving, now.lowest) == (
                 anew.holders,
                 anew.leaving,
@@ -75,10 +75,10 @@ def test_one_change_is_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(quota, "_holder", counting)
     known = Holders(there.view)
-    known.of("a")
+    known.held_in("a")
     assert looks == 50
     hold(there, 7, "a", evicted=True)
-    assert known.of("a").leaving == {key("w7")}
+    assert known.held_in("a").leaving == {key("w7")}
     assert looks == 51
 
 
@@ -94,8 +94,8 @@ def test_a_change_while_it_is_read_in_steps_is_seen() -> None:
             there.drop(there.view.workloads[key("w150")])
             hold(there, 1000, "a")
     assert pauses == 3
-    assert known.of("a").holders == Holders(there.view).of("a").holders
-    assert known.of("a").leaving == {key("w0")}
+    assert known.held_in("a").holders == Holders(there.view).held_in("a").holders
+    assert known.held_in("a").leaving == {key("w0")}
 
 
 def test_a_cycle_reads_them_in_steps() -> None:

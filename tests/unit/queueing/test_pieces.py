@@ -170,7 +170,7 @@ def test_pods_that_became_ready_in_between_hold_no_workload() -> None:
 
 def looks(queues: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return how often a cycle asks what a ClusterQueue holds, where no head of many fits."""
-    count, of = 0, Holders.of
+    count, of = 0, Holders.held_in
 
     def counting(self: Holders, cluster_queue: str) -> Held:
         nonlocal count
@@ -185,7 +185,7 @@ def looks(queues: int, monkeypatch: pytest.MonkeyPatch) -> int:
         scene.put(replace(made, admission=admission(made, name)))
         scene.put(*(workload(f"w{number}-{n}", 1 + n, name) for n in range(4)))
     with monkeypatch.context() as patch:
-        patch.setattr(Holders, "of", counting)
+        patch.setattr(Holders, "held_in", counting)
         assert len(scene.run()) == 4 * queues
     return count
 

@@ -161,10 +161,10 @@ def test_usage_is_read_again_when_a_cycle_begins() -> None:
 def test_the_tree_lasts_as_long_as_the_structure() -> None:
     queues = Queues()
     queues.apply(ev.Applied(cluster_queue("a", 4)))
-    first = QuotaTree.of(queues.view())
-    assert QuotaTree.of(queues.view(), first) is first
+    first = QuotaTree.current(queues.view())
+    assert QuotaTree.current(queues.view(), first) is first
     queues.apply(ev.Applied(cluster_queue("a", 5)))
-    assert cores(QuotaTree.of(queues.view(), first).queue("a").available(CPU)) == 5
+    assert cores(QuotaTree.current(queues.view(), first).queue("a").available(CPU)) == 5
 
 
 def test_a_tree_that_is_made_in_pieces_is_the_same_one() -> None:

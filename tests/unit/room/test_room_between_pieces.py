@@ -216,10 +216,10 @@ def test_a_workload_whose_pods_all_run_is_looked_at_again_when_one_of_them_goes(
 
     awaited = Awaited(queues.view, cluster.view(), done)
     assert held.admission is not None
-    assert [awaited.of(held, held.admission)[0] for _ in range(3)] == [[], (), ()]
+    assert [awaited.without_node(held, held.admission)[0] for _ in range(3)] == [[], (), ()]
     assert looks == 1
     cluster.apply(ev.PodDeleted(runs("a", 0, "n0").uid))
-    (left,), begun = awaited.of(held, held.admission)
+    (left,), begun = awaited.without_node(held, held.admission)
     assert (left.count, begun, looks) == (1, True, 2)
 
 
