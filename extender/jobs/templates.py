@@ -3,7 +3,7 @@
 Only scheduling directives change: labels, annotations, node selector, tolerations and gates.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import Final
@@ -67,8 +67,8 @@ def inject(template: Object, placement: Placement) -> None:
     """Add a placement to a template. Raises PlacementError where they conflict."""
     if fields.annotation(template, wellknown.WORKLOAD_ANNOTATION) != placement.annotations.get(
         wellknown.WORKLOAD_ANNOTATION
-    ):
-        _forget_copied(template)
+    ) and is_copied(template):
+        del fields.ensure(template, "metadata", "labels")[POD_GROUP_LABEL]
     given = (placement.labels, placement.annotations, placement.node_selector)
     for (part, name), wanted in zip(_DIRECTIVES, given, strict=True):
         if not wanted:
@@ -81,8 +81,8 @@ def inject(template: Object, placement: Placement) -> None:
                     f" but it is given {key}={text}"
                 )
         fields.ensure(template, part)[name] = {**has, **wanted}
-    _tolerate(template, placement.tolerations)
-    _gate(template, placement.gates)
+    _add_missing(template, _TOLERATIONS, [dict(each) for each in placement.tolerations])
+    _add_missing(template, _GATES, [{"name": each} for each in placement.gates])
 
 
 def is_copied(template: Mapping[str, object]) -> bool:
@@ -91,11 +91,6 @@ def is_copied(template: Mapping[str, object]) -> bool:
     return bool(group) and group == group_name(
         fields.annotation(template, wellknown.WORKLOAD_ANNOTATION)
     )
-
-
-def _forget_copied(template: Object) -> None:
-    if is_copied(template):
-        del fields.ensure(template, "metadata", "labels")[POD_GROUP_LABEL]
 
 
 def group_name(workload: str) -> str:
@@ -194,18 +189,11 @@ def _has_all(template: Mapping[str, object], original: Mapping[str, object]) -> 
     return all(each in has for each in fields.objects(original, *_TOLERATIONS))
 
 
-def _tolerate(template: Object, wanted: tuple[Mapping[str, object], ...]) -> None:
-    has = fields.objects(template, *_TOLERATIONS)
-    missing = [dict(each) for each in wanted if each not in has]
+def _add_missing(template: Object, path: tuple[str, str], wanted: Sequence[Object]) -> None:
+    (part, name), has = path, fields.objects(template, *path)
+    missing = [each for each in wanted if each not in has]
     if missing:
-        fields.ensure(template, "spec")["tolerations"] = [*has, *missing]
-
-
-def _gate(template: Object, wanted: tuple[str, ...]) -> None:
-    has = fields.objects(template, *_GATES)
-    missing: list[Object] = [{"name": each} for each in wanted if {"name": each} not in has]
-    if missing:
-        fields.ensure(template, "spec")["schedulingGates"] = [*has, *missing]
+        fields.ensure(template, part)[name] = [*has, *missing]
 
 
 def _bare(found: object) -> object:

@@ -202,7 +202,10 @@ class Cycle:
     # -- the rounds, and which workloads are in each
 
     def _rounds(self) -> Generator[Outcome | None, None, None]:
-        yield from self._keep_room()
+        # Workloads that have waited long for room have it kept first.
+        yield from aging.keeping(
+            self._view, self._pending, tree=self._tree, rules=self._rules, now=self._now
+        )
         roots = self._roots = {self._tree.queue(name).root for name in self._ready()}
         if not roots:
             return
@@ -230,12 +233,6 @@ class Cycle:
             if not outdated:
                 break
             yield from self._round(self._kept.withdraw(outdated))
-
-    def _keep_room(self) -> Steps[None]:
-        """Keep room for workloads that have waited for it for long; see `aging`."""
-        yield from aging.keeping(
-            self._view, self._pending, tree=self._tree, rules=self._rules, now=self._now
-        )
 
     def _ready(self) -> list[str]:
         """Return the ClusterQueues with heads; a tree with heads since the start has to wait."""

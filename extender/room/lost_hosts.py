@@ -160,16 +160,13 @@ def stands(pod: PodInfo, cluster: ClusterView) -> bool:
 
 def hosts_gone(lost: Collection[str]) -> str:
     """Return in words which hosts are gone."""
-    return f"{'Hosts' if len(lost) > 1 else 'Host'} {_named(sorted(lost))} {_verb(lost)} gone"
+    named = _named(sorted(lost))
+    return f"Hosts {named} are gone" if len(lost) > 1 else f"Host {named} is gone"
 
 
 def _hosts(assignments: Iterable[Assignment]) -> set[str]:
     given = (each.topology for each in assignments if each.topology is not None)
     return {domain[-1] for topology in given for domain, _ in topology.domains}
-
-
-def _verb(hosts: Collection[str]) -> str:
-    return "are" if len(hosts) > 1 else "is"
 
 
 def _named(hosts: Sequence[str]) -> str:
