@@ -12,13 +12,11 @@ from typing import Final
 import structlog
 
 from extender.api.wellknown import GROUP_NATIVE
-from extender.gang import pending, report
-from extender.gang.conditions import ours
-from extender.gang.options import GangOptions
-from extender.gang.partial import OnPartial, Watched
-from extender.gang.report import Notice, Report
+from extender.gang import pending
+from extender.gang.options import GangOptions, OnPartial
+from extender.gang.partial import Watched
+from extender.gang.status import Notice, Report, Waiting, counts_alone, decide, ours, waiting_of
 from extender.gang.verdicts import Pending
-from extender.gang.waiting import Waiting, waiting
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.pods import PodRef
@@ -94,7 +92,7 @@ class PodGroupController:
             self._waiting.pop(group, None)
             return None
         stored = self._stored(pod_group)
-        found = report.decide(
+        found = decide(
             pod_group,
             view=self._view,
             stored=stored,
@@ -115,7 +113,7 @@ class PodGroupController:
         return min((each for each in (pause, found.look_again) if each is not None), default=None)
 
     def _note_waiting(self, group: str, status: PodGroupStatusInfo) -> None:
-        found = waiting(status, self._view.members(group))
+        found = waiting_of(status, self._view.members(group))
         if found is None:
             self._waiting.pop(group, None)
         else:
@@ -136,7 +134,7 @@ class PodGroupController:
         lost = known is not None and self._is_lost(pod_group, known)
         if known is not None and not lost:
             left = known.at + COUNTS_SECONDS - now
-            waits = status != before and left > 0 and report.counts_alone(before, status)
+            waits = status != before and left > 0 and counts_alone(before, status)
             if waits or status == before:
                 known.decided = status
                 return left if waits else None

@@ -7,7 +7,7 @@ from typing import Literal
 
 from extender.api.explanations import OwnerReference, TimedCondition
 from extender.gang.options import GangOptions
-from extender.gang.remembered import NOTHING, Remembered
+from extender.gang.verdicts import NOTHING, Remembered
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules

@@ -6,7 +6,7 @@ from typing import Final
 from extender.api.explanations import GateAnswer, PassedGate, RoomFound
 from extender.api.reasons import Reason
 from extender.explain.facts import GroupFacts, moment
-from extender.gang import permit, plan
+from extender.gang import hold, plan
 from extender.gang.filter import recently_denied
 from extender.gang.gates import (
     CAN_START,
@@ -117,7 +117,7 @@ def _quorum(ask: Asked, facts: GroupFacts) -> GateCheck:
     """Return whether its members are bound, or how many wait for how many."""
     until, have, need = facts.remembered(ask.group).starts_by, ask.tally.assigned, ask.need
     deadline = until if until is not None else float("inf")
-    match permit.decide(ask.group, view=ask.view, now=facts.now, deadline=deadline):
+    match hold.bind_or_wait(ask.group, view=ask.view, now=facts.now, deadline=deadline):
         case Allow():
             return GateCheck(Gate.QUORUM, None, have, need)
         case Wait():

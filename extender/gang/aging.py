@@ -23,7 +23,7 @@ from extender.fit import domains
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape, is_feasible
 from extender.fit.packer import Found, Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
-from extender.gang import assigned, plan, topology
+from extender.gang import plan, topology
 from extender.gang.fit import candidates, fitting, pod_shape
 from extender.gang.options import GangOptions
 from extender.gang.room import Room, lack_of
@@ -193,7 +193,7 @@ def deciding(
         taken = len(earlier.nodes.get(namespace, ()))
         places: Places = ()
         if aged.pod_group.assigned:
-            places = yield from assigned.places_of(aged.pods, aged.pod_group, view=view)
+            places = yield from topology.places_of(aged.pods, aged.pod_group, view=view)
         in_one = _domains(aged.pod_group, places, view=view)
         usable = None if in_one is None else frozenset[str]().union(*in_one.values())
         allowed = most_nodes - taken
@@ -241,7 +241,7 @@ def _aged(key: str, since: float, *, view: ClusterView, now: float, aging: float
     shapes = tuple(islice(dict.fromkeys(pod.shape for pod in pods), SHAPES))
     domains: Sequence[Domain | None] = ()
     if pod_group.assigned:
-        by_uid = assigned.of_members(pods, pod_group, view=view)
+        by_uid = topology.domains_of_members(pods, pod_group, view=view)
         domains = tuple(by_uid.get(pod.uid) for pod in pods)
     return _Aged(pod_group, tally.priority, since, periods, pods, missing, shapes, domains)
 
@@ -255,10 +255,10 @@ def _domains(
     """
     if pod_group.assigned:
         return {"": frozenset(node.name for nodes, _ in places for node in nodes)}
-    asked = topology.of(pod_group)
+    asked = topology.topology_of(pod_group)
     if asked is None or not asked.required:
         return None
-    pinned = {*topology.standing(pod_group.key, asked, view=view)}
+    pinned = {*topology.domains_in_use(pod_group.key, asked, view=view)}
     there = domains.by_label(view.nodes.values(), asked.label)
     return {
         value: frozenset(node.name for node in nodes)

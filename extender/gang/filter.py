@@ -13,7 +13,7 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import clashes
-from extender.gang import assigned, placement, score
+from extender.gang import score, topology
 from extender.gang.fit import Fit, Offer, fits
 from extender.gang.gates import CAN_START, MAY_BE_PLANNED, Known, asked, first_refusal
 from extender.gang.room import is_exempt, without_room
@@ -117,11 +117,11 @@ def follow_plan(
     assert planned is not None
     if planned in sent and not _is_outbid(pod, planned, view):
         return OneNode(planned)
-    near = assigned.near(pod, group, sent, view=view)
+    near = topology.nodes_near(pod, group, sent, view=view)
     moved = partial(_moved, pod, near, view=view)
     exchanged = partial(_exchanged, pod, near, view=view, in_hand=in_hand)
     # An exchange leaves the placement of the gang as it was planned; but not on room that is lost.
-    keeps = placement.of(view.pod_group(group)) is not None and planned not in sent
+    keeps = topology.placement_of(view.pod_group(group)) is not None and planned not in sent
     for way in (exchanged, moved) if keeps else (moved, exchanged):
         found = way()
         if found is not None:
@@ -131,7 +131,7 @@ def follow_plan(
 
 def _moved(pod: PodInfo, near: Sequence[str], *, view: ClusterView) -> OneNode | None:
     """Return another node with room, of those with the most points where a placement gives some."""
-    asked = placement.of(view.pod_group(pod.group or ""))
+    asked = topology.placement_of(view.pod_group(pod.group or ""))
     if asked is not None:
         points = score.score(pod, near, view=view)
         near = sorted(near, key=lambda name: -points.get(name, 0))
@@ -156,7 +156,7 @@ def beside_siblings(
     pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView
 ) -> FilterVerdict:
     """Return the nodes for a member that the gang can do without, in the gang's domain."""
-    near = assigned.near(pod, group, sent, view=view)
+    near = topology.nodes_near(pod, group, sent, view=view)
     if not near:
         return Refuse(Reason.OUTSIDE_TOPOLOGY, about(group) + OUTSIDE)
     verdict = beside_plans(pod, near, view=view)

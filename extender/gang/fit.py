@@ -17,7 +17,7 @@ from extender.fit import domains
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.packer import Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
-from extender.gang import assigned, placement, topology
+from extender.gang import topology
 from extender.gang.room import Room, room_on
 from extender.gang.topology import GroupTopology
 from extender.gang.verdicts import is_ours
@@ -153,7 +153,7 @@ def fitting(
     Where the group asks for a topology, they go to one domain, or to as few as possible; there its
     placement says which nodes they use.
     """
-    asked = topology.of(view.pod_group(group))
+    asked = topology.topology_of(view.pod_group(group))
     return (yield from _found(_Places(pods, wanted, group, view, offer, room, asked)))
 
 
@@ -161,7 +161,7 @@ def fitting_without(
     gone: Sequence[Placed], pods: Sequence[PodInfo], *, group: str, view: ClusterView
 ) -> Steps[Fit]:
     """Place all of these pods of a group as if others were gone from their nodes."""
-    asked = topology.of(view.pod_group(group))
+    asked = topology.topology_of(view.pod_group(group))
     places = _Places(pods, len(pods), group, view, NO_OFFER, Room.FREE, asked, gone)
     return (yield from _found(places))
 
@@ -182,14 +182,14 @@ def _as_assigned(places: "_Places", pod_group: PodGroupInfo) -> Steps[Fit]:
     packer = packer_of(places.group, view=view, room=places.room)
     if places.offer.nodes and places.room is not Room.EMPTY:
         packer.offer(pod_shape(pods[0]), places.offer.nodes, only=places.offer.complete)
-    domains = assigned.of_members(pods, pod_group, view=view)
+    domains = topology.domains_of_members(pods, pod_group, view=view)
     yield
     there: dict[tuple[str | None, Domain | None, PodShape], list[PodInfo]] = {}
     for pod in pods:
         there.setdefault((pod.pod_set, domains.get(pod.uid), pod_shape(pod)), []).append(pod)
     yield
     granted = _granted(places.group, places.room, view=view, offer=places.offer)
-    nodes = assigned.NodesInTurn(pod_group, {*domains.values()}, granted=granted, view=view)
+    nodes = topology.NodesInTurn(pod_group, {*domains.values()}, granted=granted, view=view)
     placements: dict[str, str] = {}
     missing: list[PodInfo] = []
     with packer.without(places.gone):
@@ -219,7 +219,7 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
     pods, wanted, group, view = places.pods, places.wanted, places.group, places.view
     offer, room = places.offer, places.room
     there = domains.by_label(view.nodes.values(), asked.label)
-    pinned = [*dict.fromkeys(filter(None, topology.standing(group, asked, view=view)))]
+    pinned = [*dict.fromkeys(filter(None, topology.domains_in_use(group, asked, view=view)))]
     if asked.required and pinned:
         there = {value: nodes for value, nodes in there.items() if value in pinned}
     counts = Counter(pod_shape(pod) for pod in pods)
@@ -320,7 +320,11 @@ class _Places:
                 packer.prefer(shapes[shape], good)
         names = None if within is None else frozenset(within)
         gone = [each for each in self.gone if names is None or each.node.name in names]
-        choice = placement.choice(self.group, view=self.view) if self.room is Room.FREE else None
+        choice = (
+            topology.placement_choice(self.group, view=self.view)
+            if self.room is Room.FREE
+            else None
+        )
         with packer.without(gone):
             found = yield from packer.fill(
                 [(shapes[shape], len(alike)) for shape, alike in there.items()],
@@ -355,7 +359,7 @@ class _Places:
 def _where(asked: GroupTopology | None, group: str, *, view: ClusterView) -> str:
     if asked is None or not asked.required:
         return ""
-    has_some = any(True for _ in topology.standing(group, asked, view=view))
+    has_some = any(True for _ in topology.domains_in_use(group, asked, view=view))
     return f" in {'its' if has_some else 'one'} domain of '{asked.label}'"
 
 

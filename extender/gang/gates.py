@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from extender.api.reasons import Reason
-from extender.gang import placement, topology
+from extender.gang import topology
 from extender.gang.fit import (
     NO_OFFER,
     Fit,
@@ -143,7 +143,7 @@ def has_good_annotations(ask: Asked) -> GateCheck:
     found = ask.pod_group
     if found is None:
         return GateCheck(Gate.ANNOTATIONS)
-    refusal = topology.contradiction(found) or placement.unknown(found)
+    refusal = topology.contradiction(found) or topology.unknown_placement(found)
     return GateCheck(Gate.ANNOTATIONS, refusal)
 
 
@@ -249,7 +249,7 @@ def attempt_of(
 
 def impossible(attempt: PlanAttempt) -> Refuse | None:
     """Return the refusal of a group whose annotations no node, or none of its own, can keep."""
-    refusal = placement.unknown(attempt.pod_group)
+    refusal = topology.unknown_placement(attempt.pod_group)
     refusal = refusal or topology.impossible(attempt.pod_group, view=attempt.view)
     if refusal is None or not refusal.deny:
         return refusal
@@ -395,7 +395,7 @@ PLANNED: Final[Mapping[Gate, Callable[[PlanAttempt], Steps[GateCheck]]]] = {
     Gate.ROOM: has_room,
 }
 """Asked in steps: they make the plan. `QUORUM` comes after them, when members wait with their nodes
-(`gang/permit.py`)."""
+(`gang/hold.py`)."""
 
 
 def first_refusal(gates: Mapping[Gate, Callable[[Asked], GateCheck]], ask: Asked) -> Refuse | None:

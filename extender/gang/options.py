@@ -1,8 +1,21 @@
 """The settings of the section `gang` that decisions use."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
 
-from extender.gang.partial import OnPartial, OnPartialOverrides
+
+class OnPartial(StrEnum):
+    """What becomes of a gang that has been partial for longer than its schedule time-out."""
+
+    KEEP = "keep"
+    """Its pods stay where they are, and an Event is written."""
+    EVICT = "evict"
+    """Its pods are evicted, so that the gang starts anew as a whole."""
+
+
+OnPartialOverrides = Literal["evict", "any", "none"]
+"""Which words of a PodGroup count: only `evict`, which costs its gang alone; both; neither."""
 
 
 @dataclass(frozen=True, slots=True)

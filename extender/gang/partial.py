@@ -17,25 +17,14 @@ condition's reason: a restart repeats no Event, and waits anew before it evicts.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from math import ceil
-from typing import Literal
 
 from extender.api.reasons import EventReason, Reason
 from extender.api.wellknown import ConditionType
-from extender.gang.conditions import Statement
-from extender.gang.phase import Progress
+from extender.gang.options import OnPartial, OnPartialOverrides
+from extender.gang.phase import Progress, Statement
 from extender.gang.verdicts import Pending
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, PodInfo
-
-
-class OnPartial(StrEnum):
-    """What becomes of a gang that has been partial for longer than its schedule time-out."""
-
-    KEEP = "keep"
-    """Its pods stay where they are, and an Event is written."""
-    EVICT = "evict"
-    """Its pods are evicted, so that the gang starts anew as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +34,6 @@ class Partial:
     statement: Statement | None = None
     evict: tuple[PodInfo, ...] = ()
     look_again: float | None = None
-
-
-OnPartialOverrides = Literal["evict", "any", "none"]
-"""Which words of a PodGroup count: only `evict`, which costs its gang alone; both; neither."""
 
 
 def policy(

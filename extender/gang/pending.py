@@ -5,12 +5,13 @@ What is in the extender alone (which pods wait with a node for their siblings, w
 denied) the extender writes itself, in the group's Permitted condition.
 """
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import is_feasible
-from extender.gang import ordered, plan
+from extender.gang import plan
 from extender.gang.fit import Fit, candidates, finds_no_node
 from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions
@@ -51,7 +52,7 @@ def before_plan(group: str, *, view: ClusterView) -> Pending | None:
         reason = refusal.reason if refusal else Reason.POD_GROUP_NOT_FOUND
         text = _bare(refusal.message if refusal else "", group)
         lacks = reason is Reason.NOT_ENOUGH_PODS
-        return Pending(reason, text + (ordered.hint(view.members(group)) if lacks else ""))
+        return Pending(reason, text + (why_no_more_pods(view.members(group)) if lacks else ""))
     leaving = len(view.tally(group).leaving)
     if leaving and leaving == len(view.tally(group).members):
         return Pending(Reason.NOT_ENOUGH_PODS, f"all {leaving} pods are being deleted")
@@ -127,3 +128,30 @@ def _ahead(pod_group: PodGroupInfo, view: ClusterView) -> str:
 
 def _bare(message: str, group: str) -> str:
     return message.removeprefix(about(group))
+
+
+# --- controllers that make a pod only when others are ready: those pods cannot be one gang -----
+
+
+_WAYS: Final = {
+    "leaderworkerset.sigs.k8s.io/name": (
+        "a LeaderWorkerSet makes workers when their leader is ready, unless its startupPolicy is "
+        "LeaderCreated; all its groups are one gang"
+    ),
+    "jobset.sigs.k8s.io/jobset-name": (
+        "a JobSet makes pods when others are ready where it has dependsOn, or the "
+        "startupPolicyOrder InOrder"
+    ),
+    "spark-role": "a Spark driver makes its executors when it runs",
+    "statefulset.kubernetes.io/pod-name": (
+        "a StatefulSet makes a pod when the one before is ready, unless its podManagementPolicy is "
+        "Parallel"
+    ),
+}
+"""By a label of pods: what their controller may wait for. The first that a pod has counts."""
+
+
+def why_no_more_pods(pods: Iterable[PodInfo]) -> str:
+    """Return why more pods of a gang may not come, as the end of a sentence."""
+    labels = {label for pod in pods for label in pod.labels}
+    return next((f"; {text}" for label, text in _WAYS.items() if label in labels), "")

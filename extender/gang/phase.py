@@ -23,13 +23,15 @@ fall, because a Job's time-to-live deletes the pods that they came from. A group
 were deleted before this process saw them succeed is Pending, as is one without any pods.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import floor
 from typing import Final
 
-from extender.api.wellknown import Phase
-from extender.state.cluster.records import PodGroupStatusInfo, PodInfo
+from extender.api.wellknown import ConditionType, Phase
+from extender.state.cluster.records import JobInfo, PodGroupStatusInfo, PodInfo
+from extender.state.cluster.view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,16 @@ class Progress:
     def there(self) -> int:
         """Pods that exist, as far as minMember is concerned."""
         return self.live + self.done
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A condition before it is known since when it holds."""
+
+    type: ConditionType
+    holds: bool
+    reason: str
+    message: str
 
 
 def progress(pods: Iterable[PodInfo], *, jobs: Jobs = NO_JOBS) -> Progress:
@@ -172,3 +184,33 @@ def _as_it_ended(have: Progress, stored: PodGroupStatusInfo) -> PodGroupStatusIn
 
 def _owners(pods: Iterable[PodInfo]) -> str:
     return ",".join(sorted({owner for pod in pods for owner in pod.owners}))
+
+
+# --- Jobs that run more pods than they run at once ---------------------------------------------
+#
+# A pod that succeeded counts as done only while no other pod has its place: then the next wave may
+# be as far from running as the first one was. All of this is read from pods that are there, so that
+# it is the same whether or not the Job's own count, which comes later, has them already.
+
+
+def replaced_pods(pods: Iterable[PodInfo], *, view: ClusterView) -> int:
+    """Return how many succeeded pods of a group others have been made in place of."""
+    alive: Counter[str] = Counter()
+    succeeded: Counter[str] = Counter()
+    for pod in pods:
+        if pod.controller is None:
+            continue
+        if not pod.finished:
+            alive[pod.controller] += 1
+        elif pod.phase == "Succeeded":
+            succeeded[pod.controller] += 1
+    return sum(
+        count - _left(job, count, alive=alive[uid])
+        for uid, count in succeeded.items()
+        if (job := view.job(uid)) is not None
+    )
+
+
+def _left(job: JobInfo, succeeded: int, *, alive: int) -> int:
+    """Return how many succeeded pods will have no other in their place, or have none yet."""
+    return min(succeeded, max(succeeded - job.more, job.begun - alive))

@@ -7,7 +7,7 @@ from typing import Final
 
 from extender.api.wellknown import ZONE_LABEL
 from extender.fit.placement import GangPlacement
-from extender.gang import placement, topology
+from extender.gang import topology
 from extender.resources.quantity import PODS
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
@@ -56,12 +56,12 @@ class _Gang:
         if pod.group is None:
             return None
         pod_group = view.pod_group(pod.group)
-        asked = topology.of(pod_group)
+        asked = topology.topology_of(pod_group)
         label = asked.label if asked is not None else ZONE_LABEL
-        there = [*placement.with_nodes(pod.group, view=view, but=pod.uid)]
+        there = [*topology.with_nodes(pod.group, view=view, but=pod.uid)]
         siblings = Counter([node for _, node in there])
         next_ones = siblings if pod.index is None else _next_in_rank(pod, pod.index, there)
-        return cls(pod, placement.of(pod_group), label, siblings, next_ones, view)
+        return cls(pod, topology.placement_of(pod_group), label, siblings, next_ones, view)
 
     def points(self, sent: Sequence[str]) -> Mapping[str, int]:
         if self.placement is GangPlacement.SPREAD:

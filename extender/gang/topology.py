@@ -1,15 +1,24 @@
-"""What a PodGroup says of topology, and the domains in which its pods are already."""
+"""The nodes that a gang may use for its topology and placement, and where its pods are already."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 from extender.api.reasons import Reason
-from extender.api.values import is_label_key
-from extender.api.wellknown import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY
-from extender.gang.placement import with_nodes
+from extender.api.values import is_label_key, whole
+from extender.api.wellknown import (
+    JOB_SET_INDEX_LABEL,
+    PLACEMENT_ANNOTATION,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+)
+from extender.fit.placement import GangPlacement, PlacementChoice
 from extender.gang.verdicts import Refuse, about
-from extender.state.cluster.records import NodeInfo, PodGroupInfo
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
+from extender.state.topology import Domain, DomainAssignment
+from extender.steps import PIECE, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +38,7 @@ class GroupTopology:
         return node.labels.get(self.label) if node is not None else None
 
 
-def of(pod_group: PodGroupInfo | None) -> GroupTopology | None:
+def topology_of(pod_group: PodGroupInfo | None) -> GroupTopology | None:
     """Return what a group asks for; of two annotations the required one."""
     if pod_group is None:
         return None
@@ -45,7 +54,7 @@ def contradiction(pod_group: PodGroupInfo) -> Refuse | None:
 
     What is no key of a label is not repeated: it may be of any length, with any signs in it.
     """
-    asked = of(pod_group)
+    asked = topology_of(pod_group)
     if asked is None:
         return None
     if pod_group.required_topology is not None and pod_group.preferred_topology is not None:
@@ -60,7 +69,7 @@ def contradiction(pod_group: PodGroupInfo) -> Refuse | None:
 
 def impossible(pod_group: PodGroupInfo, *, view: ClusterView) -> Refuse | None:
     """Return the refusal of a group whose annotations no node, or none of its own, can keep."""
-    asked = of(pod_group)
+    asked = topology_of(pod_group)
     refusal = contradiction(pod_group)
     if asked is None or refusal is not None:
         return refusal
@@ -71,7 +80,7 @@ def impossible(pod_group: PodGroupInfo, *, view: ClusterView) -> Refuse | None:
             "names: label the nodes, or correct the annotation"
         )
         return Refuse(Reason.NEVER_FITS, prefix + text, deny=True)
-    there = {*standing(pod_group.key, asked, view=view)} if asked.required else set()
+    there = {*domains_in_use(pod_group.key, asked, view=view)} if asked.required else set()
     if len(there) <= 1 and None not in there:
         return None
     where = "in more than one domain of" if len(there) > 1 else "on nodes without the label"
@@ -82,7 +91,7 @@ def impossible(pod_group: PodGroupInfo, *, view: ClusterView) -> Refuse | None:
     return Refuse(Reason.INVALID_TOPOLOGY, prefix + text)
 
 
-def standing(group: str, asked: GroupTopology, *, view: ClusterView) -> Iterator[str | None]:
+def domains_in_use(group: str, asked: GroupTopology, *, view: ClusterView) -> Iterator[str | None]:
     """Yield the domains of the members that have a node or a plan, and do not leave it.
 
     None for a node without the label.
@@ -93,17 +102,255 @@ def standing(group: str, asked: GroupTopology, *, view: ClusterView) -> Iterator
             yield asked.of(node)
 
 
-def within(group: str, sent: Sequence[str], *, view: ClusterView) -> Sequence[str]:
+def nodes_within(group: str, sent: Sequence[str], *, view: ClusterView) -> Sequence[str]:
     """Return the nodes on which another member of a group may be; all, where it has none yet.
 
     None, where those that it has are on nodes without the label.
     """
-    asked = of(view.pod_group(group))
+    asked = topology_of(view.pod_group(group))
     if asked is None or not asked.required:
         return sent
     usable = sent
-    for domain in standing(group, asked, view=view):
+    for domain in domains_in_use(group, asked, view=view):
         if domain is not None:
             return tuple(name for name in sent if asked.of(view.nodes.get(name)) == domain)
         usable = ()
     return usable
+
+
+# --- placement: near ---------------------------------------------------------------------------
+
+
+def placement_of(pod_group: PodGroupInfo | None) -> GangPlacement | None:
+    """Return what a group asks for; None where it says nothing that is known."""
+    said = pod_group.placement if pod_group is not None else None
+    return GangPlacement(said) if said in list(GangPlacement) else None
+
+
+def unknown_placement(pod_group: PodGroupInfo) -> Refuse | None:
+    """Return the refusal of a group whose annotation is no placement."""
+    if pod_group.placement is None or placement_of(pod_group) is not None:
+        return None
+    words = " nor ".join(f"'{each}'" for each in GangPlacement)
+    text = f"its annotation {PLACEMENT_ANNOTATION} is neither {words}: correct or remove it"
+    return Refuse(Reason.INVALID_PLACEMENT, about(pod_group.key) + text)
+
+
+def placement_choice(group: str, *, view: ClusterView) -> PlacementChoice | None:
+    """Return by what the nodes of a group's plan are chosen; None where it asks for nothing."""
+    asked = placement_of(view.pod_group(group))
+    return None if asked is None else PlacementChoice(asked, siblings_by_node(group, view=view))
+
+
+def siblings_by_node(group: str, *, view: ClusterView, but: str | None = None) -> Counter[str]:
+    """Return how many members have, or are to have, each node; those that leave do not count.
+
+    Nor does the one with the UID `but`.
+    """
+    return Counter(node for _, node in with_nodes(group, view=view, but=but))
+
+
+def with_nodes(
+    group: str, *, view: ClusterView, but: str | None = None
+) -> Iterator[tuple[PodInfo, str]]:
+    """Yield the members but for one that have, or are to have, a node, and do not leave it."""
+    for pod in view.members(group):
+        if pod.terminating or pod.uid == but:
+            continue
+        if pod.node is not None:
+            yield pod, pod.node
+        elif (kept := view.reservation(pod.uid)) is not None:
+            yield pod, kept.node
+
+
+# --- domains that a queue ----------------------------------------------------------------------
+#
+# Which pod goes where follows from the pods alone: by their index, or else by what is left of each
+# domain. So a restart changes nothing, and a pod that comes in place of another goes where that
+# was.
+
+
+def domains_of(
+    pods: Sequence[PodInfo],
+    assigned: Mapping[str, DomainAssignment],
+    *,
+    others: Iterable[PodInfo],
+    view: ClusterView,
+    given: Mapping[str, Domain] | None = None,
+) -> Mapping[str, Domain]:
+    """Return the domain of each of these pods without a node, by UID; none for one too many.
+
+    Pods of an Indexed Job have the domain of their index, if the assignment has as many places;
+    those of a JobSet's equal Jobs too, one Job after the other. Others get what `others` of their
+    pod set leave of each domain, in their order. What these have follows from their node, their
+    plan or their node selector, or is `given` by UID.
+    """
+    found: dict[str, Domain] = {}
+    others = [*others]
+    for name, places in assigned.items():
+        some = [pod for pod in pods if pod.pod_set == name]
+        if not some:
+            continue
+        standing = [pod for pod in others if pod.pod_set == name]
+        by_rank, ranks = [*places.by_rank()], _ranks(some, standing, view)
+        if _are_ranks(ranks, len(by_rank)):
+            found |= {pod.uid: by_rank[n or 0] for pod, n in zip(some, ranks, strict=True)}
+        else:
+            left = _left(places, standing, view=view, given=given or {})
+            found |= dict(zip((pod.uid for pod in some), left, strict=False))
+    return found
+
+
+def domains_of_members(
+    pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView
+) -> Mapping[str, Domain]:
+    """Return the domain of each of these members of a group."""
+    own = {pod.uid for pod in pods}
+    others = [pod for pod in view.members(pod_group.key) if pod.uid not in own]
+    return domains_of(pods, pod_group.assigned, others=others, view=view)
+
+
+class NodesInTurn:
+    """The nodes of each domain that a queue has chosen: those first where room was found."""
+
+    def __init__(
+        self,
+        pod_group: PodGroupInfo,
+        domains: Set[Domain],
+        *,
+        granted: Collection[str],
+        view: ClusterView,
+    ) -> None:
+        self._assigned, self._domains = pod_group.assigned, domains
+        self._granted, self._view = granted, view
+        self._nodes: dict[str, Mapping[Domain, Sequence[NodeInfo]]] = {}
+        self._known: dict[tuple[str | None, Domain | None], Sequence[NodeInfo]] = {}
+
+    def of(self, pod_set: str | None, domain: Domain | None) -> Steps[Sequence[NodeInfo]]:
+        """Return the nodes for pods of a pod set; all, for one that was given no domains."""
+        key = (pod_set, domain)
+        if key not in self._known:
+            among = yield from self._among(pod_set, domain)
+            self._known[key] = sorted(among, key=lambda n: (n.name not in self._granted, n.name))
+            yield
+        return self._known[key]
+
+    def _among(self, pod_set: str | None, domain: Domain | None) -> Steps[Sequence[NodeInfo]]:
+        given = self._assigned.get(pod_set or "")
+        if given is None:
+            return [*self._view.nodes.values()]
+        if domain is None:
+            return ()
+        if pod_set not in self._nodes:
+            self._nodes[pod_set or ""] = self._by_domain(given)
+            yield
+        return self._nodes[pod_set or ""].get(domain, ())
+
+    def _by_domain(self, given: DomainAssignment) -> Mapping[Domain, Sequence[NodeInfo]]:
+        found: dict[Domain, list[NodeInfo]] = {domain: [] for domain in self._domains}
+        for node in self._view.nodes.values():
+            domain = given.of(node.labels)
+            if domain in found:
+                found[domain].append(node)
+        return found
+
+
+def places_of(
+    pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView
+) -> Steps[Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]]:
+    """Return the nodes of each domain of these members of a group, and the members that go there.
+
+    All nodes for those of a pod set that was given no domains; none for one too many.
+    """
+    domains = domains_of_members(pods, pod_group, view=view)
+    yield
+    there: dict[tuple[str | None, Domain | None], list[PodInfo]] = {}
+    for pod in pods:
+        there.setdefault((pod.pod_set, domains.get(pod.uid)), []).append(pod)
+    nodes = NodesInTurn(pod_group, {*domains.values()}, granted=(), view=view)
+    found = list[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]()
+    for number, ((pod_set, domain), some) in enumerate(there.items()):
+        if number % PIECE == PIECE - 1:
+            yield
+        found.append(((yield from nodes.of(pod_set, domain)), some))
+    return found
+
+
+def nodes_near(
+    pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView
+) -> Sequence[str]:
+    """Return the nodes that the topology of a group leaves to one of its pods.
+
+    They are in the domain that a queue has chosen for the pod, or else in that of its gang.
+    """
+    pod_group = view.pod_group(group)
+    if pod_group is not None and pod_group.assigned:
+        return _in_its_domain(pod, pod_group, sent, view=view)
+    return nodes_within(group, sent, view=view)
+
+
+def _in_its_domain(
+    pod: PodInfo, pod_group: PodGroupInfo, sent: Sequence[str], *, view: ClusterView
+) -> Sequence[str]:
+    """Return the nodes that are in the domain of a pod; all where it is assigned to none.
+
+    With a plan that is the domain of the planned node.
+    """
+    given = pod_group.assigned.get(pod.pod_set or "")
+    if given is None:
+        return sent
+    planned = view.nodes.get(view.planned_node(pod.uid) or "")
+    if planned is not None:
+        domain = given.of(planned.labels)
+    else:
+        domain = domains_of_members([pod], pod_group, view=view).get(pod.uid)
+    nodes = ((name, view.nodes.get(name)) for name in sent)
+    return tuple(n for n, node in nodes if node is not None and given.of(node.labels) == domain)
+
+
+def _ranks(
+    pods: Sequence[PodInfo], siblings: Iterable[PodInfo], view: ClusterView
+) -> Sequence[int | None]:
+    """Return which place of their pod set pods have; None where that is not known."""
+    if len({pod.controller for pod in chain(pods, siblings)}) == 1:
+        return [pod.index for pod in pods]
+    return [_rank_in_set(pod, view) for pod in pods]
+
+
+def _rank_in_set(pod: PodInfo, view: ClusterView) -> int | None:
+    """Return the rank of a pod among those of a JobSet's Jobs, which are equal in size."""
+    number, job = whole(pod.labels.get(JOB_SET_INDEX_LABEL, "")), view.job(pod.controller or "")
+    if pod.index is None or number is None or job is None or pod.index >= job.begun:
+        return None
+    return number * job.begun + pod.index
+
+
+def _are_ranks(indexes: Sequence[int | None], places: int) -> bool:
+    known = [index for index in indexes if index is not None and index < places]
+    return len({*known}) == len(indexes)
+
+
+def _left(
+    places: DomainAssignment,
+    standing: Iterable[PodInfo],
+    *,
+    view: ClusterView,
+    given: Mapping[str, Domain],
+) -> Iterator[Domain]:
+    """Return the domain of each place that no other pod has."""
+    there = Counter[Domain]()
+    for other in standing:
+        domain = given.get(other.uid) or _domain(other, places, view=view)
+        if domain is not None and not other.terminating:
+            there[domain] += 1
+    for domain, n in places.domains:  # one may be there twice
+        taken = min(n, there[domain])
+        there[domain] -= taken
+        yield from repeat(domain, n - taken)
+
+
+def _domain(pod: PodInfo, places: DomainAssignment, *, view: ClusterView) -> Domain | None:
+    """Return the domain where a pod is, or is bound to go."""
+    reserved = view.reservation(pod.uid)
+    node = view.nodes.get((reserved.node if reserved is not None else pod.node) or "")
+    return places.of(node.labels if node is not None else pod.shape.node_selector)

@@ -5,21 +5,202 @@ sibling appears, the PodGroup is made, or a plan gives its room back. A patch of
 makes it try; taking our own scheduling gate away does too.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from heapq import heapify, heappop, heapreplace
+from typing import Final
 
 from extender.api.reasons import Reason
+from extender.fit.candidates import is_feasible
 from extender.gang import dry_round
 from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
-from extender.gang.fit import is_readable
+from extender.gang.fit import fits, is_readable
 from extender.gang.gates import cannot_start
 from extender.gang.plan import sort_key
 from extender.gang.verdicts import NOT_ADMITTED, is_ours
-from extender.gang.wake_for_room import PodKind, UngroupedPods
-from extender.gang.wakers import Occasion, is_woken_by
-from extender.state.cluster.records import PodInfo, Refusal
-from extender.state.cluster.view import ClusterView
+from extender.resources.quantity import Resources, add, subtract
+from extender.state.cluster.records import NodeInfo, PodInfo, Refusal, Shape
+from extender.state.cluster.view import NO_GROUP, ClusterView
+from extender.state.fair_share import FairShare
 from extender.steps import PIECE, Steps
+
+# --- the table ---------------------------------------------------------------------------------
+#
+# kube-scheduler tries a pod again after an event of its own that concerns the pod: nodes that come,
+# pods that go. What it does not see is an occasion of this table, and then the pod is patched.
+
+
+class Occasion(Enum):
+    """An occasion on which a refused pod is woken."""
+
+    GROUP = "its group changed, or is planned"
+    """`gang/wake.py`, `decide_group`."""
+    ROOM = "room came back that kube-scheduler does not see"
+    """`gang/wake.py`, `deciding_room`."""
+    PLAN = "the plan that it waits for has ended"
+    SIGHT = "kube-scheduler has seen pods that were bound ahead of it"
+    """`permit/ahead/scheduler_lag.py`."""
+    TIME = "a time has passed: the end of a window, or another look"
+    """`permit/wake_times.py` sets the time."""
+
+
+_GROUP: Final = frozenset((Occasion.GROUP,))
+_ROOM: Final = frozenset((Occasion.ROOM,))
+_LATER: Final = frozenset((Occasion.GROUP, Occasion.TIME))
+
+WOKEN_BY: Final[Mapping[str, frozenset[Occasion]]] = {
+    Reason.POD_GROUP_NOT_FOUND: _GROUP,
+    Reason.NOT_ENOUGH_PODS: _GROUP,
+    Reason.GATED: _GROUP,
+    Reason.NEVER_FITS: _GROUP,
+    Reason.NOT_ENOUGH_RESOURCES: _ROOM,
+    Reason.RESERVED: _ROOM,
+    Reason.ALREADY_BOUND: _GROUP,
+    Reason.NOT_SEEN_YET: frozenset((Occasion.GROUP, Occasion.SIGHT, Occasion.TIME)),
+    Reason.WAITING_FOR_TURN: _ROOM,
+    Reason.INVALID_TOPOLOGY: _GROUP,
+    Reason.INVALID_PLACEMENT: _GROUP,
+    Reason.OUTSIDE_TOPOLOGY: frozenset((Occasion.GROUP, Occasion.ROOM, Occasion.TIME)),
+    Reason.NOT_ADMITTED: frozenset((Occasion.GROUP, Occasion.ROOM)),
+    Reason.PLANNING: frozenset((Occasion.GROUP, Occasion.PLAN, Occasion.TIME)),
+    Reason.RECENTLY_DENIED: _LATER,
+    Reason.CACHE_BEHIND: _LATER,
+    Reason.CACHE_STALE: _LATER,
+    Reason.SCHEDULER_DISAGREES: _LATER,
+    # kube-scheduler's own back-off ends it, and no patch ends that.
+    Reason.NATIVE_GROUP_WAITS: frozenset((Occasion.TIME,)),
+}
+
+
+def is_woken_by(waker: Occasion, reason: str) -> bool:
+    """Return whether an occasion wakes a pod that was refused with this reason."""
+    return waker in WOKEN_BY.get(reason, _GROUP)
+
+
+# --- pods without a group that may have room ---------------------------------------------------
+#
+# Those that have some are worth another try when room was given back. kube-scheduler tries each of
+# them against all nodes, so thousands are not woken for the room of one.
+
+
+MOST_LOOKS: Final = 10_000
+"""Nodes that one decision looks at, for all pods together: some milliseconds."""
+
+
+MOST_OF_A_KIND: Final = MOST_LOOKS // 4
+"""More pods of one kind never find room in one decision: each that does costs four looks."""
+PodKind = tuple[Shape, int]
+"""Pods of one shape and one priority: what has no room for one has none for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsWithRoom:
+    """Pods that find room; `looked` as the next decision is to be asked."""
+
+    pods: tuple[PodInfo, ...]
+    looked: frozenset[PodKind]
+
+
+class UngroupedPods:
+    """Pods without a group that lack room, by kind."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[PodKind, list[PodInfo]] = {}
+
+    def add(self, pod: PodInfo) -> None:
+        """Add a pod; of a kind with very many pods only the oldest are kept."""
+        there = self._kinds.setdefault((pod.shape, pod.priority), [])
+        there.append(pod)
+        if len(there) >= 2 * MOST_OF_A_KIND:
+            there.sort(key=_age)
+            del there[MOST_OF_A_KIND:]
+
+    def with_room(
+        self, view: ClusterView, *, looked: Collection[PodKind] = ()
+    ) -> Steps[PodsWithRoom]:
+        """Return the pods that find room beside each other, by priority and age.
+
+        Kinds that earlier decisions have `looked` for come last, so that each has its turn, though
+        those that never fit use up all looks. Room is judged by amounts, selectors and taints, as
+        far as we read them: a pod that is woken in vain costs one try, and kube-scheduler judges
+        the rest.
+        """
+        before = frozenset(looked)
+        if before.issuperset(self._kinds):
+            before = frozenset()
+        order = []
+        for number, (kind, pods) in enumerate(self._kinds.items()):
+            pods.sort(key=_age)
+            rest = iter(pods)
+            order.append((_turn(kind in before, pods[0], number), next(rest), rest))
+            yield
+        heapify(order)
+        found, begun, rooms = list[PodInfo](), set[PodKind](), _Rooms(view)
+        while order and rooms.may_look:
+            turn, pod, rest = order[0]
+            begun.add((pod.shape, pod.priority))
+            has_room = rooms.take(pod)
+            following = next(rest, None) if has_room else None
+            if has_room:
+                found.append(pod)
+            if following is None:
+                heappop(order)
+            else:
+                heapreplace(order, (_turn(turn[0], following, turn[-1]), following, rest))
+        return PodsWithRoom(tuple(found), frozenset() if rooms.may_look else before | begun)
+
+
+def _age(pod: PodInfo) -> float:
+    return pod.created
+
+
+def _turn(looked_before: bool, pod: PodInfo, number: int) -> tuple[bool, int, float, int]:  # noqa: FBT001
+    return looked_before, -pod.priority, pod.created, number
+
+
+class _Rooms:
+    """What is left on each node, and how far each kind of pods has looked: rooms only shrink."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._taken: dict[str, Resources] = {}
+        self._looks = MOST_LOOKS
+        self._cursors: dict[PodKind, tuple[Iterator[NodeInfo], NodeInfo | None]] = {}
+
+    @property
+    def may_look(self) -> bool:
+        """Whether another node may be looked at."""
+        return self._looks > 0
+
+    def take(self, pod: PodInfo) -> bool:
+        """Return whether a node has room for a pod, and take that room."""
+        kind = (pod.shape, pod.priority)
+        nodes, node = self._cursors.get(kind) or (iter(self._view.nodes.values()), None)
+        node = next(nodes, None) if node is None else node
+        while node is not None and self._looks > 0 and not self._has_room(pod, node):
+            node = next(nodes, None)
+        self._cursors[kind] = nodes, node
+        if node is None or self._looks <= 0:
+            return False
+        add(self._taken.setdefault(node.name, {}), pod.shape.requests)
+        return True
+
+    def _has_room(self, pod: PodInfo, node: NodeInfo) -> bool:
+        self._looks -= 1
+        used = self._view.used(node.name)
+        asked = pod.shape.requests
+        if any(used.get(r, 0) + n > node.allocatable.get(r, 0) for r, n in asked.items() if n):
+            return False
+        if not is_feasible(pod.shape, node):
+            return False
+        self._looks -= 3  # adding up costs more than a look
+        free = self._view.free(node, priority=pod.priority)
+        subtract(free, self._taken.get(node.name, {}))
+        return fits(asked, free)
+
+
+# --- pods of groups ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +396,77 @@ def refused_before(pod: PodInfo) -> Reason | None:
     if pod.group is None:
         return Reason.RESERVED if KEPT_FOR_GANG in pod.unschedulable else None
     return Reason.RECENTLY_DENIED if is_ours(pod.unschedulable, pod.group) else None
+
+
+# --- pods that were not woken ------------------------------------------------------------------
+#
+# Each refusal has something that ends it, and that wakes the pod. What is found here has been
+# missed, or is about what kube-scheduler alone knows.
+
+
+MOST_GROUPS: Final = 256
+"""So many of the queue are looked at."""
+MOST_PODS: Final = 10_000
+"""And so many pods without a group."""
+_ENDED_BY_ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY))
+_ENDED_BY_TIME: Final = frozenset((
+    *(Reason.NOT_SEEN_YET, Reason.PLANNING, Reason.RECENTLY_DENIED),
+    *(Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES),
+))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Choose which of the waiting groups to look at."""
+
+    groups: FairShare = field(default_factory=lambda: FairShare(MOST_GROUPS))
+    pods: FairShare = field(default_factory=lambda: FairShare(MOST_PODS))
+    """Those without a group, as `namespace/uid`."""
+
+
+def missed_wakeups(
+    view: ClusterView, shares: Shares, *, has_no_room: Callable[[str], bool]
+) -> Steps[dict[str, Refusal]]:
+    """Return by group, or by UID of a pod without one, the refusal of the pod to be tried again.
+
+    Of a group that has its pods, no room, and no member that is still to be tried: the first that
+    only we refused.
+    """
+    found = dict[str, Refusal]()
+    for group in (yield from shares.groups.choosing(view.queue)):
+        yield
+        if group not in view.queue or has_no_room(group) or not _is_idle(group, view):
+            continue
+        refused = [view.refused[uid] for uid in view.refused_of(group)]
+        first = _first(each for each in refused if _may_be_missed(each, view))
+        if first is not None:
+            found[group] = first
+    pods = [view.refused[uid].pod for uid in view.refused_of(NO_GROUP)]
+    for key in (yield from shares.pods.choosing(f"{pod.namespace}/{pod.uid}" for pod in pods)):
+        refusal = view.refused.get(key.partition("/")[2])
+        if refusal is not None and _may_be_missed(refusal, view):
+            found[refusal.pod.uid] = refusal
+    return found
+
+
+def _is_idle(group: str, view: ClusterView) -> bool:
+    tally, fresh = view.tally(group), view.fresh
+    return not tally.committed and not any(uid in fresh for uid in tally.members)
+
+
+def _may_be_missed(refusal: Refusal, view: ClusterView) -> bool:
+    """Return whether what the refusal was about may be over; reserved room is while any is."""
+    if refusal.reason == Reason.RESERVED:
+        return not view.keeps_room
+    return refusal.reason in _ENDED_BY_ROOM or refusal.reason in _ENDED_BY_TIME
+
+
+def _first(refused: Iterable[Refusal]) -> Refusal | None:
+    """Return the first of the pods that kube-scheduler did not reject itself, or the first."""
+    every = [*refused]
+    return next(filter(_is_ours, every), every[0] if every else None)
+
+
+def _is_ours(refusal: Refusal) -> bool:
+    said = refusal.pod.unschedulable
+    return said is None or is_ours(said, refusal.pod.group or "")

@@ -13,7 +13,7 @@ import structlog
 from cachetools import LRUCache
 
 from extender.api.reasons import Reason
-from extender.gang import dry_round, siblings
+from extender.gang import dry_round, hold
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse, about
 from extender.kube.claims import ClaimWriter
 from extender.kube.errors import ApiError
@@ -80,7 +80,7 @@ class Claims:
         if isinstance(verdict, Refuse) or not view.claiming(group) or pod_group is None:
             return verdict
         dry = self._rounds.get(group) or _Round()
-        later = siblings.come_later(group, view=view) - dry.found.keys()
+        later = hold.come_later(group, view=view) - dry.found.keys()
         dry.need = view.quorum(pod_group) - view.tally(group).assigned - len(later)
         is_cycle = group == pod.native and view.has_group_cycles
         if dry.passed is not None:

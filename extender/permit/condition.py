@@ -6,7 +6,7 @@ from typing import Final, Protocol
 import structlog
 from cachetools import LRUCache
 
-from extender.gang import permitted
+from extender.gang import status
 from extender.kube.errors import ApiError
 from extender.permit.verdicts import MAX_GROUPS, Verdicts
 from extender.runtime.clock import Clock
@@ -67,7 +67,7 @@ class ConditionReporter:
         denied = self._verdicts.last_failure(group)
         if denied is not None or self._view.tally(group).waiting:
             self._asked[group] = None
-        condition = permitted.decide(
+        condition = status.permitted_condition(
             group,
             view=self._view,
             denied=denied,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.gang import plan, together
+from extender.gang import ahead, plan
 from extender.gang.filter import (
     MIN_SAMPLE,
     beside_plans,
@@ -89,7 +89,7 @@ class PodFilter:
         self._verdicts.known_schedulers.filtered(pod)
         if pod.pattern is not None:
             now = self._plans.clock.monotonic()
-            self._cluster.apply(together.look(pod.pattern, sent, view=self._view, at=now))
+            self._cluster.apply(ahead.nodes_looked_at(pod.pattern, sent, view=self._view, at=now))
         self._verdicts.starts.tried(pod)
         node = self._view.bound_node(pod)
         held = self._view.awaits_admission(pod) if node is None else None

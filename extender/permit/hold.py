@@ -26,7 +26,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
 from extender.api.reasons import Reason
-from extender.gang import permit, post_filter, siblings
+from extender.gang.hold import (
+    are_sought,
+    bind_or_wait,
+    no_node,
+    refused_beside,
+    stuck_member,
+    to_patch,
+)
 from extender.gang.verdicts import Allow, Refuse, Wait, about, is_ours
 from extender.permit.claims import Claims
 from extender.permit.process import Process
@@ -220,7 +227,7 @@ class WaitingPods:
             # A condition that repeats our own refusal is no news.
             if pod is None or is_ours(pod.unschedulable or "", pod.group or ""):
                 continue
-            if siblings.are_sought(pod, view=self._view):
+            if are_sought(pod, view=self._view):
                 self._try_others_soon(pod.group or "")
             else:
                 self.found_no_node(uid)
@@ -273,7 +280,7 @@ class WaitingPods:
         pod = self._view.pods.get(uid)
         if pod is None or pod.group is None:
             return
-        refusal = post_filter.decide(pod, pod.group, view=self._view, options=self._options)
+        refusal = no_node(pod, pod.group, view=self._view, options=self._options)
         if refusal is not None:
             text = refusal.message + self._claims.said(pod.group)
             self._refuse(pod.group, replace(refusal, message=text))
@@ -418,7 +425,7 @@ class WaitingPods:
         now, deadline = self._loop.time(), self._deadlines[group].at
         if now < deadline and not tally.waiting and tally.planned <= self._released.keys():
             return  # the gang has started, whatever became of its members since
-        match permit.decide(group, view=self._view, now=now, deadline=deadline):
+        match bind_or_wait(group, view=self._view, now=now, deadline=deadline):
             case Allow():
                 self._release(group)
             case Wait():
@@ -512,9 +519,9 @@ class WaitingPods:
     def _try_others(self, group: str) -> None:
         tried = self._deadlines[group].tried
         held = [hold.pod for hold in self._holds.get(group, {}).values()]
-        pods = siblings.refused_beside(held, group, view=self._view, tried=tried)
+        pods = refused_beside(held, group, view=self._view, tried=tried)
         tried.update(pod.uid for pod in pods)
-        self._try_beside(group, siblings.to_patch(pods, held))
+        self._try_beside(group, to_patch(pods, held))
 
     def _timeout(self, group: str) -> float:
         pod_group = self._view.pod_group(group)
@@ -535,7 +542,7 @@ class WaitingPods:
         pause = max(_LOOK_SECONDS, self._options.retry_grace)
         deadline.look = self._loop.call_later(pause, self._look_again, group)
         beside = self._loop.time() >= due + BACK_OFF_SECONDS
-        stuck = post_filter.stuck(group, view=self._view, beside=beside)
+        stuck = stuck_member(group, view=self._view, beside=beside)
         if stuck is not None:
             self.found_no_node(stuck.uid)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from extender.gang.remembered import Remembered
+from extender.gang.verdicts import Remembered
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
 from extender.state.cluster.records import PodGroupInfo

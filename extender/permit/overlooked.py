@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from extender.gang import overlooked
+from extender.gang.wake import Shares, missed_wakeups
 from extender.permit.plans import Plans
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import in_turns
@@ -40,7 +40,7 @@ class Overlooked:
         """When each of these had its last try from here."""
         self._served: dict[tuple[bool, str], float] = {}
         """The same by namespace, of groups and of other pods."""
-        self._shares = overlooked.Shares()
+        self._shares = Shares()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -53,7 +53,7 @@ class Overlooked:
 
     def looking(self) -> Steps[None]:
         """Have one group and one pod without a group tried again that wait since the last look."""
-        steps = overlooked.finding(self._view, self._shares, has_no_room=self._has_no_room)
+        steps = missed_wakeups(self._view, self._shares, has_no_room=self._has_no_room)
         before, self._before = self._before, (yield from steps)
         there = {(now.pod.group is not None, now.pod.namespace) for now in self._before.values()}
         self._served = {key: at for key, at in self._served.items() if key in there}

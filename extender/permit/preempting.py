@@ -18,10 +18,9 @@ from cachetools import LRUCache
 from extender.api.reasons import PreemptionReason
 from extender.api.wellknown import GROUP_NATIVE, ConditionType
 from extender.gang.options import GangOptions
-from extender.gang.preemption import nominating
-from extender.gang.preemption.checks import overtaken
-from extender.gang.preemption.choosing import Preemption, choosing
-from extender.gang.preemption.nominating import Ended, Seen
+from extender.gang.preempt import nominate
+from extender.gang.preempt.choosing import Preemption, choosing
+from extender.gang.preempt.nominate import Ended, Seen, overtaken
 from extender.kube.errors import ApiError
 from extender.kube.preemptions import NotStoredError, TooManyVictimsError
 from extender.permit.plans import Plans
@@ -259,7 +258,7 @@ class Preempting:
         course, pod_group = self._courses.get(group), self._view.pod_group(group)
         if course is None or pod_group is None or course.end is not None:
             return
-        over = nominating.ended(
+        over = nominate.ended(
             pod_group,
             course.nomination,
             seen=course.seen,
@@ -311,10 +310,10 @@ class Preempting:
     def _paused(self, group: str, course: _Course, over: Ended) -> Ended:
         """Leave a group alone after a preemption in vain; return how it ended, which may be all."""
         if over.reason is PreemptionReason.ROOM_LOST:
-            taken = nominating.taken(course.nomination, self._plans.schedulers, view=self._view)
+            taken = nominate.taken(course.nomination, self._plans.schedulers, view=self._view)
             over = taken or over
         pause = self._pause(group, course.uid, _IN_VAIN[over.reason])
-        pause.evicted += nominating.has_cost(course.nomination, view=self._view)
+        pause.evicted += nominate.has_cost(course.nomination, view=self._view)
         if pause.evicted < MOST_ATTEMPTS:
             return over
         self._pauses.pop((group, course.uid))
@@ -360,7 +359,7 @@ class Preempting:
 
     def _begin(self, pod_group: PodGroupInfo, found: Preemption) -> None:
         group = pod_group.key
-        chosen = nominating.nomination(found, view=self._view, now=self._clock.wall())
+        chosen = nominate.nomination(found, view=self._view, now=self._clock.wall())
         self._cluster.apply(ev.Nominated(group, chosen))
         self._courses[group] = _Course(pod_group.uid, chosen, stored=False)
         self._metrics.preemptions.labels(PreemptionReason.EVICTING).inc()
@@ -422,7 +421,7 @@ class Preempting:
         end, now = course.end, self._clock.wall()
         kind = ConditionType.PREEMPTING
         if end is None:
-            reason, text = PreemptionReason.EVICTING, nominating.sentence(course.nomination)
+            reason, text = PreemptionReason.EVICTING, nominate.sentence(course.nomination)
             since = course.nomination.since
             return ConditionInfo(kind, "True", reason, text, since, pod_group.generation)
         return ConditionInfo(kind, "False", end.reason, end.message, now, pod_group.generation)

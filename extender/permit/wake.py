@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal, Protocol
 
 from extender.gang import wake
-from extender.gang.wake_for_room import PodKind
+from extender.gang.wake import PodKind
 from extender.kube.pods import PodRef
 from extender.permit.patches import Failure, Patches
 from extender.permit.plans import Plans

@@ -19,8 +19,8 @@ from extender.fit.domains import Spread
 from extender.fit.packer import Packer
 from extender.fit.replacing import UNKNOWN, replaced
 from extender.fit.room_left import Placed
-from extender.gang.options import GangOptions
-from extender.gang.partial import OnPartial, policy
+from extender.gang.options import GangOptions, OnPartial
+from extender.gang.partial import policy
 from extender.jobs.gang import pod_group_key
 from extender.queueing import transitions
 from extender.room.domains import DomainPlacer, InDomains, lack_of, levels_of

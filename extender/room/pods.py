@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from extender.api.wellknown import TOPOLOGY_GATE
 from extender.fit.candidates import AntiAffinityKey, PodShape
 from extender.fit.room_left import Placed
-from extender.gang.assigned import domains_of
+from extender.gang.topology import domains_of
 from extender.jobs.gang import made_for, pod_group_key
 from extender.queueing.quota import leaves
 from extender.resources.quantity import Resources

@@ -36,7 +36,7 @@ from extender.api.extender_v1 import (
 )
 from extender.api.reasons import Reason
 from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
-from extender.gang.preemption import proposals
+from extender.gang.preempt import proposals
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
 from extender.kube.decode import Decoder, group_of

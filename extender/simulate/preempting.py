@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from extender.api.reasons import PreemptionReason
 from extender.gang.options import GangOptions
-from extender.gang.preemption import nominating
-from extender.gang.preemption.choosing import choosing
-from extender.gang.preemption.nominating import Seen
+from extender.gang.preempt import nominate
+from extender.gang.preempt.choosing import choosing
+from extender.gang.preempt.nominate import Seen
 from extender.permit.plans import Plans
 from extender.permit.preempting import AGAIN_SECONDS, BACKOFF_SECONDS
 from extender.simulate.clock import VirtualClock
@@ -82,7 +82,7 @@ class PreemptionModel:
             first, longest = AGAIN_SECONDS
             self._pause(group, first, first if self._courses else longest)
             return False
-        chosen = nominating.nomination(found, view=view, now=now)
+        chosen = nominate.nomination(found, view=view, now=now)
         self._cluster.apply(ev.Nominated(group, chosen))
         self._courses[group] = _MakingRoom(chosen)
         self._evict(group, [*self._pods(chosen)])
@@ -96,7 +96,7 @@ class PreemptionModel:
         course, pod_group = self._courses[group], self._view.pod_group(group)
         over = None
         if pod_group is not None:
-            over = nominating.ended(
+            over = nominate.ended(
                 pod_group,
                 course.nomination,
                 seen=course.seen,

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from extender.config import Settings
-from extender.gang.remembered import Remembered
+from extender.gang.verdicts import Remembered
 from extender.queueing.pending import Preemptors
 from extender.snapshot.file import ProcessName
 from extender.state.cluster.records import PodGroupInfo

@@ -11,8 +11,8 @@ from time import thread_time
 from typing import Any, Final
 
 from extender.api.wellknown import HOSTNAME_LABEL
-from extender.gang.assigned import of_members
 from extender.gang.fit import fitting
+from extender.gang.topology import domains_of_members
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.store import Cluster
@@ -107,7 +107,7 @@ def _of_extender(cluster: Cluster, given: DomainAssignment) -> dict[str, Callabl
         cluster.apply(event_of(each))
     view = cluster.view()
     return {
-        "the domain of each pod": lambda: of_members(members, stored, view=view),
+        "the domain of each pod": lambda: domains_of_members(members, stored, view=view),
         "the plan": lambda: at_once(fitting(members, MEMBERS, group=key("gang"), view=view)),
     }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from extender.fit.candidates import clashes
-from extender.gang import together
+from extender.gang import ahead
 from extender.gang.ahead import Left
 from extender.gang.filter import usable
 from extender.gang.options import GangOptions
@@ -292,7 +292,7 @@ class World:
 
     def bind_ahead(self, group: str) -> None:
         """Bind what may be of a gang, and release those that wait if it has its quorum."""
-        steps = together.deciding(
+        steps = ahead.members_able(
             group,
             view=self.view,
             schedulers=self.plans.schedulers,

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from extender.controllers.pod_group import COUNTS_SECONDS, PodGroupController
-from extender.gang import report
-from extender.gang.options import GangOptions
-from extender.gang.partial import OnPartial
+from extender.gang import status
+from extender.gang.options import GangOptions, OnPartial
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
@@ -96,7 +95,7 @@ class Play:
         """Return what is decided now of the group whose status is what was written last."""
         found = self.cluster.view().pod_group(GROUP)
         assert found is not None
-        return report.decide(
+        return status.decide(
             found,
             view=self.cluster.view(),
             stored=self.writer.statuses[-1][1],
@@ -124,5 +123,5 @@ def test_what_is_written_last_is_what_is_decided_at_rest(
     assert written[-1][1] == play.decided()
     for (at, before), (then, after) in pairwise(written):
         assert before != after
-        if report.counts_alone(before, after):
+        if status.counts_alone(before, after):
             assert then - at >= COUNTS_SECONDS - 1e-6

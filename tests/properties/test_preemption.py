@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from extender.api.core_v1 import LabelSelector
 from extender.gang.options import GangOptions
-from extender.gang.preemption.choosing import Preemption, choosing, stands
-from extender.gang.preemption.units import Unit
+from extender.gang.preempt.choosing import Preemption, choosing, stands
+from extender.gang.preempt.units import Unit
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import BudgetInfo, NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.store import Cluster

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from extender.gang.preemption import proposals
+from extender.gang.preempt import proposals
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView

@@ -14,9 +14,8 @@ from typing import Final, TypeVar
 
 import structlog
 
-from extender.gang import together
-from extender.gang.ahead import Left
-from extender.gang.together import Together
+from extender.gang import ahead
+from extender.gang.ahead import Left, Together
 from extender.permit.ahead.write import AT_ONCE, AheadWriter, Member
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
@@ -121,7 +120,7 @@ class Begin:
         if self._ahead.unsent >= BACKLOG:
             self._later[group] = None
             return
-        steps = together.deciding(
+        steps = ahead.members_able(
             group,
             view=self._view,
             schedulers=self._plans.schedulers,
@@ -225,7 +224,7 @@ class Begin:
         """
         if self._behind():
             return {}
-        return together.still_able(
+        return ahead.still_able(
             group,
             nodes,
             view=self._view,

@@ -19,8 +19,8 @@ from typing import Final
 
 from cachetools import TTLCache
 
-from extender.gang import next_group
-from extender.gang.next_group import Prospect
+from extender.gang import begin
+from extender.gang.begin import Prospect
 from extender.permit.ahead.begin import Begin
 from extender.permit.plans import Plans
 from extender.runtime.faults import FAULTS
@@ -305,10 +305,10 @@ class NextGroups:
 
     def _is_outranked(self, group: str) -> bool:
         priority, schedulers = self._view.tally(group).priority, self._plans.schedulers
-        return next_group.is_outranked(priority, view=self._view, schedulers=schedulers)
+        return begin.is_outranked(priority, view=self._view, schedulers=schedulers)
 
     def _judging(self, pod_group: PodGroupInfo) -> Steps[Prospect]:
-        return next_group.judging(
+        return begin.prospect_of(
             pod_group,
             view=self._view,
             schedulers=self._plans.schedulers,

@@ -26,7 +26,7 @@ from typing import Final
 
 from cachetools import TTLCache
 
-from extender.gang import arriving
+from extender.gang import begin
 from extender.permit.ahead.write import AheadWriter
 from extender.permit.hold import Gone
 from extender.permit.plans import Plans
@@ -226,7 +226,7 @@ class ArrivalPauses:
         size = len(tally.members)
         if size and not tally.committed:
             self._sizes[group] = size
-        if not arriving.lacks_pods(group, view=self._view):
+        if not begin.lacks_pods(group, view=self._view):
             self._grew.pop(group, None)
             self._lacks_none(group)
         elif size > before and self._is_ours(next(reversed(tally.members))):
@@ -290,9 +290,7 @@ class ArrivalPauses:
         if self._loop.time() - self._grew.get(group, float("-inf")) >= GAP_SECONDS:
             return ArrivalEnd.SLOW
         is_planning = next(self._plans.planner.planned, None) is not None
-        others = is_planning or arriving.others_wait(
-            group, view=self._view, is_stuck=self._is_stuck
-        )
+        others = is_planning or begin.others_wait(group, view=self._view, is_stuck=self._is_stuck)
         return ArrivalEnd.OTHERS if others else None
 
     def _is_stuck(self, uid: str) -> bool:

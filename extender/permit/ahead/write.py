@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
-from extender.gang import together
+from extender.gang.ahead import has_room, still_holds
 from extender.kube.recorder import Event, ObjectRef
 from extender.permit.hold import Gone, WaitingPods
 from extender.permit.write import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
@@ -327,7 +327,7 @@ class AheadWriter:
         self._all_sent()
 
     def _keep(self, unsent: Sequence[Member]) -> None:
-        kept = [each for each in unsent if together.has_room(each.pod, each.node, view=self._view)]
+        kept = [each for each in unsent if has_room(each.pod, each.node, view=self._view)]
         for ahead in unsent:
             now = self._view.pods.get(ahead.pod.uid)
             if now is None or now.group != ahead.pod.group:
@@ -372,7 +372,7 @@ class AheadWriter:
         if self.is_silent():
             self.take_back({uid, *islice(self._unsent, AT_ONCE)})
             await asyncio.sleep(0)
-        elif not together.still_holds(ahead.pod, ahead.node, view=self._view):
+        elif not still_holds(ahead.pod, ahead.node, view=self._view):
             self.take_back((uid,))
         else:
             del self._unsent[uid]

@@ -9,8 +9,7 @@ import pytest
 from extender.api.wellknown import HOSTNAME_LABEL
 from extender.controllers.lost_hosts import LostHosts
 from extender.controllers.workload_writer import Workloads
-from extender.gang.options import GangOptions
-from extender.gang.partial import OnPartial
+from extender.gang.options import GangOptions, OnPartial
 from extender.kube.errors import ApiError
 from extender.kube.recorder import Event
 from extender.room.lost_hosts import UNREADY_SECONDS, HostRules

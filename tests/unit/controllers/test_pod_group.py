@@ -7,8 +7,7 @@ import pytest
 from typing_extensions import override
 
 from extender.controllers.pod_group import COUNTS_SECONDS, WATCH_LAG, PodGroupController
-from extender.gang.options import GangOptions
-from extender.gang.partial import OnPartial
+from extender.gang.options import GangOptions, OnPartial
 from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef

@@ -14,8 +14,7 @@ from extender.explain.gang import explain_group, explain_pod
 from extender.explain.text import group_text, pod_text
 from extender.gang.gates import Gate
 from extender.gang.options import GangOptions
-from extender.gang.remembered import NOTHING, Remembered
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import NOTHING, Refuse, Remembered
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NominatedRoom, PodInfo, PreemptedRoom, VictimInfo
 from extender.state.cluster.reservations import Claim, Reservation, ReservationKind

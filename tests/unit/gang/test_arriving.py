@@ -1,6 +1,6 @@
 """What else kube-scheduler has to do while a gang is being created."""
 
-from extender.gang.arriving import MOST_STUCK, others_wait
+from extender.gang.begin import MOST_STUCK, others_wait
 from tests.makers import cluster_of, key, node, pod, pod_group, pods
 
 GANG = key("gang")

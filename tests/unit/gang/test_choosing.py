@@ -8,7 +8,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.gang.options import GangOptions
-from extender.gang.preemption.choosing import Preemption, choosing, stands
+from extender.gang.preempt.choosing import Preemption, choosing, stands
 from extender.resources.quantity import parse_resources
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import (

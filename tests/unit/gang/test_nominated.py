@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from extender.gang import together
+from extender.gang import ahead
 from extender.gang.ahead import Left
 from extender.gang.fit import fitting
-from extender.gang.wake_for_room import UngroupedPods
+from extender.gang.wake import UngroupedPods
 from extender.permit.awaiting_bind import AwaitingBind
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Pattern, PodInfo
@@ -38,12 +38,12 @@ MEMBERS = [pod(f"gang-{n}", PATTERN.shape, group="gang", pattern=PATTERN) for n 
 PREEMPTOR = pod("preemptor", 3, nominated="n0", unschedulable="0/2 nodes are available")
 
 
-def bound_ahead(*facts: Any) -> together.Together:
+def bound_ahead(*facts: Any) -> ahead.Together:
     """Return which members may be bound, planned one to a node, after a look at all nodes."""
     cluster = cluster_of(nodes(4, 4), pod_group(min_member=2), MEMBERS, *facts)
-    look = together.look(PATTERN, ["n0", "n1"], view=cluster.view(), at=1.0)
+    look = ahead.nodes_looked_at(PATTERN, ["n0", "n1"], view=cluster.view(), at=1.0)
     observe(cluster, look, planned(gang_0="n0", gang_1="n1"))
-    steps = together.deciding(
+    steps = ahead.members_able(
         key("gang"),
         view=cluster.view(),
         schedulers=[OURS],

@@ -7,19 +7,21 @@ import msgspec
 import pytest
 
 from extender.api.reasons import PreemptionReason
-from extender.gang.preemption.checks import check, has_started_since, overtaken
-from extender.gang.preemption.choosing import Place, Preemption
-from extender.gang.preemption.nominating import (
+from extender.gang.preempt.choosing import Place, Preemption
+from extender.gang.preempt.nominate import (
     ABSENT_SECONDS,
     LONGEST_SECONDS,
     PATIENCE_SECONDS,
     Seen,
+    check,
     ended,
+    has_started_since,
     nomination,
+    overtaken,
     remaining,
     sentence,
 )
-from extender.gang.preemption.units import Unit
+from extender.gang.preempt.units import Unit
 from extender.kube import nominations
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PreemptedRoom, VictimInfo

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang import permit
+from extender.gang import hold
 from extender.gang.verdicts import Allow, PermitVerdict, Refuse, Wait
 from extender.state.cluster import events as ev
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
@@ -100,4 +100,4 @@ WANT: dict[str, tuple[Sequence[Any], float, PermitVerdict]] = {
 def test_permit(there: Sequence[Any], now: float, want: PermitVerdict) -> None:
     view = cluster_of(ROOM, there).view()
 
-    assert permit.decide(key("gang"), view=view, now=now, deadline=DEADLINE) == want
+    assert hold.bind_or_wait(key("gang"), view=view, now=now, deadline=DEADLINE) == want

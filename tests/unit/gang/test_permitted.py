@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.permitted import decide
+from extender.gang.status import permitted_condition
 from extender.gang.verdicts import Refuse
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
@@ -74,18 +74,20 @@ def test_decide(
     group = pod_group(generation=7, status=status)
     view = cluster_of(nodes(8), group, there).view()
 
-    assert decide(key("gang"), view=view, denied=denied, now=90.0) == want
+    assert permitted_condition(key("gang"), view=view, denied=denied, now=90.0) == want
 
 
 def test_nothing_is_said_of_a_group_without_a_pod_group() -> None:
     view = cluster_of(ONE_WAITS).view()
 
-    assert decide(key("gang"), view=view, denied=TIMEOUT, now=90.0) is None
+    assert permitted_condition(key("gang"), view=view, denied=TIMEOUT, now=90.0) is None
 
 
 def test_a_replica_that_was_not_asked_withdraws_no_denial() -> None:
     status = PodGroupStatusInfo(conditions=(HELD,))
     view = cluster_of(nodes(8), pod_group(generation=7, status=status), A, B, C).view()
 
-    assert decide(key("gang"), view=view, denied=None, now=90.0, asked=False) is None
-    assert decide(key("gang"), view=view, denied=None, now=90.0, asked=True) is not None
+    assert permitted_condition(key("gang"), view=view, denied=None, now=90.0, asked=False) is None
+    assert (
+        permitted_condition(key("gang"), view=view, denied=None, now=90.0, asked=True) is not None
+    )

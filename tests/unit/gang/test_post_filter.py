@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang import post_filter
+from extender.gang import hold
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse, is_ours
 from extender.state.cluster import events as ev
@@ -79,7 +79,7 @@ def test_post_filter(there: Sequence[Any], percentage: int, want: Refuse | None)
     view = cluster_of(nodes(8), FAILED, there).view()
     options = GangOptions(reject_percentage=percentage)
 
-    assert post_filter.decide(FAILED, key("gang"), view=view, options=options) == want
+    assert hold.no_node(FAILED, key("gang"), view=view, options=options) == want
 
 
 WANT_OURS: dict[str, tuple[str, bool]] = {
@@ -115,6 +115,6 @@ WANT_STUCK: dict[str, tuple[Sequence[Any], str | None]] = {
 
 @pytest.mark.parametrize(("there", "want"), WANT_STUCK.values(), ids=WANT_STUCK)
 def test_stuck(there: Sequence[Any], want: str | None) -> None:
-    found = post_filter.stuck(key("gang"), view=cluster_of(nodes(8), there).view())
+    found = hold.stuck_member(key("gang"), view=cluster_of(nodes(8), there).view())
 
     assert (found and found.uid) == want

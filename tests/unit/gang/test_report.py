@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.gang import conditions, report
-from extender.gang.options import GangOptions
-from extender.gang.partial import OnPartial, OnPartialOverrides, Watched, policy
-from extender.gang.report import LOOK_AGAIN, LOOKS_A_SECOND, Report
+from extender.gang import status
+from extender.gang.options import GangOptions, OnPartial, OnPartialOverrides
+from extender.gang.partial import Watched, policy
+from extender.gang.status import LOOK_AGAIN, LOOKS_A_SECOND, Report, ours
 from extender.kube.decode import Decoder
 from extender.kube.pod_groups import as_json
 from extender.state.cluster import events as ev
@@ -49,7 +49,7 @@ class Bench:
         return self.observe(self.group)
 
     def report(self) -> Report:
-        found = report.decide(
+        found = status.decide(
             self.group,
             view=self.cluster.view(),
             stored=self.stored,
@@ -547,7 +547,7 @@ def test_a_new_process_reports_the_same_from_what_is_stored_and_nothing_again(
 
 def stored_and_read(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
     raw = json.dumps({"metadata": {}, "status": as_json(status)}).encode()
-    return conditions.ours(Decoder().pod_group(raw, api_group="x").status)
+    return ours(Decoder().pod_group(raw, api_group="x").status)
 
 
 def test_members_on_a_node_that_is_not_heard_of_are_not_ready(bench: Bench) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import INDEX_LABEL
-from extender.gang import siblings
+from extender.gang import hold
 from extender.state.cluster.records import PodInfo, PodTerm
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, shape
 
@@ -57,21 +57,21 @@ def test_members_are_tried_again_where_a_held_sibling_may_help(
     plan = planned(**{each.name: "n0" for each in members})
     view = cluster_of(nodes(8), pod_group(), LEADER, members, plan).view()
 
-    found = siblings.refused_beside([LEADER], key("gang"), view=view, tried=())
-    assert siblings.to_patch(found, [LEADER]) == want
+    found = hold.refused_beside([LEADER], key("gang"), view=view, tried=())
+    assert hold.to_patch(found, [LEADER]) == want
     tried = {each.uid for each in found}
-    assert siblings.refused_beside([LEADER], key("gang"), view=view, tried=tried) == []
-    assert siblings.refused_beside([], key("gang"), view=view, tried=()) == []
+    assert hold.refused_beside([LEADER], key("gang"), view=view, tried=tried) == []
+    assert hold.refused_beside([], key("gang"), view=view, tried=()) == []
 
 
 def test_a_pod_is_no_sibling_of_itself() -> None:
     alone = replace(A, shape=replace(shape(), seeks=(term(role="worker"),)))
-    assert not siblings.are_sought(alone, view=cluster_of(alone).view())
-    assert siblings.are_sought(alone, view=cluster_of(alone, B).view())
+    assert not hold.are_sought(alone, view=cluster_of(alone).view())
+    assert hold.are_sought(alone, view=cluster_of(alone, B).view())
 
 
 def test_those_that_have_to_be_near_another_come_later() -> None:
     alike = replace(B, shape=replace(shape(), seeks=(term(app="gang"),)))
     view = cluster_of(LEADER, A, alike, E, pod("other", group="gang")).view()
-    assert siblings.come_later(key("gang"), view=view) == {A.uid}
-    assert siblings.come_later(key("gang"), view=cluster_of(A, E).view()) == set()
+    assert hold.come_later(key("gang"), view=view) == {A.uid}
+    assert hold.come_later(key("gang"), view=cluster_of(A, E).view()) == set()

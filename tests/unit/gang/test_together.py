@@ -9,9 +9,8 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import GANG_GATE
-from extender.gang import together
-from extender.gang.ahead import Left
-from extender.gang.together import Together
+from extender.gang import ahead
+from extender.gang.ahead import Left, Together
 from extender.permit.awaiting_bind import (
     ASSUMED_SECONDS,
     COMING_SECONDS,
@@ -77,7 +76,7 @@ class Scene:
     def look(self, *names: str, of: Pattern | None = None) -> ev.Looked:
         """Have kube-scheduler send nodes, all of them if none are named."""
         view, at = self.cluster.view(), 1000.0
-        found = together.look(of or self.pattern, names or NODES, view=view, at=at)
+        found = ahead.nodes_looked_at(of or self.pattern, names or NODES, view=view, at=at)
         observe(self.cluster, found)
         return found
 
@@ -91,7 +90,7 @@ class Scene:
 
     def decide(self) -> Together:
         """Return the decision."""
-        steps = together.deciding(
+        steps = ahead.members_able(
             key("gang"),
             view=self.cluster.view(),
             schedulers=self.schedulers,

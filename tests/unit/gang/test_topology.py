@@ -144,7 +144,7 @@ def test_a_label_that_no_node_has_is_named_with_its_annotation(make: Any) -> Non
     found = plan(cluster)
     assert isinstance(found, Refuse)
     assert found.reason is Reason.NEVER_FITS
-    annotation = topology.of(group)
+    annotation = topology.topology_of(group)
     assert annotation is not None
     assert f"no node has the label 'no/such' that its annotation {annotation.annotation}" in (
         found.message
@@ -188,7 +188,7 @@ def test_members_on_nodes_without_the_label_cannot_be_completed_in_one_domain() 
     extra = pod("extra", 1, group="gang")
     for started, want in (([old], ()), ([old, pod("in", 1, group="gang", on="a0")], ("a0",))):
         view = cluster_of(there, required(1), started, extra).view()
-        assert topology.within(GANG, ("a0", "bare"), view=view) == want
+        assert topology.nodes_within(GANG, ("a0", "bare"), view=view) == want
     found = plan(cluster_of(there, preferred(2), old, pods(1, 1)))
     assert used(found) == ["a0"]
 

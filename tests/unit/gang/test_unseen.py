@@ -9,7 +9,7 @@ import pytest
 from extender.api.core_v1 import LabelSelector
 from extender.api.reasons import Reason
 from extender.gang.filter import usable
-from extender.gang.preemption import proposals
+from extender.gang.preempt import proposals
 from extender.gang.verdicts import Refuse
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape

@@ -8,8 +8,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE, GROUP_NATIVE
-from extender.gang.wake import Wake, decide_group, deciding_room, refused_before
-from extender.gang.wake_for_room import MOST_LOOKS, _Rooms
+from extender.gang.wake import MOST_LOOKS, Wake, _Rooms, decide_group, deciding_room, refused_before
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, PodInfo
 from extender.state.cluster.reservations import Claim

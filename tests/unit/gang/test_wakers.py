@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.wake import decide_group, deciding_room
-from extender.gang.wakers import WOKEN_BY, Occasion
+from extender.gang.wake import WOKEN_BY, Occasion, decide_group, deciding_room
 from extender.state.cluster import events as ev
 from extender.steps import at_once
 from tests.makers import cluster_of, key, nodes, pod_group, pods

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.gang import report
+from extender.gang import status
 from extender.gang.options import GangOptions
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, PodGroupStatusInfo
@@ -35,7 +35,7 @@ def status_of(work: JobInfo | None, **counts: int) -> PodGroupStatusInfo:
     ]
     jobs = [ev.BatchJobApplied(work)] if work else []
     group = pod_group()
-    return report.decide(
+    return status.decide(
         group,
         view=cluster_of(node("n0", 100), group, jobs, facts).view(),
         stored=PodGroupStatusInfo(),

@@ -136,7 +136,7 @@ def test_while_room_is_reserved_what_it_is_kept_from_is_left_alone(play: Play) -
 
 def test_a_pod_beside_many_members_is_found(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """They come first, and are more than what a look is for."""
-    monkeypatch.setattr("extender.gang.overlooked.MOST_LOOKS", 4)
+    monkeypatch.setattr("extender.gang.wake.MOST_LOOKS", 4)
     play.refuse(*(f"{group}-{n}" for group in GROUPS for n in range(2)), "other")
     play.looks()
 

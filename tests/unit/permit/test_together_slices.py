@@ -164,7 +164,7 @@ async def test_a_fault_in_the_look_leaves_the_group_to_the_next_one(
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patched:
-        patched.setattr("extender.gang.together.deciding", fails)
+        patched.setattr("extender.gang.ahead.members_able", fails)
         play.start(play.scene.view.pods["gang-0"])
         await until(lambda: FAULTS.counts["bind-together"] > faults)
     play.scene.waiting.decide(GANG)
@@ -187,7 +187,7 @@ async def test_a_fault_frees_what_was_begun_and_the_group_starts_later(
 
     with monkeypatch.context() as patched:
         if where == "judging":
-            patched.setattr("extender.gang.together.still_able", fails)
+            patched.setattr("extender.gang.ahead.still_able", fails)
         elif where == "releasing":
             patched.setattr(play.scene.waiting, "release", fails)
         else:

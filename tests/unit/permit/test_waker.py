@@ -366,7 +366,7 @@ async def test_no_more_are_woken_for_room_than_find_some(bench: Bench) -> None:
 async def test_pods_that_never_fit_do_not_keep_others_from_room(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extender.gang.wake_for_room.MOST_LOOKS", 6)
+    monkeypatch.setattr("extender.gang.wake.MOST_LOOKS", 6)
     large = [pod(f"large-{n}", shape(9, gpu=n + 1), created=float(n)) for n in range(7)]
     small = pod("small", 1, created=100.0)
     refused = [ev.PodRefused(each, Reason.RESERVED) for each in (*large, small)]

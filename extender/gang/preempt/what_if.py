@@ -12,7 +12,7 @@ from extender.fit.candidates import Feasibility, PodShape, clashes
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed, slots
 from extender.gang.fit import pod_shape
-from extender.gang.preemption.units import Evictable, Evictables
+from extender.gang.preempt.units import Evictable, Evictables
 from extender.gang.room import is_of_system
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, PodInfo, Shape

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from extender.fit.candidates import PodShape
-from extender.gang.preemption.units import Evictable
-from extender.gang.preemption.what_if import SearchedNode, WhatIf
+from extender.gang.preempt.units import Evictable
+from extender.gang.preempt.what_if import SearchedNode, WhatIf
 from extender.resources.quantity import Resources, add, subtract
 from extender.steps import PIECE, Steps
 

@@ -16,7 +16,7 @@ from extender.fit import domains
 from extender.fit.candidates import Candidates, Feasibility
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed
-from extender.gang import assigned, topology
+from extender.gang import topology
 from extender.gang.fit import (
     Fit,
     candidates,
@@ -28,10 +28,10 @@ from extender.gang.fit import (
     pod_shape,
 )
 from extender.gang.options import GangOptions
-from extender.gang.preemption.fewer import Exchange
-from extender.gang.preemption.selecting import Selection
-from extender.gang.preemption.units import Evictable, Evictables, Going, Unit
-from extender.gang.preemption.what_if import Regions, WhatIf
+from extender.gang.preempt.fewer import Exchange
+from extender.gang.preempt.selecting import Selection
+from extender.gang.preempt.units import Evictable, Evictables, Going, Unit
+from extender.gang.preempt.what_if import Regions, WhatIf
 from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
@@ -433,7 +433,7 @@ def _where(pod_group: PodGroupInfo, pods: Sequence[PodInfo], *, view: ClusterVie
     if not pod_group.assigned:
         regions = _regions(pod_group, view=view)
         return _Where(regions, dict.fromkeys(regions, pods))
-    places = yield from assigned.places_of(pods, pod_group, view=view)
+    places = yield from topology.places_of(pods, pod_group, view=view)
     number_of: dict[str, int] = {}
     there: dict[int, tuple[dict[str, NodeInfo], list[PodInfo]]] = {}
     exact = True
@@ -458,9 +458,9 @@ def _where(pod_group: PodGroupInfo, pods: Sequence[PodInfo], *, view: ClusterVie
 
 def _regions(pod_group: PodGroupInfo, *, view: ClusterView) -> Regions:
     """Return the nodes by the domain that all members share; else all nodes as one."""
-    asked = topology.of(pod_group)
+    asked = topology.topology_of(pod_group)
     if asked is None or not asked.required:
         return {"": list(view.nodes.values())}
-    pinned = set(filter(None, topology.standing(pod_group.key, asked, view=view)))
+    pinned = set(filter(None, topology.domains_in_use(pod_group.key, asked, view=view)))
     there = domains.by_label(view.nodes.values(), asked.label)
     return {value: nodes for value, nodes in there.items() if not pinned or value in pinned}

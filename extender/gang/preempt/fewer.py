@@ -7,8 +7,8 @@ the same price for each pod, the largest would go first, and six pods with it.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from extender.gang.preemption.units import Evictable
-from extender.gang.preemption.what_if import WhatIf
+from extender.gang.preempt.units import Evictable
+from extender.gang.preempt.what_if import WhatIf
 from extender.steps import PIECE, Steps
 
 COMPARED: Final = 256

@@ -6,10 +6,10 @@ The proposals are per pod and per node, and the extender's filter was not asked 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from extender.gang import assigned
+from extender.gang import topology
 from extender.gang.filter import has_room_without
 from extender.gang.fit import fits
-from extender.gang.preemption.checks import worth
+from extender.gang.preempt.nominate import worth
 from extender.gang.room import is_exempt
 from extender.resources.quantity import add
 from extender.state.cluster.records import PodInfo
@@ -39,7 +39,7 @@ def decide(
         return ()
     near = {*victims}
     if pod.group is not None:
-        near = {*assigned.near(pod, pod.group, [*victims], view=view)}
+        near = {*topology.nodes_near(pod, pod.group, [*victims], view=view)}
     victims = {
         node: uids
         for node, uids in victims.items()

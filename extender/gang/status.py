@@ -1,0 +1,445 @@
+"""The status of one group: its phase, conditions, Events and evictions, decided in one step."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from math import floor
+from typing import Final, NamedTuple
+
+from extender.api.reasons import EventReason, Reason
+from extender.api.wellknown import ON_PARTIAL_ANNOTATION, ConditionType, Phase
+from extender.gang import partial, pending, phase
+from extender.gang.gates import cannot_start
+from extender.gang.options import GangOptions, OnPartial
+from extender.gang.partial import Rules, Watched
+from extender.gang.phase import Progress, Statement, is_scheduled, runs
+from extender.gang.preempt import nominate
+from extender.gang.verdicts import Pending, Refuse, about
+from extender.state.cluster.records import (
+    ConditionInfo,
+    PodGroupInfo,
+    PodGroupStatusInfo,
+    PodInfo,
+)
+from extender.state.cluster.reservations import Claim
+from extender.state.cluster.view import ClusterView
+
+LOOK_AGAIN: Final = 10.0
+"""Seconds. A group waits for room on any node; most of that changes without the group."""
+LOOKS_A_SECOND: Final = 10
+"""At groups that wait for room, all together: each look fits a gang on all nodes."""
+
+UNWATCHED: Final = Watched()
+_BAD: Final = frozenset((
+    Reason.NEVER_FITS, Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT,
+    Reason.MEMBER_UNSCHEDULABLE, EventReason.PODS_FAILED,
+))  # fmt: skip
+
+_CLAIMING: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TURN))
+"""What a group waits for that has a claim, or would have one but for a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One Event about the group; the same `key` is the same occasion, written once."""
+
+    reason: str
+    note: str
+    action: str
+    warning: bool = False
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the group's status is now, which Events to write, and what to do."""
+
+    status: PodGroupStatusInfo
+    notices: tuple[Notice, ...] = ()
+    evict: tuple[PodInfo, ...] = ()
+    readiness: "Readiness | None" = None
+    look_again: float | None = None
+
+
+def decide(
+    pod_group: PodGroupInfo,
+    *,
+    view: ClusterView,
+    stored: PodGroupStatusInfo,
+    now: float,
+    options: GangOptions,
+    watched: Watched = UNWATCHED,
+) -> Report:
+    """Return the report on a group whose status so far is `stored`; `now` since the epoch."""
+    group, need = pod_group.key, pod_group.min_member
+    pods = [*view.members(group), *view.finished(group).values()]
+    said = said_permitted(pod_group.status)
+    jobs = _jobs(pod_group, pods, view)
+    status = phase.decide(
+        pods,
+        need=need,
+        jobs=jobs,
+        stored=stored,
+        now=now,
+        waiting=said is not None and said[0] == Reason.WAITING_FOR_BIND,
+    )
+    # What has succeeded counts though the pods are gone: see `phase.decide`.
+    done = max(status.succeeded - jobs.replaced, jobs.done) if jobs else status.succeeded
+    have = replace(phase.progress(pods), done=done)
+    begun = partial.has_begun(pods, stored=stored, generation=pod_group.generation)
+    then = partial.policy(pod_group.on_partial, watched.default, watched.overrides)
+    if pod_group.on_partial != OnPartial.KEEP and partial.refused_at_start(pods):
+        then = then if then is OnPartial.EVICT else options.on_refused
+    split = partial.decide(
+        pods,
+        have,
+        # In a later wave a pod that waits does not make the others useless: none is evicted for it.
+        quorum=need - max(status.succeeded, done),
+        before=stored.condition(ConditionType.PARTIAL),
+        now=now,
+        rules=Rules(
+            options.timeout(pod_group.schedule_timeout),
+            then,
+            options.evict_after,
+            watched.seconds,
+            begun,
+            # Before its first change its pods alone show that it has begun.
+            pod_group.generation > 1 and partial.was_whole(stored, generation=pod_group.generation),
+        ),
+    )
+    whole = phase.is_scheduled(have, need)
+    why = None if whole else watched.why
+    if not whole and why is None:
+        why = pending.decide(group, view=view, options=options)
+    claim = view.claims.get(group) if why and why.reason in _CLAIMING else None
+    statements = [
+        scheduled(
+            have,
+            need,
+            phase=status.phase,
+            why=(why.reason, why.message + _aside(claim) + _room(pod_group, why))
+            if why
+            else ("", ""),
+            said=said,
+        ),
+        running(have, need, phase=status.phase),
+        *([split.statement] if split.statement else []),
+    ]
+    status = replace(
+        status,
+        conditions=dated(statements, stored=stored, generation=pod_group.generation, now=now),
+    )
+    return Report(
+        status=status,
+        notices=(
+            *_changes(stored, status),
+            *_mixed_priorities(pods),
+            *_policy(pod_group.on_partial, watched),
+            *_claim(claim),
+        ),
+        evict=split.evict,
+        readiness=readiness_of(
+            pods,
+            need=need,
+            done=done,
+            broken={pod.node for pod in pods if pod.node and _is_broken(pod.node, view)},
+        ),
+        look_again=_look_again(
+            waits=bool(pods) and not whole,
+            partial=split.look_again,
+            all_waiting=len(view.queue),
+        ),
+    )
+
+
+def counts_alone(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
+    """Return whether nothing differs but counts, and texts of conditions, which have counts."""
+    return _without_counts(before) == _without_counts(after)
+
+
+def _without_counts(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
+    silent = tuple(replace(each, message="") for each in status.conditions)
+    return replace(status, scheduled=0, running=0, succeeded=0, failed=0, conditions=silent)
+
+
+def _jobs(pod_group: PodGroupInfo, pods: Iterable[PodInfo], view: ClusterView) -> phase.Jobs | None:
+    if not view.has_unfinished_jobs(pod_group.key):
+        return None
+    done = pod_group.min_member - view.quorum(pod_group)
+    return phase.Jobs(done, phase.replaced_pods(pods, view=view))
+
+
+def _is_broken(name: str, view: ClusterView) -> bool:
+    node = view.nodes.get(name)
+    return node is not None and not node.ready
+
+
+def _look_again(*, waits: bool, partial: float | None, all_waiting: int) -> float | None:
+    regular = max(LOOK_AGAIN, all_waiting / LOOKS_A_SECOND)
+    if partial is not None:
+        return min(partial, regular)
+    return regular if waits else None
+
+
+def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable[Notice]:
+    """Yield what is worth an Event: another reason, not another number."""
+    for now in status.conditions:
+        before = stored.condition(now.type)
+        if before is not None and before.reason == now.reason:
+            continue
+        if now.type == ConditionType.SCHEDULED:
+            yield _notice(now, now.reason, "Scheduling", warning=now.reason in _BAD)
+        elif now.type == ConditionType.PARTIAL and now.reason in {
+            EventReason.PARTIAL_GANG,
+            EventReason.EVICTED,
+        }:
+            action = "Evicting" if now.reason == EventReason.EVICTED else "Keeping"
+            yield _notice(now, EventReason.PARTIAL_GANG, action, warning=True)
+
+
+def _notice(condition: ConditionInfo, reason: str, action: str, *, warning: bool) -> Notice:
+    return Notice(reason, condition.message, action, warning)
+
+
+def _mixed_priorities(pods: Iterable[PodInfo]) -> Iterable[Notice]:
+    priorities = sorted({pod.priority for pod in pods if not pod.finished})
+    if len(priorities) > 1:
+        listed = ", ".join(map(str, priorities))
+        note = f"its pods have the priorities {listed}; {priorities[0]} counts"
+        yield Notice(EventReason.MIXED_PRIORITIES, note, "Comparing", warning=True, key=listed)
+
+
+def _policy(asked: str | None, watched: Watched) -> Iterable[Notice]:
+    """Yield an Event about an annotation that does not count."""
+    counts = partial.policy(asked, watched.default, watched.overrides)
+    if asked is None or asked == counts:
+        return
+    if asked in set(OnPartial):
+        reason = EventReason.POLICY_LIMITED
+        note = f"{ON_PARTIAL_ANNOTATION}={asked} is not allowed by the settings; {counts} counts"
+    else:
+        reason = EventReason.UNKNOWN_POLICY
+        note = f"{ON_PARTIAL_ANNOTATION} should be keep or evict; {counts} counts"
+    yield Notice(reason, note, "Reading", warning=True, key=f"policy {asked}")
+
+
+def _aside(claim: Claim | None) -> str:
+    """Return why no nodes are set aside for a group that waits long, as the end of a sentence."""
+    if claim is None or claim.limit is None:
+        return ""
+    nodes = f"{claim.limit} node{'s' * (claim.limit != 1)}"
+    return f"; no nodes are set aside for it: the groups of a namespace may claim {nodes}"
+
+
+def _room(pod_group: PodGroupInfo, why: Pending) -> str:
+    """Return what makes room for a group that preempts, as the end of a sentence."""
+    chosen = pod_group.nomination
+    return f"; {nominate.sentence(chosen)}" if chosen and why.reason in _CLAIMING else ""
+
+
+def _claim(claim: Claim | None) -> Iterable[Notice]:
+    """Yield that a group needs more nodes than may be set aside for its namespace."""
+    if claim is None or claim.limit is None:
+        return
+    note = (
+        f"it needs more nodes than are left of the {claim.limit} on which the groups of its "
+        "namespace may have claims: gang.claimNodesPercentage is the administrator's limit"
+    )
+    yield Notice(
+        EventReason.CLAIM_LIMITED, note, "Claiming", warning=True, key=f"claim {claim.limit}"
+    )
+
+
+# --- conditions --------------------------------------------------------------------------------
+
+
+OURS: Final = frozenset((ConditionType.SCHEDULED, ConditionType.RUNNING, ConditionType.PARTIAL))
+"""The conditions that the reconciler answers for."""
+
+
+def scheduled(
+    have: Progress,
+    need: int,
+    *,
+    phase: str,
+    why: tuple[str, str],
+    said: tuple[str, str] | None,
+) -> Statement:
+    """Return whether the group has its nodes.
+
+    `why` are reason and message of what keeps it from that as far as the cluster shows; where
+    nothing does, what the extender has `said` counts.
+    """
+    kind = ConditionType.SCHEDULED
+    if is_scheduled(have, need):
+        text = f"{have.bound + have.done} of the {need} pods that it needs have a node or are done"
+        return Statement(kind, reason=EventReason.SCHEDULED, holds=True, message=text)
+    if phase == Phase.FAILED:
+        return Statement(
+            kind, reason=EventReason.PODS_FAILED, holds=False, message=_failed(have, need)
+        )
+    if why[0] == Reason.WAITING_FOR_BIND:
+        if said is not None:
+            why = said
+        elif have.bound:
+            text = f"{have.bound} of the {need - have.done} pods that it still needs have a node"
+            why = (EventReason.PARTIALLY_SCHEDULED, text)
+    return Statement(kind, holds=False, reason=why[0], message=why[1])
+
+
+def running(have: Progress, need: int, *, phase: str) -> Statement:
+    """Return whether the group runs."""
+    kind = ConditionType.RUNNING
+    text = f"{have.running} of {need} pods run, {have.done} are done"
+    if phase == Phase.FINISHED:
+        return Statement(kind, reason=EventReason.FINISHED, holds=False, message="")
+    if phase == Phase.FAILED:
+        return Statement(
+            kind, reason=EventReason.PODS_FAILED, holds=False, message=_failed(have, need)
+        )
+    if runs(have, need):
+        return Statement(kind, reason=EventReason.RUNNING, holds=True, message=text)
+    reason = EventReason.NOT_RUNNING if is_scheduled(have, need) else EventReason.NOT_SCHEDULED
+    return Statement(ConditionType.RUNNING, reason=reason, holds=False, message=text)
+
+
+def dated(
+    statements: Iterable[Statement], *, stored: PodGroupStatusInfo, generation: int, now: float
+) -> tuple[ConditionInfo, ...]:
+    """Return conditions by type, each with the time when its value last changed."""
+    return tuple(
+        ConditionInfo(
+            type=each.type,
+            status=str(each.holds),
+            reason=each.reason,
+            message=each.message,
+            transition=_since(stored.condition(each.type), each, now),
+            generation=generation,
+        )
+        for each in sorted(statements, key=lambda each: each.type)
+    )
+
+
+def ours(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
+    """Return a stored status without the fields of other writers."""
+    kept = (each for each in status.conditions if each.type in OURS)
+    return replace(status, conditions=tuple(sorted(kept, key=lambda each: each.type)))
+
+
+def said_permitted(status: PodGroupStatusInfo) -> tuple[str, str] | None:
+    """Return reason and message of the Permitted condition of a group that waits."""
+    said = status.condition(ConditionType.PERMITTED)
+    if said is None or said.status != "False":
+        return None
+    return said.reason, said.message
+
+
+def _since(before: ConditionInfo | None, each: Statement, now: float) -> float:
+    if before is not None and before.status == str(each.holds):
+        return before.transition
+    return float(floor(now))
+
+
+def _failed(have: Progress, need: int) -> str:
+    return f"{have.failed} failed, and {have.there} of the {need} pods that it needs are left"
+
+
+# --- the condition Permitted, which the extender writes: what only it has found out about a group
+
+
+def permitted_condition(
+    group: str, *, view: ClusterView, denied: Refuse | None, now: float, asked: bool = True
+) -> ConditionInfo | None:
+    """Return the condition to write, or None where the stored one will do.
+
+    Nothing is written about a group that starts as it should: it would be one write for each gang,
+    without a reader. `denied` is the group's last failure, which counts while it could start but
+    for room; `now` is since the epoch. An extender that was never `asked` about the group is beside
+    another kube-scheduler, and takes nothing back.
+    """
+    pod_group = view.pod_group(group)
+    if pod_group is None:
+        return None
+    stored = pod_group.status.condition(ConditionType.PERMITTED)
+    tally, quorum = view.tally(group), view.quorum(pod_group)
+    if tally.assigned >= quorum:
+        if stored is None or stored.status == "True":
+            return None
+        said = ("True", Reason.QUORUM_REACHED, "")
+    elif tally.waiting:
+        text = f"{tally.assigned}/{quorum} pods have a node and wait for the others"
+        said = ("False", Reason.WAITING_FOR_BIND, text)
+    elif denied is not None and cannot_start(group, view=view) is None:
+        text = f"failed recently, {denied.message.removeprefix(about(group))}"
+        refused = denied.reason is Reason.BINDING_REFUSED
+        said = ("False", denied.reason if refused else Reason.RECENTLY_DENIED, text)
+    elif asked and stored is not None and stored.status == "False":
+        said = ("Unknown", Reason.NOT_TRIED, "no pod waits with a node now")
+    else:
+        return None
+    if stored is not None and (stored.status, stored.reason, stored.message) == said:
+        return None
+    since = stored.transition if stored is not None and stored.status == said[0] else now
+    return ConditionInfo(ConditionType.PERMITTED, *said, since, pod_group.generation)
+
+
+# --- the readiness gate ------------------------------------------------------------------------
+#
+# No member takes requests before enough of them could. Only pods that name the gate in their spec
+# wait for it, and only their condition is set.
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """The condition, and the pods on which it is to be set."""
+
+    ready: bool
+    message: str
+    pods: tuple[PodInfo, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The reason of the condition."""
+        return EventReason.GANG_READY if self.ready else EventReason.GANG_NOT_READY
+
+
+def readiness_of(
+    pods: Iterable[PodInfo], *, need: int, done: int, broken: Collection[str] = ()
+) -> Readiness:
+    """Return the condition of the members with the gate, and those on which it is not set yet.
+
+    `done` members are through with their work; they count as ready, as they do towards quorum. A
+    member on one of the `broken` nodes does not: its kubelet, which reports readiness, does not
+    answer.
+    """
+    live = [pod for pod in pods if not pod.finished and not pod.terminating]
+    able = sum(pod.ready and pod.node not in broken for pod in live)
+    ready = able + done >= need
+    return Readiness(
+        ready=ready,
+        message=f"{able} of the {max(0, need - done)} pods that it needs are ready",
+        pods=tuple(pod for pod in live if pod.readiness_gate and pod.gang_ready != ready),
+    )
+
+
+# --- how long a group waits --------------------------------------------------------------------
+
+
+class Waiting(NamedTuple):
+    """That a group waits."""
+
+    reason: str
+    """Of its condition."""
+    since: float
+    """In seconds since the epoch."""
+
+
+def waiting_of(status: PodGroupStatusInfo, members: Iterable[PodInfo]) -> Waiting | None:
+    """Return how a group of such a status waits; None where it has no live pods, or need not wait.
+
+    A PodGroup may be older than its pods, and the condition older than those that wait now.
+    """
+    said = status.condition(ConditionType.SCHEDULED)
+    if said is None or said.status != "False" or status.phase == Phase.FAILED:
+        return None
+    created = [pod.created for pod in members if not pod.terminating]
+    return Waiting(said.reason, max(said.transition, min(created))) if created else None
