@@ -162,7 +162,7 @@ def _room(
 ) -> RoomFound | None:
     if look is None or look.free is None:
         return None
-    free, asked = look.free, topology.of(pod_group)
+    free, asked = look.free, topology.topology_of(pod_group)
     nodes = Counter(free.placements.values())
     return RoomFound(
         wanted=free.wanted,
