@@ -10,7 +10,6 @@ from extender.config.sections import Duration, Seconds, Section
 from extender.jobs.context import ReleaseQuota
 from extender.queueing import options as queueing
 
-DEFAULT_TIMEOUT: Final = 1800.0
 ASKED_TIMEOUT: Final = 300.0
 """The default where the file sets `enable: true`: that of Kueue while readiness was optional."""
 
@@ -63,7 +62,7 @@ class WaitForPodsReady(_Pointers):
     def policy(self) -> queueing.PodsReady:
         """Return the policy that decisions use."""
         asked = self.enable and "enable" in self.model_fields_set
-        timeout = self.timeout or (ASKED_TIMEOUT if asked else DEFAULT_TIMEOUT)
+        timeout = self.timeout or (ASKED_TIMEOUT if asked else queueing.PodsReady().timeout)
         blocks = asked if self.block_admission is None else self.block_admission
         recovery = timeout if self.recovery_timeout is None else self.recovery_timeout
         again = self.requeuing_strategy

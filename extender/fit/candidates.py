@@ -149,9 +149,12 @@ def _matches_affinity(of_pod: Affinity, node: NodeInfo) -> bool:
     return any(matches_term(term, node.labels, name=node.name) for term in terms)
 
 
-_AT_ONCE: Final = 256
-"""Nodes that are read in one go."""
+PIECE: Final = 256
+"""Nodes that are looked at in one piece, at most."""
 _KNOWN: Final = 1024
+"""The most answers that are kept."""
+_MOST: Final = 256
+"""The most pod shapes for which the position of the search is kept."""
 _FEW: Final = 64
 """If more nodes than this changed, all are read again."""
 
@@ -229,7 +232,7 @@ class Feasibility:
         asked = frozenset(map(self.of, shapes))
         version, found = self._version, self._usable.get(asked)
         if found is None:
-            found, at_once = 0, max(1, _AT_ONCE // max(1, len(asked)))
+            found, at_once = 0, max(1, PIECE // max(1, len(asked)))
             for number, node in enumerate(list(self.cluster.nodes.values()), 1):
                 found += any(each.would_allow(node) for each in asked)
                 if number % at_once == 0:
@@ -251,10 +254,6 @@ class Feasibility:
             each.forget(changed)
 
 
-PIECE: Final = 256
-"""Nodes that are looked at in one piece, at most."""
-_MOST: Final = 256
-"""Pod shapes of which it is known how far they have looked."""
 _NOTHING: Final[Mapping[str, int]] = {}
 _NO_OFFER: Final[tuple[Collection[str], bool]] = ((), False)
 

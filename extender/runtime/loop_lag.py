@@ -16,7 +16,6 @@ EVERY_SECONDS: Final = 0.05
 WINDOW_SECONDS: Final = 60.0
 COUNTED_SECONDS: Final = 1.0
 """Smaller lags are load, and no reason to end a process."""
-_PARTS: Final = 3
 
 
 class LoopLag:
@@ -61,7 +60,7 @@ class LoopLag:
         no process that cannot keep up.
         """
         self._forget(self._clock.monotonic())
-        return sum(min(lag, limit / _PARTS) for _, lag in self._large)
+        return sum(min(lag, limit / 3) for _, lag in self._large)
 
     def _forget(self, now: float) -> None:
         for noted in (self._recent, self._large):

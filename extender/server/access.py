@@ -24,15 +24,9 @@ from extender.runtime.clock import Clock
 
 REMEMBERED_SECONDS: Final = 10.0
 _REMEMBERED: Final = 1024
-"""Tokens, and rights, that are remembered at most."""
-_REVIEWS: Final = 16
-"""Reviews at once; more callers are asked to come later."""
-_WAITING: Final = 256
-_LONGEST_TOKEN: Final = 16 * 1024
-"""Characters; a longer one is no token."""
+"""The most tokens, and the most rights, that are remembered."""
 _UNASKED: Final = User("")
 _UNKNOWN: Final = {"WWW-Authenticate": "Bearer"}
-RETRY_SECONDS: Final = 1
 
 _REASONS: Final[Mapping[int, str]] = {
     400: "BadRequest",
@@ -102,7 +96,7 @@ class Turnstile:
             raise StatusError(
                 429,
                 "too many requests are being answered, try again later",
-                headers={"Retry-After": str(RETRY_SECONDS)},
+                headers={"Retry-After": "1"},
             )
         self._here[caller] += 1
         try:
@@ -136,7 +130,7 @@ class Guard:
         self._rights: TTLCache[tuple[User, Access], bool] = TTLCache(
             _REMEMBERED, seconds, timer=clock.monotonic
         )
-        self._reviews = Turnstile(at_once=_REVIEWS, most=_WAITING)
+        self._reviews = Turnstile(at_once=16, most=256)
 
     async def check(self, request: Request, access: Access) -> User:
         """Return the calling user. Raises StatusError: 401, 403, 429, or 503: not known."""
@@ -151,7 +145,8 @@ class Guard:
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise StatusError(401, "a bearer token is required", headers=_UNKNOWN)
-        user = await self._user(token) if len(token) <= _LONGEST_TOKEN else None
+        too_long = len(token) > 16 * 1024  # no authority issues such tokens
+        user = await self._user(token) if not too_long else None
         if user is None:
             raise StatusError(401, "the bearer token is not valid", headers=_UNKNOWN)
         return user

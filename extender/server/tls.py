@@ -24,7 +24,6 @@ _log = structlog.get_logger(__name__)
 OPEN_PATHS: Final = frozenset(("/livez", "/readyz", "/metrics", "/openapi.json"))
 """Paths that change nothing, for all clients of the authority."""
 _SAN: Final = frozenset(("DNS", "URI"))
-_REMEMBERED: Final = 100
 
 
 def names_of(certificate: Mapping[str, Any] | None) -> frozenset[str]:
@@ -44,7 +43,7 @@ class NamedClients:
     def __init__(self, app: ASGIApp, allowed: Collection[str]) -> None:
         self._app = app
         self._allowed = frozenset(allowed)
-        self._logged: LRUCache[str, bool] = LRUCache(_REMEMBERED)
+        self._logged: LRUCache[str, bool] = LRUCache(100)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 from msgspec import Struct
 
 from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import SLICE_SECONDS
 from extender.runtime.process import deep_stack, version
 from extender.server import openapi
 from extender.webhooks import conversion, jobs
@@ -27,7 +28,7 @@ _JSON: Final = "application/json"
 _END: Final = object()
 LARGEST_REVIEW: Final = 8 * 2**20
 """Bytes. An object is at most 3 MiB to the API server, and a change comes with the old one."""
-MOST_BYTES: Final = 64 * 2**20
+MOST_BYTES: Final = 8 * LARGEST_REVIEW
 """Bytes of all requests that are read or answered at one time."""
 MOST_VALUES: Final = 200_000
 """Values in a review about a job."""
@@ -35,8 +36,6 @@ MOST_PARTS: Final = 30_000
 """Objects and arrays in it: the dearest values. With so many a job hardly fits into etcd."""
 _LARGE: Final = 2**18
 """A review about a job of at least this many bytes is judged in a thread."""
-SLICE_SECONDS: Final = 0.01
-"""Other tasks run after each slice of this length."""
 
 
 _TOO_DEEP: Final = FieldError(

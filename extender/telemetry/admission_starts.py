@@ -19,10 +19,8 @@ from extender.runtime.faults import harmless
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.store import Queues
-from extender.telemetry.traces import MOST_EVENTS, NAMESPACE, Event, Trace, Value
+from extender.telemetry.traces import MOST_EVENTS, NAMESPACE, REMEMBERED, Event, Trace, Value
 
-_REMEMBERED: Final = 10_000
-"""The number of workloads whose last admission keeps its id, for what is logged of them later."""
 STARTED: Final = "Started"
 DELETED: Final = "WorkloadDeleted"
 _noted: Final = harmless("admission-starts")
@@ -53,7 +51,7 @@ class AdmissionStarts:
         self._clock, self._now = clock, clock.monotonic
         self._began = 0.0
         self._under_way: dict[str, AdmissionStart] = {}
-        self._last: LRUCache[str, str] = LRUCache(_REMEMBERED)
+        self._last: LRUCache[str, str] = LRUCache(REMEMBERED)
         self.tracer: Tracer = NoOpTracer()
         """Makes the traces of admissions that begin from now on."""
         self._log = structlog.get_logger(__name__).bind()

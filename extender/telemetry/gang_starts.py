@@ -19,10 +19,8 @@ from extender.runtime.faults import harmless
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
-from extender.telemetry.traces import MOST_EVENTS, NAMESPACE, Event, Trace, Value
+from extender.telemetry.traces import MOST_EVENTS, NAMESPACE, REMEMBERED, Event, Trace, Value
 
-_REMEMBERED: Final = 10_000
-"""The number of groups whose last start keeps its id, for what is logged of them later."""
 _noted: Final = harmless("gang-starts")
 
 
@@ -71,7 +69,7 @@ class GangStarts:
         self._view = cluster.view()
         self._clock, self._now = clock, clock.monotonic
         self._under_way: dict[str, GangStart] = {}
-        self._last: LRUCache[str, str] = LRUCache(_REMEMBERED)
+        self._last: LRUCache[str, str] = LRUCache(REMEMBERED)
         self.tracer: Tracer = NoOpTracer()
         """Makes the traces of starts that begin from now on."""
         # Bound here, once: a line that is not logged costs a twentieth then.

@@ -17,6 +17,8 @@ Value = str | int | float | bool
 Event = tuple[float, str, Mapping[str, Value]]
 """The time, the name and the attributes of something that happened within a stage."""
 NAMESPACE: Final = "k8s.namespace.name"
+REMEMBERED: Final = 10_000
+"""The groups and the workloads whose last id is kept, for what is logged of them later."""
 MOST_EVENTS: Final = 32
 """The most events of a kind that are kept for a stage."""
 

@@ -233,7 +233,7 @@ def test_what_is_no_gang_has_no_start() -> None:
 
 
 def test_ids_of_so_many_groups_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gang_starts, "_REMEMBERED", 2)
+    monkeypatch.setattr(gang_starts, "REMEMBERED", 2)
     names = ["a", "b", "c"]
     members = [pod(name, group=name) for name in names]
     noted = Noted(*nodes(8), members, [pod_group(name, 1) for name in names])
