@@ -1,1 +1,1 @@
-"""What travels on the wire, one module per group and version, and the names that users rely on."""
+"""Wire types by API group and version, and the names and reasons that users rely on."""

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 _PART: Final = re.compile(r"(?:^|(?<=,))([0-9]{1,10})(?:-([0-9]{1,10}))?(?=,|\Z)")
-"""An index or a range. Longer numbers are no indexes, and slow to read."""
+"""An index or a range. Longer numbers are not indexes, and slow to read."""
 _END: Final = 10**10
 _CHARACTERS: Final = b"0123456789,-"
 _TWO_DASHES: Final = re.compile(r"-[0-9]*-")
@@ -24,9 +24,9 @@ Bounds = tuple[list[int], list[int]]
 """The first and the last index of each part."""
 
 
-@lru_cache(maxsize=8)  # one look at a job asks several times
+@lru_cache(maxsize=8)  # a job is asked about several times in a row
 def count_below(end: int, *texts: str) -> int:
-    """Return how many indexes below `end` are in any list; parts that are no range do not count."""
+    """Count the indexes below `end` that are in any list, without parts that are not a range."""
     found = [_bounds(text) for text in texts if text]
     firsts = [index for each, _ in found for index in each]
     lasts = [index for _, each in found for index in each]
@@ -48,9 +48,10 @@ def indexes_below(end: int, *texts: str) -> frozenset[int]:
 
 
 def _bounds(text: str) -> Bounds:
-    """Return the parts of a list; one as the job controller writes it is not taken apart as text.
+    """Return the parts of a list.
 
-    With the last index of each range below zero it is a list of numbers.
+    A list as the job controller writes it is read as JSON, with the last index of each range as a
+    negative number, which is much faster than taking it apart as text.
     """
     if text.isascii() and not text.encode().translate(None, _CHARACTERS):
         try:
@@ -62,7 +63,7 @@ def _bounds(text: str) -> Bounds:
 
 
 def _signed(text: str) -> Bounds:
-    """Return the parts; raises MsgspecError or ValueError where a part of it is odd."""
+    """Return the parts of a list. Raises MsgspecError or ValueError if a part is not a range."""
     numbers = _numbers(f"[{text.replace('-', ',-')}]")
     if "-" not in text:
         firsts, lasts = numbers, numbers
@@ -79,7 +80,7 @@ def _signed(text: str) -> Bounds:
 
 
 def _are_apart(firsts: list[int], lasts: list[int]) -> bool:
-    """Return whether the parts are in order and no two have an index in common."""
+    """Return whether the parts are in order and do not overlap."""
     return all(map(lt, lasts, islice(firsts, 1, None)))
 
 
@@ -107,15 +108,15 @@ def _ranges(text: str) -> Iterator[tuple[int, int]]:
 
 
 def pods_at_first(parallelism: int, completions: int | None) -> int:
-    """Return how many pods a Job begins with."""
+    """Return the number of pods that a Job starts with."""
     return parallelism if completions is None else min(parallelism, completions)
 
 
 def pods_left(parallelism: int, completions: int | None, *, done: int, active: int) -> int:
-    """Return how many pods a Job runs at once from now on, when so many are done for good.
+    """Return how many pods a Job will run at once, given the number that are done for good.
 
-    Without `completions` it is a work queue: once a pod has succeeded no other one is made, and
-    those that are `active` are all there will be.
+    A Job without `completions` is a work queue: once a pod has succeeded, no other is created, so
+    that only the `active` pods are left.
     """
     if completions is not None:
         return min(parallelism, max(0, completions - done))

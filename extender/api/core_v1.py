@@ -1,9 +1,8 @@
 """The parts of Pod and Node that decisions read, decoded from raw JSON by msgspec.
 
-Fields that are not listed are skipped by the decoder, which is most of the cost of a full model.
-A type without a docstring is the API's type of its name.
-Parts that few pods have and that many pods share (affinity, tolerations) stay raw bytes until
-a decision asks for it.
+The decoder skips all other fields, which saves most of the cost of a full model. A type without a
+docstring is the API's type with its name. Parts that few pods have, or that many pods share
+(affinity, tolerations), stay raw bytes until a decision needs them.
 """
 
 from datetime import datetime
@@ -23,7 +22,7 @@ Amount = str | int | float
 
 
 class Wire(Struct, frozen=True, gc=False, rename="camel"):
-    """Camel case on the wire, snake case here."""
+    """The base of all types: camel case on the wire, snake case here."""
 
 
 class OwnerReference(Wire, frozen=True):
@@ -160,7 +159,7 @@ class PodCondition(Wire, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: Raw = Raw()
-    """Read of one condition alone."""
+    """Decoded for one condition only."""
 
 
 class PodStatus(Wire, frozen=True):
@@ -198,7 +197,7 @@ class UnreadSpec(PodSpecHead, frozen=True):
 
 
 class UnreadPod(Wire, frozen=True):
-    """corev1.Pod: what is read of each of its events."""
+    """corev1.Pod, as it is read from each of its events."""
 
     metadata: PodMeta = PodMeta()
     spec: UnreadSpec = UnreadSpec()
@@ -235,7 +234,7 @@ class ResizeStatus(Wire, frozen=True):
 
 
 class ResizedPod(Wire, frozen=True):
-    """corev1.Pod: what is read of one that may have been resized, beside what is of every pod."""
+    """corev1.Pod, the further fields that are read if it may have been resized."""
 
     spec: ContainerNames = ContainerNames()
     status: ResizeStatus = ResizeStatus()
@@ -318,7 +317,7 @@ class NodeCondition(Wire, frozen=True):
     type: str = ""
     status: str = ""
     last_transition_time: Raw = Raw()
-    """Read of a node alone that is not ready."""
+    """Decoded only for a node that is not ready."""
 
 
 class NodeSpec(Wire, frozen=True):
@@ -372,7 +371,7 @@ class Job(Wire, frozen=True):
 
 
 class PodGroupSpec(Wire, frozen=True):
-    """PodGroupSpec, leniently: objects older than the rules must still be read."""
+    """PodGroupSpec, read leniently: objects older than the rules must still be readable."""
 
     min_member: Annotated[int, msgspec.Meta(ge=0)] = 0
     min_resources: dict[str, Amount] | None = None
@@ -398,9 +397,9 @@ class PodGroupStatus(Wire, frozen=True):
     schedule_start_time: datetime | None = None
     conditions: list[Condition] | None = None
     granted_room: Raw = Raw()
-    """Read apart: one that cannot be read must not hide the PodGroup."""
+    """Decoded separately: a value that cannot be read must not hide the PodGroup."""
     preemption: Raw = Raw()
-    """The same."""
+    """Decoded separately, for the same reason."""
 
 
 class DisruptionBudgetSpec(Wire, frozen=True):
@@ -424,13 +423,13 @@ class DisruptionBudget(Wire, frozen=True):
 
 
 class Stored(Wire, frozen=True):
-    """What a write of any object answers."""
+    """The answer to a write of any object."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 class AnnotatedMeta(ObjectMeta, frozen=True):
-    """metav1.ObjectMeta where annotations are read too."""
+    """metav1.ObjectMeta with annotations."""
 
     annotations: dict[str, str] | None = None
 
@@ -443,48 +442,48 @@ class PodGroup(Wire, frozen=True):
     status: PodGroupStatus = PodGroupStatus()
 
 
-# -- PodGroup of scheduling.k8s.io, v1alpha2 and v1beta1, which kube-scheduler may schedule itself.
-# The two differ in `disruptionMode`, which is not read.
+# -- PodGroup of scheduling.k8s.io, in v1alpha2 and v1beta1: kube-scheduler may schedule it itself.
+# The two versions differ in `disruptionMode`, which is not read.
 
 
 class BasicPolicy(Wire, frozen=True):
-    """Its pods are scheduled one by one."""
+    """The policy of a group whose pods are scheduled one by one."""
 
 
 class GangPolicy(Wire, frozen=True):
-    """Its pods start together."""
+    """The policy of a group whose pods start together."""
 
     min_count: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class SchedulingPolicy(Wire, frozen=True):
-    """One of the two."""
+    """The policy of a group, which is one of the two."""
 
     basic: BasicPolicy | None = None
     gang: GangPolicy | None = None
 
 
 class TopologyConstraint(Wire, frozen=True):
-    """The label of which all nodes of the group have the same value."""
+    """The label that has the same value on all nodes of the group."""
 
     key: str = ""
 
 
 class SchedulingConstraints(Wire, frozen=True):
-    """Of the group as a whole; at most one topology."""
+    """The constraints of the group as a whole, with at most one topology."""
 
     topology: list[TopologyConstraint] | None = None
 
 
 class NativePodGroupSpec(Wire, frozen=True):
-    """What is read of it."""
+    """PodGroupSpec of `scheduling.k8s.io`."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
 
 
 class NativePodGroupStatus(Wire, frozen=True):
-    """What is read of it."""
+    """PodGroupStatus of `scheduling.k8s.io`."""
 
     conditions: list[Condition] | None = None
 

@@ -1,8 +1,8 @@
 """The wire types of kube-scheduler's extender protocol, `k8s.io/kube-scheduler/extender/v1`.
 
 kube-scheduler's structs carry no JSON tags: top-level keys are the Go field names, embedded
-Kubernetes objects are ordinary camelCase, and absent lists are sent as null. Only what is read is
-decoded; what is sent back as it came stays raw.
+Kubernetes objects are ordinary camelCase, and absent lists are sent as null. Parts that are sent
+back unchanged stay raw.
 """
 
 from typing import Annotated
@@ -26,7 +26,7 @@ class _Wire(Struct, frozen=True, gc=False, rename="pascal"):
 
 
 class ObjectHead(Struct, frozen=True, gc=False):
-    """An embedded Kubernetes object, as far as it is read."""
+    """The metadata of an embedded Kubernetes object."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -48,7 +48,7 @@ class ExtenderArgs(_Wire, frozen=True):
 
 
 class FilterResult(_Wire, frozen=True):
-    """The answer of filter; with `node_names` null the `nodes` count."""
+    """The answer of filter. If `node_names` is null, `nodes` counts."""
 
     node_names: _Names | list[str] | None = None
     nodes: NodeItems | None = None
@@ -77,19 +77,19 @@ class BindingArgs(_Wire, frozen=True):
 
 
 class BindingResult(_Wire, frozen=True):
-    """The answer of bind, which may take as long as the gang may wait; no error is success."""
+    """The answer of bind, which may take as long as the gang may wait. No error means success."""
 
     error: str = ""
 
 
 class Problem(_Wire, frozen=True):
-    """The answer of a verb to what it cannot read, or does not answer now; the status is 200."""
+    """The answer to a request that cannot be read, or not be answered now. The status is 200."""
 
     error: Annotated[str, Meta(min_length=1)]
 
 
 class MetaPod(_Wire, frozen=True):
-    """A victim by its UID."""
+    """The UID of a victim."""
 
     uid: str = field(default="", name="UID")
 
@@ -117,11 +117,11 @@ class PreemptionArgs(_Wire, frozen=True):
 
 
 class PreemptionResult(_Wire, frozen=True):
-    """The answer of preempt: a node that is left out is not preempted on."""
+    """The answer of preempt: the nodes on which kube-scheduler may preempt."""
 
     node_name_to_meta_victims: dict[str, MetaVictims]
 
 
 def error_text(text: str) -> str:
-    """Return a text as it may be sent: older kube-schedulers take it for a format string."""
+    """Return a text without per cent signs: older kube-schedulers take it for a format string."""
     return text.replace("%", " per cent")

@@ -1,4 +1,4 @@
-"""How far jobs may change the settings that their ClusterQueue has for them.
+"""The settings of their ClusterQueue that jobs may change, and within which bounds.
 
 The annotation `scheduling.x-k8s.io/job-overrides` of a ClusterQueue, or `queue.jobOverrides` where
 a ClusterQueue has none, is a list with commas. An entry is the name of a setting without its
@@ -17,20 +17,20 @@ from extender.api.values import remembered, seconds, whole
 
 _ENTRY: Final = re.compile(r"([a-z-]+)\s*(?:(<=|>=)\s*(\S+))?", re.ASCII)
 _SHOWN: Final = 40
-"""Characters of an entry that an Event shows."""
+"""The most characters of an entry that an Event shows."""
 _REMEMBERED: Final = 1024
-"""Different texts whose meaning is kept; there are about as many as ClusterQueues."""
+"""The number of texts that are remembered: about one for each ClusterQueue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least and the largest value that a job may choose; None: no bound. Times in seconds."""
+    """The least and largest value that a job may choose, in seconds for times. None: no bound."""
 
     least: float | None = None
     most: float | None = None
 
     def within(self, wanted: Any) -> Any:  # noqa: ANN401 - of the type of the setting
-        """Return the nearest value that is allowed; None as a value is "without limit"."""
+        """Return the nearest value that is allowed. The value None means without limit."""
         if self.most is not None and (wanted is None or wanted > self.most):
             return self.most
         if self.least is not None and wanted is not None and wanted < self.least:
@@ -43,12 +43,12 @@ class Overrides:
     """The settings that jobs may change."""
 
     others: Literal["stricter", "none", "any"] = "stricter"
-    """What holds for a setting that is not named."""
+    """The rule for settings that are not named."""
     named: Mapping[str, Bound | None] = field(default_factory=dict)
-    """By setting; None where its entry cannot be read: then the setting may be made stricter."""
+    """The bounds by setting. None: the entry is unreadable, so the setting may only be stricter."""
 
     def limited(self, setting: str, wanted: Any, ruled: Any) -> Any:  # noqa: ANN401
-        """Return the value that counts where a job sets `wanted` and its queue `ruled`.
+        """Return the value that counts if a job sets `wanted` and its queue `ruled`.
 
         `setting` is the whole name of the annotation.
         """
@@ -63,7 +63,7 @@ class Overrides:
         return _STRICTER[setting](wanted, ruled)
 
     def frees(self, setting: str) -> bool:
-        """Return whether jobs may choose a setting, and not only make it stricter."""
+        """Return whether jobs may choose a setting freely, not only make it stricter."""
         bound = self.named.get(setting)
         return bound is not None or (setting not in self.named and self.others == "any")
 
@@ -79,7 +79,7 @@ def overrides_of(annotations: Mapping[str, str], otherwise: Overrides) -> Overri
 
 @remembered(_REMEMBERED)
 def parsed(said: str) -> tuple[Overrides, tuple[str, ...]]:
-    """Return what a list of overrides allows, and a sentence for each entry that is ignored."""
+    """Return the overrides in a list, and a sentence for each entry that is ignored."""
     others: Literal["stricter", "none", "any"] = "stricter"
     found: dict[str, Bound | None] = {}
     wrong: list[str] = []
@@ -98,7 +98,7 @@ def parsed(said: str) -> tuple[Overrides, tuple[str, ...]]:
 
 
 def unreadable(annotations: Mapping[str, str]) -> list[str]:
-    """Return the problems in the annotation of a ClusterQueue, one sentence an entry."""
+    """Return the problems in the annotation of a ClusterQueue, one sentence for each entry."""
     said = annotations.get(names.JOB_OVERRIDES)
     return [f"{names.JOB_OVERRIDES}: {each}" for each in parsed(said)[1]] if said else []
 
@@ -134,7 +134,7 @@ def _short(setting: str) -> str:
 
 
 def _lower(wanted: float | None, ruled: float | None) -> float | None:
-    """Return the smaller one; None is without limit."""
+    """Return the smaller value. None means without limit."""
     if wanted is None or ruled is None:
         return ruled if wanted is None else wanted
     return min(wanted, ruled)
@@ -158,14 +158,14 @@ _STRICTER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     names.PODS_READY_TIMEOUT: _lower,
     names.PODS_READY_RECOVERY_TIMEOUT: _lower,
     names.PODS_READY_BACKOFF_LIMIT: _lower,
-    # A back-off protects others from a job that comes back and fails again: it is not the job's.
+    # A back-off protects others from a job that fails again and again: a job may not change it.
     names.PODS_READY_BACKOFF_BASE: _ruled,
     names.PODS_READY_BACKOFF_MAX: _ruled,
-    # A job that waits for others may be the head of its queue, and holds those behind it.
+    # A job that waits for others may be the head of its queue, and hold up those behind it.
     names.PODS_READY_BLOCK_ADMISSION: _ruled,
     names.RELEASE_QUOTA: _later,
 }
-"""By setting: the value that counts, from the job's value (first) and its queue's (second)."""
+"""Functions by setting that return the value that counts, given the job's and the queue's."""
 _DURATION: Final = (seconds, "a duration such as 300, 90s or 5m")
 _AMOUNTS: Final[Mapping[str, tuple[Callable[[str], float | None], str]]] = {
     names.PODS_READY_TIMEOUT: _DURATION,

@@ -1,7 +1,7 @@
 """The parts of queue objects, workloads and namespaces that decisions read, decoded by msgspec.
 
-They are lenient: the models of the API say what is right, this reads what is stored. A type without
-a docstring is the API's type of its name.
+They are lenient: the CRDs say what is valid, and these types read what is stored. A type without a
+docstring is the API's type with its name.
 """
 
 from datetime import datetime
@@ -20,19 +20,19 @@ from extender.api.core_v1 import (
 
 
 class Metadata(AnnotatedMeta, frozen=True):
-    """metav1.ObjectMeta with all that the queue reads."""
+    """metav1.ObjectMeta with the fields that the queue reads."""
 
     finalizers: list[str] | None = None
 
 
 class OnlyMetadata(Wire, frozen=True):
-    """Any object, as far as its metadata."""
+    """The metadata of any object."""
 
     metadata: Metadata = Metadata()
 
 
 class Properties(Wire, frozen=True):
-    """Any object, as far as the names of its spec's properties."""
+    """The fields of the spec of any object."""
 
     spec: dict[str, Raw] | None = None
 
@@ -134,7 +134,7 @@ class ClusterQueueSpec(Wire, frozen=True):
 
 
 class Conditions(Wire, frozen=True):
-    """What is read of a status that is written as a whole."""
+    """The part that is read from a status that is written as a whole."""
 
     conditions: list[Condition] | None = None
 
@@ -200,7 +200,7 @@ class JobSpec(Wire, frozen=True):
 
 
 class Job(Wire, frozen=True):
-    """batchv1.Job, as far as all its looks are counted by."""
+    """batchv1.Job, its completion mode alone."""
 
     spec: JobSpec = JobSpec()
 
@@ -310,7 +310,7 @@ class Workload(OnlyMetadata, frozen=True):
 
 
 class WorkloadParts(OnlyMetadata, frozen=True):
-    """A Workload of which each part is read for itself."""
+    """A Workload whose parts are decoded separately."""
 
     spec: Raw = Raw(b"{}")
     status: Raw = Raw(b"{}")

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a pod or a group is where it is: the same reason in answers, Events, metrics and logs."""
+    """Reasons of pods and groups. Answers, Events, metrics and logs have the same reason."""
 
     POD_GROUP_NOT_FOUND = "PodGroupNotFound"
     NOT_ENOUGH_PODS = "NotEnoughPods"
@@ -18,48 +18,48 @@ class Reason(StrEnum):
     RECENTLY_DENIED = "RecentlyDenied"
     NOT_ENOUGH_RESOURCES = "NotEnoughResources"
     NEVER_FITS = "NeverFits"
-    """Not even with every usable node empty."""
+    """The group would not fit even on empty nodes."""
     WAITING_FOR_TURN = "WaitingForTurn"
     """It would fit if no room were kept for gangs that are ahead of it."""
     WAITING_FOR_BIND = "WaitingForBind"
-    """Nothing speaks against it: its members are on their way."""
+    """The group can start, and its members are on their way."""
     CACHE_BEHIND = "CacheBehind"
-    """kube-scheduler sees room that our own watch has not shown yet."""
+    """kube-scheduler sees room that our watch has not shown yet."""
     PLANNING = "Planning"
-    """Its plan, or that of a gang that goes first, takes longer than one answer may."""
+    """The plan of the group, or of one that goes first, takes longer than one answer may."""
     CACHE_STALE = "CacheStale"
-    """The API server has sent nothing for too long: the state may be out of date."""
+    """The API server has sent nothing for too long, so the state may be out of date."""
     SCHEDULER_DISAGREES = "SchedulerDisagrees"
-    """kube-scheduler goes on seeing room that the extender does not: no watch lags for so long."""
+    """kube-scheduler has seen room for longer than a watch can lag, and the extender sees none."""
     RESERVED = "ReservedForGang"
     ALREADY_BOUND = "AlreadyBound"
-    """It has a node, or is being bound to one, and kube-scheduler chooses from others."""
+    """The pod has a node, or is being bound to one, that kube-scheduler did not offer."""
     NOT_SEEN_YET = "NotSeenYet"
-    """kube-scheduler has not seen all pods that are bound, and takes their room for free."""
+    """kube-scheduler has not seen all bound pods, and believes that their room is free."""
     INVALID_TOPOLOGY = "InvalidTopology"
-    """What its PodGroup says of topology cannot be kept."""
+    """The topology annotations of the PodGroup are not valid."""
     INVALID_PLACEMENT = "InvalidPlacement"
-    """What its PodGroup says of placement is none."""
+    """The placement annotation of the PodGroup is not valid."""
     OUTSIDE_TOPOLOGY = "OutsideTopology"
-    """None of the nodes to choose from is in the domain where its gang is."""
+    """None of the offered nodes is in the domain of the pod's gang."""
     NODES_FOR_ALL_FIRST = "NodesForAllFirst"
-    """It claims volumes or devices, and there are not nodes for all pods that it needs yet."""
+    """The gang claims volumes or devices, and there are not enough nodes for all its pods yet."""
     CLASS_IN_USE = "ClassInUse"
-    """Another gang is being given volumes or devices of a class that it claims too."""
+    """Another gang is being given volumes or devices of the same class."""
     NOT_ENOUGH_VOLUMES = "NotEnoughVolumes"
-    """There are fewer free volumes than its members claim."""
+    """There are fewer free volumes than the members claim."""
     NOT_ADMITTED = "NotAdmitted"
-    """Its Job has a queue and was started without being admitted."""
+    """The pod's Job has a queue and was started without being admitted."""
     NATIVE_GROUP_WAITS = "NativeGroupWaits"
-    """kube-scheduler puts its native group off as a whole, and tries it again by itself."""
+    """kube-scheduler postpones the native group as a whole, and tries it again by itself."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
     BINDING_REFUSED = "BindingRefused"
-    """The API server refuses to bind its pods: by a policy, a webhook, or for want of a right."""
+    """The API server refuses to bind the pods: by a policy, a webhook, or for lack of a right."""
     ROOM_TAKEN = "RoomTaken"
     """Another scheduler has filled a node on which a member waits to be bound."""
     ROOM_LOST = "RoomLost"
-    """What was kept for it is gone: a node went, or another client bound its pods."""
+    """The kept room is gone: a node was removed, or another client bound the pods."""
     MEMBER_DELETED = "MemberDeleted"
     POD_GROUP_DELETED = "PodGroupDeleted"
     QUORUM_REACHED = "QuorumReached"
@@ -86,7 +86,7 @@ class EventReason(StrEnum):
     UNKNOWN_POLICY = "UnknownPolicy"
     POLICY_LIMITED = "PolicyLimited"
     CLAIM_LIMITED = "ClaimLimited"
-    """It has waited long, and its namespace may not have as many nodes set aside as it needs."""
+    """The group has waited long, and needs more nodes than its namespace may have set aside."""
     GANG_READY = "GangReady"
     GANG_NOT_READY = "GangNotReady"
 
@@ -95,27 +95,27 @@ class PreemptionReason(StrEnum):
     """Reasons of the conditions `Preempting` and `Preempted` of a PodGroup, and of their Events."""
 
     EVICTING = "Evicting"
-    """Victims of lower priority make room for it."""
+    """Victims of lower priority make room for the group."""
     STARTED = "Started"
-    """All pods that it needs have a node."""
+    """All pods that the group needs have a node."""
     VICTIMS_STAY = "VictimsStay"
-    """Victims have not gone in time, and it gives up."""
+    """Victims have not left in time, and the group gives up."""
     ROOM_LOST = "RoomLost"
-    """Its victims have gone, and it could not start on their room."""
+    """The victims have left, and the group could not start on their room."""
     ROOM_TAKEN = "RoomTaken"
-    """Its victims have gone, and pods of a scheduler that asks no extender came to their nodes."""
+    """The victims have left, and pods of a scheduler without the extender took the room."""
     GIVEN_UP = "GivenUp"
-    """It has preempted in vain several times, and does not again before its PodGroup changes."""
+    """The group has preempted in vain several times, and waits until its PodGroup changes."""
     NO_VICTIMS = "NoVictims"
-    """It fits without any, or not even with all that may make room for it. In metrics alone."""
+    """The group fits without victims, or not even with all possible ones. In metrics only."""
     NOT_NEEDED = "NotNeeded"
     OVERTAKEN = "Overtaken"
-    """What was chosen has changed before a victim was asked to go: it would be of no use now."""
+    """The situation changed before a victim was evicted: evictions would not help any more."""
     SWITCHED_OFF = "SwitchedOff"
     TOO_MANY = "TooManyVictims"
-    """More victims than its status can hold."""
+    """There are more victims than the status can hold."""
     NOT_STORED = "NotStored"
-    """The API server drops what its status is to say: its CRD is not ours."""
+    """The API server drops fields of the status, because the CRD is not ours."""
     PREEMPTING = "Preempting"
     PREEMPTED = "Preempted"
 
@@ -124,63 +124,63 @@ class PreemptionReason(StrEnum):
 
 
 class Unadmitted(StrEnum):
-    """Why `QuotaReserved` is False."""
+    """Reasons of `QuotaReserved` when it is False."""
 
     NO_MATCHING_FLAVOR = "NoMatchingFlavor"
     WAITING_FOR_QUOTA = "WaitingForQuota"
     WAITING_FOR_ROOM = "WaitingForRoom"
-    """It has quota, and its pods do not fit on the nodes as they are now."""
+    """The workload has quota, and its pods do not fit on the nodes now."""
     TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
-    """It has quota, and not enough of its pods fit in the domains where they are to be."""
+    """The workload has quota, and not enough of its pods fit in the domains that they need."""
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
-    """More than its queue could have if no other workload had quota."""
+    """The workload asks for more than its queue could have if no other workload had quota."""
     WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
     WAITING_FOR_PODS_READY = "WaitingForPodsReady"
-    """There is quota, but pods of admitted workloads are not ready yet, and these go first."""
+    """There is quota, but pods of admitted workloads are not ready yet."""
     MISCONFIGURED = "Misconfigured"
     WAITING_FOR_PODS = "WaitingForPods"
-    """Pods of its group are missing, so that it could not start."""
+    """Pods of the group are missing, so that it could not start."""
     SUSPENDED = "Suspended"
-    """A queue of its is stopped, or can admit nothing."""
+    """One of its queues is stopped, or cannot admit anything."""
     PENDING_EVALUATION = "PendingEvaluation"
     DEACTIVATED = "Deactivated"
     ON_HOLD = "OnHold"
-    """It has to wait before it may be tried again."""
+    """The workload has to wait before it may be tried again."""
     ADMISSION_GATED = "AdmissionGated"
-    """Its annotation `kueue.x-k8s.io/admission-gated-by` names controllers that hold it back."""
+    """The annotation `kueue.x-k8s.io/admission-gated-by` names controllers that hold it back."""
     INTERNAL_ERROR = "InternalError"
-    """It could not be judged because of a bug, and is tried again after a pause."""
+    """A bug prevented a decision. The workload is tried again after a pause."""
 
 
 class GateReason(StrEnum):
     """Reasons of `BlockedOnPreemptionGates`, and of Events about gates of Workloads."""
 
     PREEMPTION_GATED = "PreemptionGated"
-    """It would preempt others for its quota or room if its preemption gates were open."""
+    """The workload would preempt others if its preemption gates were open."""
     ADMISSION_GATE_CLEARED = "AdmissionGateCleared"
-    """No controller holds it back from its queue any more. In Events alone."""
+    """No controller holds it back from its queue any more. In Events only."""
 
 
 class RoomReason(StrEnum):
-    """Why `RoomReserved` is True or False."""
+    """Reasons of `RoomReserved`."""
 
     WAITED_LONG = "WaitedLong"
-    """It has waited for `queue.agingSeconds`, and room is kept for it."""
+    """The workload has waited for `queue.agingSeconds`, and room is kept for it."""
     WAITING_FOR_ROOM = "WaitingForRoom"
-    """It waits for room, and none is kept for it."""
+    """The workload waits for room, and none is kept for it."""
 
 
 class HostReason(StrEnum):
     """Reasons of `HostsLost`, and of Events about hosts of a topology."""
 
     REPLACED = "HostReplaced"
-    """Other hosts took the place of those that are gone. In Events alone."""
+    """Other hosts replaced the hosts that are gone. In Events only."""
     NO_REPLACEMENT = "NoReplacement"
-    """There is no room for its pods in the domain where they are to be."""
+    """There is no room for the pods in their domain."""
 
 
 class Active(StrEnum):
-    """Why a queue is active, or is not."""
+    """Reasons of `Active` of a queue."""
 
     READY = "Ready"
     TERMINATING = "Terminating"
@@ -194,19 +194,19 @@ class Active(StrEnum):
 
 
 class Preempted(StrEnum):
-    """Why a workload lost its quota to another one."""
+    """Reasons of `Preempted`: why a workload lost its quota to another one."""
 
     IN_CLUSTER_QUEUE = "InClusterQueue"
     RECLAMATION = "InCohortReclamation"
     RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
     FOR_ROOM = "ForRoom"
-    """The other one had quota, and room on nodes only without it: no reason of Kueue's."""
+    """The other workload had quota, but room only without this one. This reason is our own."""
     FOR_GANG = "ForGangOfHigherPriority"
-    """Its pods make room on nodes for a gang: quota has nothing to do with it."""
+    """Its pods make room on nodes for a gang, whatever the quota."""
 
 
 class EvictionReason(StrEnum):
-    """Why a workload is `Evicted`; one that has no quota has the same reason in `Requeued`."""
+    """Reasons of `Evicted`, and of `Requeued` for a workload without quota."""
 
     PREEMPTED = "Preempted"
     PODS_READY_TIMEOUT = "PodsReadyTimeout"
@@ -218,14 +218,14 @@ class EvictionReason(StrEnum):
 
 
 class DeactivationCause(StrEnum):
-    """Why a workload is deactivated: the reason of `DeactivationTarget`."""
+    """Reasons of `DeactivationTarget`."""
 
     REQUEUING_LIMIT = "RequeuingLimitExceeded"
     MAXIMUM_EXECUTION_TIME = "MaximumExecutionTimeExceeded"
 
 
 class RequeueReason(StrEnum):
-    """Why a workload is queued again."""
+    """Reasons of `Requeued`."""
 
     BACKOFF_FINISHED = "BackoffFinished"
     REACTIVATED = "Reactivated"
@@ -234,7 +234,7 @@ class RequeueReason(StrEnum):
 
 
 class PodsReadyReason(StrEnum):
-    """Why `PodsReady` is True or False."""
+    """Reasons of `PodsReady`."""
 
     STARTED = "Started"
     RECOVERED = "Recovered"
@@ -243,7 +243,7 @@ class PodsReadyReason(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """How a workload ended."""
+    """Reasons of `Finished`."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -253,7 +253,7 @@ class FinishReason(StrEnum):
 
 
 class JobReason(StrEnum):
-    """Reasons of Events about a job, and of its stop."""
+    """Reasons of Events about a job, and of a stop."""
 
     STARTED = "Started"
     STOPPED = "Stopped"
@@ -268,18 +268,18 @@ class JobReason(StrEnum):
     ANCESTOR_NOT_ADMITTED = "AncestorNotAdmitted"
     STOP_UNFINISHED = "StopUnfinished"
     PODS_REMAIN = "PodsRemain"
-    """The job has ended, and pods of it run on with its quota."""
+    """The job has ended, and some of its pods run on with its quota."""
     STOP_UNNOTICED = "StopUnnoticed"
-    """The operator of a job has not said for a while that it has noticed a stop."""
+    """The job's operator has not reported for a while that it noticed a stop."""
     OTHER_POD_GROUP = "OtherPodGroup"
     """The pods carry another PodGroup than the one that the queue made for them."""
     SUSPEND_CONTESTED = "SuspendContested"
-    """Another writer keeps undoing what the queue writes into the job's `suspend`."""
+    """Another client keeps undoing what the queue writes to the job's `suspend`."""
 
     INVALID = "Invalid"
     """The API server rejects what would be written for the job."""
     INVALID_TOPOLOGY = "InvalidTopology"
-    """Annotations of a pod template about domains of nodes contradict each other."""
+    """The topology annotations of a pod template contradict each other."""
     NOT_HONOURED = "NotHonoured"
     """Fields, labels or annotations of Kueue on the object have no effect here."""
     OVERRIDE_LIMITED = "OverrideLimited"
@@ -289,9 +289,9 @@ class JobReason(StrEnum):
     NO_PODS = "NoPods"
     INVALID_GROUP = "InvalidPodGroup"
     PODS_MISSING = "PodsMissing"
-    """Not all pods of the group are there."""
+    """Some pods of the group do not exist."""
     PODS_STILL_RUN = "PodsStillRun"
-    """The job was stopped, and its status goes on saying that pods run."""
+    """The job was stopped, and its status still reports running pods."""
     EDIT_IGNORED = "EditIgnored"
     """Labels or annotations of a job with quota were changed."""
     EXCESS_POD_DELETED = "ExcessPodDeleted"

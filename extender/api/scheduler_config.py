@@ -1,6 +1,7 @@
-"""What is read of a KubeSchedulerConfiguration.
+"""The fields of a KubeSchedulerConfiguration that matter to the extender.
 
-These are the resources that kube-scheduler ignores, and why equal members cannot be bound together.
+They say which resources kube-scheduler ignores, whether equal members can be bound together, and
+whether it schedules native gangs itself.
 
 Source: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/
 """
@@ -43,19 +44,19 @@ KNOWN_PLUGINS: Final = frozenset(
         "VolumeZone",
     )
 )
-"""Those of the stock kube-scheduler, 1.36."""
+"""The plugins of the stock kube-scheduler, 1.36."""
 GANG_SCHEDULING: Final = "GangScheduling"
 _OF_GANGS: Final = ("multiPoint", "permit")
-"""Extension points at which that plugin is taken in or out."""
+"""The extension points at which that plugin is enabled or disabled."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
 class SchedulerConfigError(ValueError):
-    """A document is no KubeSchedulerConfiguration; the text names the field."""
+    """A document is not a KubeSchedulerConfiguration. The text names the field."""
 
 
 class _ConfigurationWire(msgspec.Struct, frozen=True, rename="camel"):
-    """One object of the configuration; fields that are not read are let through."""
+    """One object of the configuration. Other fields are ignored."""
 
 
 class _ManagedResource(_ConfigurationWire, frozen=True):
@@ -103,7 +104,7 @@ class _PluginSet(_ConfigurationWire, frozen=True):
 class _Profile(_ConfigurationWire, frozen=True):
     scheduler_name: str | None = None
     plugins: dict[str, _PluginSet] | None = None
-    """By extension point."""
+    """The plugins, by extension point."""
     plugin_config: list[_PluginConfig] | None = None
 
 
@@ -115,10 +116,10 @@ class _SchedulerConfiguration(_ConfigurationWire, frozen=True):
 
 
 def ignored_resources(document: object) -> IgnoredResources:
-    """Return what a kube-scheduler with this configuration ignores, by profile.
+    """Return the resources that a kube-scheduler with this configuration ignores, by profile.
 
-    Resources that an extender entry manages and has ignored replace `ignoredResources` of every
-    profile, as kube-scheduler has it. Raises SchedulerConfigError.
+    As in kube-scheduler, the managed resources of extenders that have them ignored replace
+    `ignoredResources` of every profile. Raises SchedulerConfigError.
     """
     found = _read(document)
     managed = frozenset(
@@ -144,11 +145,11 @@ def _of_profile(profile: _Profile, managed: frozenset[str]) -> ResourceNames:
 
 
 def speaks_against_together(document: object) -> str | None:
-    """Return why equal members cannot be bound together by such a kube-scheduler, or None.
+    """Return why equal members cannot be bound together with this kube-scheduler, or None.
 
-    It may judge them differently by a plugin that the stock one has not, by default constraints
-    that must be kept, or by another extender that filters nodes. And where
-    `managedResources` keep pods from this one, it knows nothing of what they take.
+    A plugin that the stock kube-scheduler does not have, default constraints that must hold, or
+    another extender that filters nodes may treat equal members differently. And if
+    `managedResources` keep pods from this extender, it does not know what they take.
     Raises SchedulerConfigError.
     """
     found = _read(document)
@@ -165,10 +166,10 @@ def speaks_against_together(document: object) -> str | None:
 
 
 def gangs_itself(document: object) -> bool | None:
-    """Return whether such a kube-scheduler schedules native gangs, as far as profiles say so.
+    """Return whether this kube-scheduler schedules native gangs. None: its profiles do not say.
 
-    Feature gates are no part of the file. A profile that enables the plugin says that they are on:
-    kube-scheduler does not start without them. Where each profile disables it, no gang is its own.
+    The file does not have the feature gates. If a profile enables the plugin, the gates are on:
+    kube-scheduler would not start without them. If every profile disables it, it schedules none.
     Raises SchedulerConfigError.
     """
     said = [_of_gangs(profile) for profile in _read(document).profiles or ()]
@@ -187,7 +188,7 @@ def _of_gangs(profile: _Profile) -> bool | None:
 
 
 def _of_extenders(extenders: Sequence[_Extender]) -> str | None:
-    """Return what speaks against it in the entries; ours is the service that binds."""
+    """Return why the extenders rule it out, or None. Ours is the service that binds."""
     ours = {_address(each) for each in extenders if each.bind_verb}
     for each in extenders:
         if _address(each) in ours and each.managed_resources:
@@ -196,7 +197,7 @@ def _of_extenders(extenders: Sequence[_Extender]) -> str | None:
     if all(_address(each) not in ours for each in filters):
         return "no extender with a filterVerb has the urlPrefix of a bindVerb"
     for each in filters:
-        if _address(each) not in ours:  # it may say something else for the next equal pod
+        if _address(each) not in ours:  # it may answer differently for the next equal pod
             return f"the extender {each.url_prefix} filters nodes too"
     return None
 

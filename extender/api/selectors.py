@@ -9,7 +9,7 @@ from extender.api.core_v1 import LabelSelector, NodeSelectorTerm, Requirement, T
 
 
 def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    """Return whether tolerations allow a taint; PreferNoSchedule allows every pod."""
+    """Return whether tolerations allow a taint. PreferNoSchedule allows every pod."""
     if taint.effect == "PreferNoSchedule":
         return True
     return any(_tolerates(toleration, taint) for toleration in tolerations)
@@ -26,7 +26,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], *, name: str) -> bool:
-    """Return whether a node of that name and those labels meets a term; an empty one: none does."""
+    """Return whether a node with that name and labels meets a term. No node meets an empty one."""
     expressions, fields = term.match_expressions or [], term.match_fields or []
     if not expressions and not fields:
         return False
@@ -37,7 +37,7 @@ def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], *, name: str
 
 
 def matches_selector(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Return whether labels meet a selector: None is met by none, an empty one by all."""
+    """Return whether labels meet a selector. None meets no labels, an empty selector all."""
     if selector is None:
         return False
     exact = (selector.match_labels or {}).items()

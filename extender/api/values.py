@@ -1,6 +1,6 @@
-"""Values of annotations and labels, read from text; None for text that is no such value.
+"""Values of annotations and labels, read from text. None stands for text that is no such value.
 
-No value that is read is too large to compute with.
+No value is too large to compute with.
 """
 
 import re
@@ -9,9 +9,9 @@ from functools import lru_cache, wraps
 from typing import Final, ParamSpec, TypeVar
 
 LONGEST: Final = 10 * 365 * 86400.0
-"""Ten years, in seconds: a longer duration is a mistake, and ends after the last date there is."""
+"""Ten years, in seconds. A longer duration is a mistake, and could end after the last date."""
 _DIGITS: Final = 18
-"""A longer number is a mistake, and one of thousands of digits an error to read."""
+"""The most digits of a number. Python refuses to read one of thousands of digits."""
 _UNITS: Final = {
     "h": 3600.0,
     "m": 60.0,
@@ -31,16 +31,16 @@ _PREFIX: Final = 253
 _NAME: Final = 63
 _SWITCH: Final = {"true": True, "false": False}
 _LONG: Final = 4096
-"""Characters of a text beyond which nothing is remembered about it."""
+"""The most characters of a text for which an answer is remembered."""
 _SHOWN: Final = 40
-"""Characters of a value that a message shows."""
+"""The most characters of a value that a message shows."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def remembered(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Remember so many answers about texts, as `lru_cache` does, but none about a long text."""
+    """Remember up to `most` answers about texts, like `lru_cache`, but none about a long text."""
 
     def wrap(read: Callable[P, R]) -> Callable[P, R]:
         known = lru_cache(most)(read)
@@ -77,7 +77,7 @@ def switch(said: str) -> bool | None:
 
 
 def is_label_key(said: str) -> bool:
-    """Return whether a text is the key of a label, as the API server takes it."""
+    """Return whether the API server accepts a text as the key of a label."""
     prefix, _, name = said.rpartition("/")
     short = len(prefix) <= _PREFIX and len(name) <= _NAME
     return short and _KEY.fullmatch(said) is not None
@@ -92,7 +92,7 @@ def wrong_label(labels: Mapping[str, str]) -> str:
 
 
 def limited(name: str, said: str, counts: str) -> str:
-    """Return the message about a value beyond what the ClusterQueue allows its jobs."""
+    """Return the message about a value that exceeds what the ClusterQueue allows its jobs."""
     return f"{name}={said[:_SHOWN]} counts as {counts}: its ClusterQueue allows its jobs no more"
 
 
@@ -102,9 +102,9 @@ def ignored(name: str, said: str, wanted: str) -> str:
 
 
 def value_taken(name: str, value: int) -> str:
-    """Return the annotation `PRIORITY_TAKEN` of a Workload: its class, and the value it had.
+    """Return the annotation `PRIORITY_TAKEN` of a Workload: its class, and the value of that class.
 
-    `spec.priority` may also be changed by hand, and then stays. A class that has another value than
-    the annotation was changed since.
+    If the class has another value now, it was changed since. `spec.priority` may also be changed by
+    hand, and then stays.
     """
     return f"{name}={value}"

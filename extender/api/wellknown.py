@@ -14,58 +14,57 @@ POD_GROUP_GROUPS: Final = (GROUP_X, GROUP_SIGS)
 GROUP_NATIVE: Final = "scheduling.k8s.io"
 """The API group of Kubernetes' own PodGroups, which pods name in `spec.schedulingGroup`."""
 NATIVE_VERSIONS: Final = ("v1beta1", "v1alpha2")
-"""Versions of it with PodGroups that are read, the newest first."""
+"""The versions of that group whose PodGroups are read, newest first."""
 NATIVE_SCHEDULED: Final = frozenset(("PodGroupScheduled", "PodGroupInitiallyScheduled"))
-"""Conditions of a native PodGroup that kube-scheduler writes where it schedules groups itself."""
+"""The conditions that kube-scheduler writes to a native PodGroup that it schedules itself."""
 
 GANG_GATE: Final = "scheduling.x-k8s.io/gang"
-"""The scheduling gate that we remove once a group has its pods; other gates are left alone."""
+"""The scheduling gate that we remove once a group has its pods. Other gates are left alone."""
 
 GANG_READY: Final = "scheduling.x-k8s.io/gang-ready"
 """The readiness gate, and pod condition, that says that enough members of the gang are ready."""
 
 WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
-"""Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
+"""An annotation that is patched on a pod so that kube-scheduler tries it again."""
 
 BESIDE_LABEL: Final = "scheduling.x-k8s.io/tried-beside"
-"""Patched on a member that kube-scheduler refused itself, to have it tried beside siblings that
-have a node now: of its plugins, the one for affinity between pods hears of labels alone."""
+"""A label that is patched on a member that kube-scheduler refused, so that it is tried again beside
+siblings that have a node now. The plugin for pod affinity reacts to changes of labels only."""
 
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
+"""The completion index of a pod of an Indexed Job, as a label and as an annotation."""
 JOB_SET_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
-"""Which of the equal Jobs of a JobSet a pod is of."""
-"""Which part of an Indexed Job's work a pod does; an annotation of the same name has it too."""
-
+"""The index of a pod's Job among the equal Jobs of a JobSet."""
 
 DONE_ANNOTATION: Final = "scheduling.x-k8s.io/done-pods"
-"""On a PodGroup: how many of minMember are done for good, where its Jobs do not count them."""
+"""On a PodGroup: the number of its pods that are done for good, if its Jobs do not count them."""
 ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"
-"""On a PodGroup: what becomes of a gang that has started and lost its quorum, keep or evict."""
+"""On a PodGroup, keep or evict: the policy for a gang that has started and lost its quorum."""
 
 PREEMPTION_COST: Final = "scheduling.x-k8s.io/preemption-cost"
-"""On a PodGroup or a pod: of equal priority the one of lower cost makes room first."""
+"""On a PodGroup or a pod: at equal priority, the one with the lower cost makes room first."""
 EXPECTED_RUN: Final = "scheduling.x-k8s.io/expected-run-seconds"
-"""Annotation of a job, or of its pod template: how long it is expected to run. Only simulations and
-answers before submission read it."""
+"""On a job or its pod template: the time that it is expected to run. Only simulations and answers
+before submission read it."""
 MIN_RUN_SECONDS: Final = "scheduling.x-k8s.io/min-run-seconds"
-"""On a PodGroup: for how long it runs, at least, before it makes room for others."""
+"""On a PodGroup: the time that it runs, at least, before it makes room for others."""
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-"""On the API's copy of a pod that a kubelet has from a file, and that no eviction ends."""
+"""On the API's copy of a static pod, which cannot be evicted."""
 
 REQUIRED_TOPOLOGY: Final = "scheduling.x-k8s.io/required-topology"
-"""On a PodGroup: the label of nodes of which all nodes of the gang have the same value."""
+"""On a PodGroup: a node label. All nodes of the gang must have the same value."""
 PREFERRED_TOPOLOGY: Final = "scheduling.x-k8s.io/preferred-topology"
-"""On a PodGroup: the label of nodes of which the gang's nodes have as few values as possible."""
+"""On a PodGroup: a node label. The nodes of the gang have as few values as possible."""
 PLACEMENT_ANNOTATION: Final = "scheduling.x-k8s.io/placement"
-"""On a PodGroup: whether its pods are on few nodes or on many, pack or spread."""
+"""On a PodGroup, pack or spread: put its pods on few nodes, or on many."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 TOPOLOGY_ASSIGNMENT: Final = "scheduling.x-k8s.io/topology-assignment"
-"""On a PodGroup that a queue made: how many pods go to which domain of nodes, by pod set."""
+"""On a PodGroup that a queue made: the number of pods for each domain of nodes, by pod set."""
 
 
 class Phase(StrEnum):
-    """Where a group is in its life; every word of the first PodGroup API, for its readers."""
+    """The phases of a PodGroup: every word of the first PodGroup API, for its readers."""
 
     PENDING = "Pending"
     PRE_SCHEDULING = "PreScheduling"
@@ -84,11 +83,11 @@ class ConditionType(StrEnum):
     RUNNING = "Running"
     PARTIAL = "Partial"
     PERMITTED = "Permitted"
-    """Written by the extender, as the next one; the reconciler writes the others."""
+    """The extender writes this one and the next. The reconciler writes all others."""
     PREEMPTING = "Preempting"
-    """Whether victims make room for it."""
+    """True while victims make room for it."""
     PREEMPTED = "Preempted"
-    """Whether it had to make room, and has not started again."""
+    """True if it had to make room and has not started again."""
 
 
 # -- the queue: names of kueue.x-k8s.io
@@ -98,31 +97,31 @@ QUEUE_VERSION: Final = "v1beta2"
 QUEUE_API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 QUEUED_GROUPS: Final = ("batch", "jobset.x-k8s.io", "kubeflow.org", "ray.io")
-"""API groups of the built-in kinds of jobs."""
+"""The API groups of the built-in kinds of jobs."""
 PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 PRIORITY_TAKEN: Final = "scheduling.x-k8s.io/priority-taken"
-"""On a Workload: the WorkloadPriorityClass and the value that its priority was taken from last."""
+"""On a Workload: the WorkloadPriorityClass that its priority comes from, and the value of that."""
 PREBUILT_LABEL: Final = "kueue.x-k8s.io/prebuilt-workload-name"
 """A label, or an annotation, of a job."""
 MAX_EXEC_TIME_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 MIN_PARALLELISM_ANNOTATION: Final = "kueue.x-k8s.io/job-min-parallelism"
 COMPLETIONS_EQUAL_PARALLELISM: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
 STOPPING_ANNOTATION: Final = "kueue.x-k8s.io/stopping"
-"""On a job whose stop has begun and not ended."""
+"""On a job: marks a stop that has begun and not ended."""
 STOPPED_ANNOTATION: Final = "kueue.x-k8s.io/stopped"
-"""On a job of an operator that we have stopped: what its pods were given, and whether any ran."""
+"""On a stopped job of an operator: what its pods had been given, and whether any ran."""
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 """On a Workload: the UID of its job."""
 PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
 """On pods: the pod set of the workload that they belong to."""
 WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
-"""On the pods of an admitted job: the name of its Workload, which may be too long for a label."""
+"""On pods of an admitted job: the name of its Workload, which may be too long for a label."""
 ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
 ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 """On a job and its Workload: the controllers, separated by commas, that hold it back from its
 queue. Each takes its own name away (KEP-6915 of Kueue)."""
 PODSET_REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"
-"""This and those that follow are annotations of a pod template: where its pods are to be."""
+"""This and the next ones are annotations of a pod template, about the topology of its pods."""
 PODSET_PREFERRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-preferred-topology"
 PODSET_UNCONSTRAINED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
 PODSET_SLICE_TOPOLOGY: Final = "kueue.x-k8s.io/podset-slice-required-topology"
@@ -130,25 +129,25 @@ PODSET_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
 PODSET_SLICE_LAYERS: Final = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
 PODSET_GROUP_NAME: Final = "kueue.x-k8s.io/podset-group-name"
 TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
-"""The scheduling gate of pods that get the domain that they go to as a node selector."""
+"""The scheduling gate of pods that wait for the node selector of their domain."""
 MANAGED_LABEL: Final = "kueue.x-k8s.io/managed"
 QUEUE_POD_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_TOTAL_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
 RETRIABLE_IN_GROUP: Final = "kueue.x-k8s.io/retriable-in-group"
 ROLE_HASH: Final = "kueue.x-k8s.io/role-hash"
 REQUIRE_ROOM_ANNOTATION: Final = "scheduling.x-k8s.io/require-room"
-"""On a ClusterQueue: whether its workloads are admitted only when they fit on nodes, true or
-false; without it the settings decide."""
+"""On a ClusterQueue, true or false: admit its workloads only if they fit on nodes. Without it the
+settings decide."""
 PREEMPT_FOR_ROOM_ANNOTATION: Final = "scheduling.x-k8s.io/preempt-for-room"
-"""On a ClusterQueue: whether its workloads may have others stopped for room alone, Never or
-LowerPriority; without it the settings decide."""
+"""On a ClusterQueue, Never or LowerPriority: the workloads that its own may preempt for room alone.
+Without it the settings decide."""
 WORKLOAD_PRIORITY_CLASS: Final = (QUEUE_GROUP, "WorkloadPriorityClass")
 POD_PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
 IN_USE_FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
 OWN_PREFIX: Final = "scheduling.x-k8s.io/"
-"""Of what on a ClusterQueue is a setting of ours."""
+"""The prefix of our settings on a ClusterQueue."""
 WAIT_FOR_PODS_READY: Final = "scheduling.x-k8s.io/wait-for-pods-ready"
-"""Whether pods have to become ready in time: `true` or `false`. This and those that follow are
+"""`true` or `false`: require that pods become ready in time. This and the next ones are
 annotations, or labels, of a ClusterQueue, a job or a Workload."""
 PODS_READY_TIMEOUT: Final = "scheduling.x-k8s.io/pods-ready-timeout"
 PODS_READY_RECOVERY_TIMEOUT: Final = "scheduling.x-k8s.io/pods-ready-recovery-timeout"
@@ -159,9 +158,9 @@ PODS_READY_BLOCK_ADMISSION: Final = "scheduling.x-k8s.io/pods-ready-block-admiss
 RELEASE_QUOTA: Final = "scheduling.x-k8s.io/release-quota"
 """On a job or a ClusterQueue: OnTerminating or OnTerminal."""
 JOB_OVERRIDES: Final = "scheduling.x-k8s.io/job-overrides"
-"""On a ClusterQueue: which of its settings a job may change."""
+"""On a ClusterQueue: the settings that its jobs may change."""
 DEFAULT_QUEUE: Final = "default"
-"""The LocalQueue of jobs that name none."""
+"""The LocalQueue of jobs that do not name one."""
 
 
 class WorkloadCondition(StrEnum):
@@ -175,19 +174,19 @@ class WorkloadCondition(StrEnum):
     REQUEUED = "Requeued"
     DEACTIVATION_TARGET = "DeactivationTarget"
     ROOM_RESERVED = "RoomReserved"
-    """Our own: False since it waits for room on nodes, True since room is kept for it."""
+    """Our own: False while it waits for room on nodes, True while room is kept for it."""
     BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
     START_BLOCKED = "StartBlocked"
-    """Our own: True since its job could not be started, as it is, if there were quota."""
+    """Our own: True if its job could not be started even with quota."""
     HOSTS_LOST = "HostsLost"
-    """Our own: True since hosts of its topology are gone and no others have been found."""
+    """Our own: True if hosts of its topology are gone and no others were found."""
     FINISHED = "Finished"
 
 
-# -- what of Kueue is accepted and has no effect here
+# -- fields, labels and annotations of Kueue that are accepted and have no effect here
 
-# Every other property of the CRDs is honoured, or refused with a reason, and so is every name of
-# Kueue above.
+# Every other field of the CRDs is honoured, or refused with a reason, and so is every name of Kueue
+# above.
 _KUEUE: Final = "kueue.x-k8s.io/"
 _HONOURED: Final = frozenset(
     value for value in tuple(globals().values()) if isinstance(value, str) and _KUEUE in value
@@ -203,7 +202,7 @@ FIELDS_WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
 POD_SET_FIELDS_WITHOUT_EFFECT: Final = ("podIndexLabel", "subGroupIndexLabel", "subGroupCount")
 """The fields of a pod set's `topologyRequest` that have no effect.
 
-`podIndexLabel` has one where it names the completion index of a Job.
+`podIndexLabel` has an effect if it names the completion index of a Job.
 """
 
 INFORMATIVE: Final = frozenset(
@@ -215,23 +214,23 @@ INFORMATIVE: Final = frozenset(
         *("raycluster-generation", "raycluster-podset-replica-sizes"),
     )
 )
-"""The names with which Kueue describes an object. They ask for nothing."""
+"""The names with which Kueue describes an object. They request nothing."""
 
 
 def fields_without_effect(kind: str, spec: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths of the fields of a spec that have no effect; `spec` is its properties."""
+    """Return the paths of the fields without effect in a spec, given the names of its fields."""
     given = frozenset(spec)
     return tuple(f"spec.{name}" for name in FIELDS_WITHOUT_EFFECT.get(kind, ()) if name in given)
 
 
 def names_without_effect(*names: Iterable[str]) -> tuple[str, ...]:
-    """Return the labels and annotations of Kueue, of those given, that have no effect."""
+    """Return the labels and annotations of Kueue among the given names that have no effect."""
     found = {name for each in names for name in each if _KUEUE in name}
     return tuple(sorted(found - _HONOURED - INFORMATIVE)) if found else ()
 
 
 def no_effect_sentence(paths: Iterable[str]) -> str:
-    """Return that these fields, labels or annotations have no effect, or an empty text."""
+    """Return a sentence that says that fields, labels or annotations have no effect."""
     found = list(paths)
     verb = "has" if len(found) == 1 else "have"
     return f"{', '.join(found)} {verb} no effect: see docs/reference/kueue.md" if found else ""

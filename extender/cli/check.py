@@ -1,4 +1,4 @@
-"""`gang-extender check`: whether it can run in a cluster, and does."""
+"""`gang-extender check`: find out whether it can run in a cluster, and does."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Identities = Literal["extender", "reconciler", "both"]
 Output = Literal["text", "json"]
 _WIDTH = 140
-"""Where the output is no terminal."""
+"""The width of lines if the output is not a terminal."""
 
 
 def check(

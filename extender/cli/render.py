@@ -11,10 +11,10 @@ import typer
 from extender.cli.static_pod import write_static_pod
 
 SETTINGS: Final = Path("docs/configuration.md")
-"""Where the reference of settings lives in a checkout."""
+"""The page with the reference of the settings, in a checkout."""
 
 MEND_SETTINGS: Final = f"gang-extender render settings --output {SETTINGS}"
-"""The command that writes the reference of a checkout."""
+"""The command that writes that page."""
 
 Schema = dict[str, Any]
 
@@ -52,7 +52,7 @@ log: {format: json}
 _TABLE: Final = "| setting | value | default | meaning |\n|---|---|---|---|\n"
 _UNITS: Final = {"Seconds": "seconds", "Percentage": "percent", "Bytes": "bytes", "Days": "days"}
 _TIMES: Final = ("timeout", "recoveryTimeout")
-"""Times without a unit in their names, which are Kueue's."""
+"""The settings that are times though their names, which are Kueue's, have no unit."""
 _WORDS: Final = {"string": "text", "array": "list", "object": "mapping", "boolean": "true or false"}
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""`gang-extender simulate`: what becomes of jobs, in virtual time."""
+"""`gang-extender simulate`: play jobs in virtual time."""
 
 import sys
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a simulation starts from: a scenario, a snapshot, or else a cluster."""
+    """The start of a simulation: a scenario, a snapshot, or else a cluster."""
 
     scenario: Path | None
     snapshot: Path | None
@@ -166,7 +166,7 @@ def _play(world: "World", title: str, html: Path | None, *, output: str) -> None
 
 
 class _Progress:
-    """One line on standard error, for what takes longer than two seconds."""
+    """A line on standard error, shown after two seconds."""
 
     def __init__(self) -> None:
         from extender.runtime.clock import SystemClock
@@ -176,7 +176,7 @@ class _Progress:
         self._shown = False
 
     def show(self, playing: "Simulation") -> None:
-        """Say how far a simulation is, twice a second."""
+        """Show the progress of a simulation, twice a second."""
         now = self._clock.monotonic()
         if now - self._began < 2 or now - self._last < 0.5 or not sys.stderr.isatty():
             return

@@ -1,4 +1,4 @@
-"""`gang-extender render static-pod`: the files of a control-plane node, patched."""
+"""`gang-extender render static-pod`: write the files of a control-plane node."""
 
 import difflib
 import os
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _SNIPPET: Final = "cluster-configuration.yaml"
 _EXTENDER_CONFIG: Final = "/etc/kubernetes/gang-extender.conf"
 _READABLE: Final = 0o644
-"""The extender, which is not root, reads kube-scheduler's configuration."""
+"""The mode of the configuration, which the extender reads without being root."""
 _PRIVATE: Final = 0o600
-"""As kubeadm leaves its manifests."""
+"""The mode of kubeadm's manifests."""
 
 
 def write_static_pod(
@@ -89,7 +89,7 @@ def _read(path: Path) -> "NamedText":
 
 
 def _write(path: Path, text: str, mode: int = _READABLE) -> None:
-    """Write a file as a whole; the kubelet takes no file that begins with a dot."""
+    """Write a file at once. The kubelet ignores the part, whose name begins with a dot."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -130,7 +130,7 @@ def _changes(file: "NodeFile") -> Iterator[str]:
 
 
 def _doubts(file: "NodeFile") -> Iterator[str]:
-    """Yield what `gang-extender check` has to say about the configuration."""
+    """Yield the warnings and failures of `gang-extender check` about the configuration."""
     import yaml
 
     from extender.check.facts import SchedulerFile

@@ -1,7 +1,7 @@
 """Extended resources that kube-scheduler does not look for on nodes.
 
-kube-scheduler skips them in its own filter, because another extender answers for them, or because
-its configuration says so; a plan that looked for them on nodes would never fit.
+kube-scheduler skips them in its own filter, because another extender answers for them or because
+its configuration says so. A plan that looked for them on nodes would never fit.
 Source: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/
 """
 
@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 DEVICE_CLASSES: Final = "deviceclass.resource.kubernetes.io"
-"""The group of the resources that stand for a DeviceClass (KEP-5004): no node offers them, and
+"""The group of the resources that stand for a DeviceClass (KEP-5004). No node offers them;
 kube-scheduler allocates a device for each."""
 _NATIVE: Final = "kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceNames:
-    """Names of resources, and groups: the part of a name before the slash."""
+    """Names of resources, and of groups, which are the part of a name before the slash."""
 
     names: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, patterns: Iterable[str]) -> Self:
-        """Return the names that are meant by `example.com/name` and `example.com/*`.
+        """Return the names in patterns such as `example.com/name` and `example.com/*`.
 
-        Raises ValueError for a native resource, such as cpu, and for what is no name.
+        Raises ValueError for a native resource, such as cpu, and for a text that is not a name.
         """
         names, groups = set(), set()
         for pattern in patterns:
@@ -61,7 +61,7 @@ class IgnoredResources:
 
     everywhere: ResourceNames = NO_NAMES
     by_scheduler: Mapping[str, ResourceNames] = field(default_factory=dict)
-    """By `spec.schedulerName`."""
+    """The resources of each profile, by its `schedulerName`."""
 
     def is_ignored(self, name: str, scheduler: str) -> bool:
         """Return whether kube-scheduler places pods of a profile without looking for a resource."""
@@ -72,7 +72,7 @@ class IgnoredResources:
         return name in self.everywhere or name in self.by_scheduler.get(scheduler, NO_NAMES)
 
     def is_ignored_by_any(self, name: str) -> bool:
-        """Return whether some profile ignores a resource."""
+        """Return whether any profile ignores a resource."""
         return any(self.is_ignored(name, scheduler) for scheduler in ("", *self.by_scheduler))
 
 
@@ -80,11 +80,11 @@ IGNORE_NOTHING: Final = IgnoredResources()
 
 
 def is_extended(name: str) -> bool:
-    """Return whether a resource is an extended one: of a domain that is not Kubernetes' own."""
+    """Return whether a resource is in a domain that is not Kubernetes' own."""
     group, slash, rest = name.partition("/")
     return bool(group and slash and rest and "/" not in rest) and _NATIVE not in name
 
 
 def stands_for_device_class(name: str) -> bool:
-    """Return whether a request of this resource is one of a device, which no node counts."""
+    """Return whether a resource stands for a device, which no node counts."""
     return name.startswith(f"{DEVICE_CLASSES}/")

@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import Final
 
 Quantity = str | int | float
-"""What a manifest may hold where a quantity is expected."""
+"""The types of a quantity in a manifest."""
 
 Resources = dict[str, int]
-"""Amount by name: `cpu` in thousandths of a core, all others in whole units (bytes, pods)."""
+"""Amounts by name: `cpu` in thousandths of a core, all others in whole units (bytes, pods)."""
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -42,7 +42,7 @@ _SUFFIXES: Final[dict[str, Decimal]] = {
 
 _LARGEST_EXPONENT: Final = 30
 _LONGEST: Final = 64
-"""Characters of a quantity."""
+"""The most characters of a quantity."""
 
 
 class QuantityError(ValueError):
@@ -51,7 +51,7 @@ class QuantityError(ValueError):
 
 @lru_cache(maxsize=4096)
 def parse(quantity: Quantity) -> Decimal:
-    """Return the exact value of a quantity. Raises QuantityError when it is none."""
+    """Return the exact value of a quantity. Raises QuantityError."""
     text = str(quantity).strip()
     if len(text) > _LONGEST:
         raise QuantityError(f"{text[:_LONGEST]!r}... has over {_LONGEST} characters")
@@ -74,10 +74,10 @@ def parse(quantity: Quantity) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def amount(name: str, quantity: Quantity) -> int:
-    """Return a quantity of the named resource, rounded as kube-scheduler does: away from zero.
+    """Return a quantity of the named resource, rounded away from zero as kube-scheduler does.
 
-    So the least amount below zero is below zero too, and can be refused. Thousandths of a core for
-    `cpu`, whole units for every other name.
+    The result is in thousandths of a core for `cpu`, and in whole units for every other name. Even
+    the smallest negative amount stays negative, so that it can be refused.
     """
     value = parse(quantity)
     if name == CPU:
@@ -86,7 +86,7 @@ def amount(name: str, quantity: Quantity) -> int:
 
 
 def parse_resources(raw: Mapping[str, Quantity] | None) -> Resources:
-    """Return a resource list of a manifest as integers; nothing for None."""
+    """Return a resource list of a manifest as integers, empty for None."""
     return {name: amount(name, quantity) for name, quantity in raw.items()} if raw else {}
 
 
@@ -98,7 +98,7 @@ def add(into: Resources, more: Mapping[str, int]) -> None:
 
 
 def subtract(into: Resources, less: Mapping[str, int]) -> None:
-    """Subtract amounts in place; names that reach zero are dropped."""
+    """Subtract amounts in place. Names that reach zero are dropped."""
     for name, value in less.items():
         left = into.get(name, 0) - value
         if left:
@@ -129,7 +129,7 @@ def show(name: str, value: int) -> str:
 
 
 def exact(name: str, value: int) -> str:
-    """Return an amount as a person would write it, but never rounded."""
+    """Return an amount as a person would write it, without rounding."""
     short = show(name, value)
     if amount(name, short) == value:
         return short
@@ -139,7 +139,7 @@ def exact(name: str, value: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequests:
-    """The requests of one container; a sidecar is an init container that keeps running."""
+    """The requests of one container. A sidecar is an init container that keeps running."""
 
     requests: Mapping[str, int] = field(default_factory=dict)
     sidecar: bool = False
@@ -154,9 +154,8 @@ def pod_requests(
 ) -> Resources:
     """Return the amounts that a node must have free for the pod, with one `pods` slot.
 
-    The larger of what runs for good (containers and sidecars) and of each start-up step (an init
-    container with the sidecars that were started before it); pod-level requests where they are
-    larger; overhead comes on top.
+    It is the largest of the containers with the sidecars, each init container with the sidecars
+    that start before it, and the pod-level requests. Overhead is added.
     """
     running: Resources = {}
     for container in containers:
@@ -174,7 +173,7 @@ def pod_requests(
     add(running, started)
     raise_to(running, peak)
     if pod_level:
-        # Never less than the containers ask for: the API server refuses that, or drops the field.
+        # The API server refuses less than the containers request, or drops the field.
         raise_to(running, pod_level)
     if overhead:
         add(running, overhead)

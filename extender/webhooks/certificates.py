@@ -1,8 +1,8 @@
-"""The certificate of the webhooks, and the authorities that the API server trusts them by.
+"""The certificate of the webhooks, and the authorities by which the API server trusts it.
 
-Each certificate has an authority of its own, whose key is forgotten as soon as it has signed: what
-is kept cannot sign anything else. Older authorities are published along with the new one until they
-end, so that the API server accepts a replica that still serves the older certificate.
+Each certificate has an authority of its own, whose key is dropped as soon as it has signed, so that
+nothing that is stored can sign another one. Older authorities are published with the new one until
+they expire, so that the API server accepts a replica that still serves an older certificate.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ _BROKEN: Final = (ValueError, TypeError, UnsupportedAlgorithm)
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A certificate with its key, and the authorities to trust; PEM, the newest first."""
+    """A certificate with its key, and the authorities to trust, newest first. All are PEM."""
 
     authorities: bytes
     certificate: bytes
@@ -36,11 +36,11 @@ class Bundle:
 def issue(names: Sequence[str], *, now: float, days: float, former: Iterable[bytes] = ()) -> Bundle:
     """Return a new bundle for these DNS names and IP addresses.
 
-    Authorities in `former` (PEM) that have not ended are trusted as well. Keys are drawn anew.
+    Authorities in `former` (PEM) that have not expired stay trusted. The keys are new.
     """
     start, end = _at(now) - _CLOCKS_DIFFER, _at(now) + timedelta(days=days)
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    # Not the same name twice: which authority signed should not have to be tried out.
+    # Each authority has its own name, so that clients need not try which one has signed.
     authority_name = _name(f"gang-extender-webhooks-{uuid4().hex[:12]}")
 
     def builder(subject: x509.Name, of: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -85,7 +85,7 @@ def issue(names: Sequence[str], *, now: float, days: float, former: Iterable[byt
 
 
 def fault(bundle: Bundle, names: Sequence[str], *, now: float) -> str:
-    """Return why a bundle cannot be served under these names, or nothing."""
+    """Return why a bundle cannot be served under these names, or an empty text."""
     try:
         return next(_faults(bundle, names, _at(now)), "")
     except _BROKEN as error:
@@ -93,14 +93,14 @@ def fault(bundle: Bundle, names: Sequence[str], *, now: float) -> str:
 
 
 def is_due(bundle: Bundle, *, now: float) -> bool:
-    """Return whether two thirds of the life of a bundle without faults are over."""
+    """Return whether two thirds of the life of a valid bundle are over."""
     certificate = x509.load_pem_x509_certificate(bundle.certificate)
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return _at(now) >= start + (end - start) * _RENEWED_AT
 
 
 def ends(bundle: Bundle) -> float:
-    """Return when the certificate of a bundle without faults ends, in seconds since the epoch."""
+    """Return when the certificate of a valid bundle expires, in seconds since the epoch."""
     return x509.load_pem_x509_certificate(bundle.certificate).not_valid_after_utc.timestamp()
 
 

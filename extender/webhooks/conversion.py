@@ -39,10 +39,10 @@ LOOKED_INTO: Final = frozenset(
         "priorityClassSource",
     )
 )
-"""Fields of metadata, spec and status that are looked into."""
+"""The fields of metadata, spec and status that are decoded."""
 KIND: Final = "ConversionReview"
 LARGEST_FIELD: Final = 2**18
-"""Bytes of a field that is looked into; the longest that the CRDs take is a tenth of it."""
+"""The most bytes of a field that is decoded: ten times what the CRDs allow."""
 _CLASSES: Final = {of: source for source, of in _SOURCES.items()}
 
 
@@ -104,7 +104,7 @@ class Review:
         self._converted: list[msgspec.Raw] = []
 
     def steps(self) -> Iterable[None]:
-        """Convert an object at each step. RecursionError for one that is nested too deeply."""
+        """Convert one object at each step. Raises RecursionError if it is nested too deeply."""
         for each in self._review.request.objects:
             try:
                 converted = convert_json(each, self._review.request.desiredAPIVersion)
@@ -124,9 +124,9 @@ class Review:
 
 
 def convert_json(each: bytes | msgspec.Raw, version: str) -> bytes:
-    """Return the JSON of an object in that version. Raises ConversionError.
+    """Return the JSON of an object in that version.
 
-    RecursionError for one that is nested too deeply.
+    Raises ConversionError, and RecursionError if the object is nested too deeply.
     """
     try:
         top: Object = dict(_parts_of(each))
@@ -167,7 +167,7 @@ def convert(each: Object, version: str) -> Object:
 
 
 def _called(each: object) -> str:
-    """Return how an object is named in a message, whatever it holds."""
+    """Return the name of an object for a message, whatever the object holds."""
     if not isinstance(each, dict):
         return "what is no object"
     metadata = each.get("metadata")
@@ -204,8 +204,8 @@ def _newer_queue(spec: Object) -> Object:
     _each_policy(spec, {"whenCanBorrow": {"Borrow": _STOP}, "whenCanPreempt": {"Preempt": _STOP}})
     checks = spec.pop("admissionChecks", None)
     if isinstance(checks, list) and checks and not spec.get("admissionChecksStrategy"):
-        # An empty list says that the check is for all flavors, as none does; it marks the way back
-        # from a strategy that was written as one.
+        # An empty list means all flavors, as no list does. It marks a strategy that was made from
+        # `admissionChecks`, for the way back.
         rules = [{"name": name, "onFlavors": []} for name in checks]
         spec["admissionChecksStrategy"] = {"admissionChecks": rules}
     return spec
@@ -283,7 +283,7 @@ _PARTS: Final[Mapping[str, Mapping[str, tuple[Part, Part]]]] = {
         ),
     },
 }
-"""By kind and part of the object: its translation to v1beta2, and to v1beta1."""
+"""The translations to v1beta2 and to v1beta1, by kind and part of the object."""
 CONVERTED: Final = tuple(
     f"{kind.lower()}s.{QUEUE_GROUP}" for kind, parts in _PARTS.items() if parts
 )

@@ -42,7 +42,7 @@ _SUSPEND: Final = "suspend the job in the same change"
 
 
 class MalformedReviewError(ValueError):
-    """The body is no AdmissionReview."""
+    """The body is not an AdmissionReview."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Request:
     namespace: str
     object: Object = field(default_factory=dict)
     old: Object | None = None
-    """As it is stored; None where it is new."""
+    """The stored object. None: the object is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +69,17 @@ class FieldError:
 
     @override
     def __str__(self) -> str:
-        """Return it in one line."""
+        """Return the error as one line."""
         return f"{self.field}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The response: refused where there are refusals, else changed by the patch."""
+    """The response: the object is refused if there are refusals, else changed by the patch."""
 
     refusals: Sequence[FieldError] = ()
     patch: Sequence[Object] = ()
-    """Operations of JSON patch (RFC 6902)."""
+    """The operations of a JSON patch (RFC 6902)."""
     warnings: Sequence[str] = ()
 
 
@@ -90,10 +90,10 @@ class QueueFacts(Protocol):
     """The facts about the cluster that the rules need."""
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
-        """Return whether there is a LocalQueue."""
+        """Return whether the LocalQueue exists."""
 
     def holds_all(self, namespace: str) -> bool:
-        """Return whether jobs without a queue name are held in a namespace as well."""
+        """Return whether jobs without a queue name are held in the namespace too."""
 
 
 def by_kind(integrations: Iterable[Integration]) -> Kinds:
@@ -102,7 +102,7 @@ def by_kind(integrations: Iterable[Integration]) -> Kinds:
 
 
 def mutate(request: Request, kinds: Kinds, queues: QueueFacts) -> Verdict:
-    """Return how a new object is changed: its queue, and that it has to wait."""
+    """Return the change of a new object, which gives it a queue and makes it wait."""
     integration = kinds.get((request.group, request.kind))
     if (
         integration is None
@@ -146,7 +146,7 @@ def _warnings(request: Request, queues: QueueFacts) -> tuple[str, ...]:
 
 
 def _is_made_by_a_job(source: Object, kinds: Kinds) -> bool:
-    """Return whether a job controls the object: it is held, and counted, with that job."""
+    """Return whether a job controls the object, which is then held and counted with that job."""
     for owner in fields.objects(source, "metadata", "ownerReferences"):
         group = fields.text(owner, "apiVersion").rpartition("/")[0]
         kind = (group, fields.text(owner, "kind"))
@@ -156,7 +156,7 @@ def _is_made_by_a_job(source: Object, kinds: Kinds) -> bool:
 
 
 def _gate(pod: Object, integration: Integration) -> list[Object]:
-    """Return the patch that holds a plain pod of a queue: it cannot be suspended."""
+    """Return the patch that gates a plain pod of a queue, which cannot be suspended."""
     gates = fields.objects(pod, "spec", "schedulingGates")
     if (
         not fields.label(pod, wellknown.QUEUE_LABEL)
@@ -186,14 +186,14 @@ def _difference(before: Mapping[str, object], after: Object, path: str = "") -> 
     return patch
 
 
-# -- the rules for what a job says about its queue, and for changes of that.
-# A wrong value that was there before is not refused: such a job must still be deletable.
+# -- the rules for the labels and annotations with which a job chooses its queue, and for changes
+# A wrong value that is stored already is not refused: the job must still be deletable.
 
 
 def _broken_rules(
     job: GenericJob, old: GenericJob | None, *, has_default_queue: bool
 ) -> tuple[FieldError, ...]:
-    """Return which rules a job breaks; `old` is None where it is new."""
+    """Return the rules that a job breaks. `old` is None for a new job."""
     refusals = [*_values(job, old)]
     if old is not None:
         refusals += _changes(job, old)
