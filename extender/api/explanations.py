@@ -63,7 +63,7 @@ class Holder(AnswerModel):
     since: datetime | None = None
     """The time at which it got the quota; null: just now."""
     leaving: bool
-    """Whether it is evicted and about to give its quota back."""
+    """True if it is evicted and about to give its quota back."""
 
 
 class WaitingFor(AnswerModel):

@@ -1,4 +1,4 @@
-"""`gang-extender explain`: why a job, a workload, a PodGroup or a pod is where it is."""
+"""`gang-extender explain`: show why a job, a workload, a PodGroup or a pod waits."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
