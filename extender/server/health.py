@@ -18,11 +18,7 @@ _TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "s
 Checks = Callable[[], Mapping[str, str | None]]
 """Returns, by name, what is wrong; None for a check that is passed."""
 Trouble = Callable[[], str]
-
-
-def no_trouble() -> str:
-    """Return that nothing is wrong."""
-    return ""
+"""Returns what is wrong; an empty text where nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +26,8 @@ class Probes:
     """The checks of a process: for readiness, for liveness, and for answers to kube-scheduler."""
 
     ready: Checks
-    trouble: Trouble = no_trouble
-    unready: Trouble = no_trouble
+    trouble: Trouble = str
+    unready: Trouble = str
     """Returns the reason for which kube-scheduler is answered an Error now, or an empty text."""
     remarks: Checks = dict
     """Checks that `/readyz` shows and does not depend on."""
