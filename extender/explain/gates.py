@@ -23,8 +23,6 @@ from extender.gang.plan import PlanLook
 from extender.gang.verdicts import Allow, Refuse, Wait, about
 
 _ORDER: Final = tuple(Gate)
-_ONLY_THE_EXTENDER: Final = "the extender alone knows: GET /podgroups/NAMESPACE/NAME"
-_HAS_ROOM: Final = "it has the room that it needs"
 _PASSED: Final[Mapping[Gate, str]] = {
     Gate.ADMISSION: "no queue holds its pods back",
     Gate.POD_GROUP: "there is a PodGroup",
@@ -39,10 +37,23 @@ _PASSED: Final[Mapping[Gate, str]] = {
     Gate.ROOM: "{have} of the {need} pods that it still needs fit",
     Gate.QUORUM: "{have} pods have a node or wait with one, {need} are needed",
 }
+"""The sentence about a gate that does not refuse."""
+_HELP: Final[Mapping[Gate, str]] = {
+    Gate.ADMISSION: "its queue admits the Job: gang-extender explain job NAME says why it waits",
+    Gate.POD_GROUP: "a PodGroup of that name in that namespace",
+    Gate.ANNOTATIONS: "an annotation that is mended, as the message says",
+    Gate.PODS: "{lacks} more",
+    Gate.TURN: "the groups ahead of it start",
+    Gate.TOPOLOGY: "nodes with that label, or a PodGroup that names another one",
+    Gate.MIN_RESOURCES: "free amounts as the message says, or smaller minResources",
+    Gate.ABLE_PODS: "{lacks} more",
+    Gate.QUORUM: "{lacks} more with a node, which kube-scheduler is to bring",
+}
+"""The sentence about what would help, by the gate that refuses; of the others see `hints`."""
 
 
 def checked(group: str, facts: GroupFacts, look: PlanLook | None) -> Iterator[GateCheck]:
-    """Yield what was found at each gate, up to the first refusal; `look` is that of the planner."""
+    """Yield the answer of each gate up to the first refusal; `look` is that of the planner."""
     view, denied = facts.view, facts.remembered(group).denied
 
     def turn(_: str) -> Refuse | None:
@@ -69,48 +80,43 @@ def checked(group: str, facts: GroupFacts, look: PlanLook | None) -> Iterator[Ga
 def answers(group: str, found: list[GateCheck], facts: GroupFacts) -> list[PassedGate]:
     """Return all gates, those that need no answer too."""
     known = {each.gate: each for each in found}
-    last = found[-1]
-    refused, at = last.refusal is not None, _ORDER.index(last.gate)
+    last, at = found[-1], _ORDER.index(found[-1].gate)
+    has_room = last.gate is Gate.QUORUM
     shown = []
     for place, gate in enumerate(_ORDER):
         check = known.get(gate)
+        answer: GateAnswer
         if gate is Gate.RECENT_FAILURE and facts.source == "ApiServer" and place < at:
-            shown.append(_shown(gate, "Unknown", _ONLY_THE_EXTENDER))
+            answer, text = "Unknown", "the extender alone knows: GET /podgroups/NAMESPACE/NAME"
+            check = None
         elif check is not None and check.refusal is not None:
-            text = check.refusal.message.removeprefix(about(group))
-            shown.append(_shown(gate, "Refused", text, check=check))
+            answer, text = "Refused", check.refusal.message.removeprefix(about(group))
         elif check is not None:
-            shown.append(_shown(gate, "Passed", _sentence(check), check=check))
+            answer, text = "Passed", _PASSED[gate].format(have=check.have, need=check.need)
         elif place < at:
-            has_room = last.gate is Gate.QUORUM and place > _ORDER.index(Gate.SCHEDULING_GATES)
-            shown.append(_shown(gate, "Passed", _HAS_ROOM if has_room else _PASSED[gate]))
+            needs_room = has_room and place > _ORDER.index(Gate.SCHEDULING_GATES)
+            answer, text = "Passed", _PASSED[gate]
+            text = "it has the room that it needs" if needs_room else text
         else:
-            shown.append(_shown(gate, "NotAsked", _waits(gate, last, refused=refused)))
+            answer, text = "NotAsked", _why_not_asked(gate, last)
+        refusal = check.refusal if check is not None else None
+        shown.append(
+            PassedGate(
+                gate=gate,
+                answer=answer,
+                reason=refusal.reason if refusal is not None else None,
+                message=text,
+                have=check.have if check is not None else None,
+                need=check.need if check is not None else None,
+            )
+        )
     return shown
 
 
-def _waits(gate: Gate, last: GateCheck, *, refused: bool) -> str:
-    if refused:
+def _why_not_asked(gate: Gate, last: GateCheck) -> str:
+    if last.refusal is not None:
         return f"it waits at {last.gate}"
     return "kube-scheduler brings its pods first" if gate is Gate.QUORUM else "nothing asks for it"
-
-
-def _shown(
-    gate: Gate, answer: GateAnswer, text: str, *, check: GateCheck | None = None
-) -> PassedGate:
-    refusal = check.refusal if check is not None else None
-    return PassedGate(
-        gate=gate,
-        answer=answer,
-        reason=refusal.reason if refusal is not None else None,
-        message=text,
-        have=check.have if check is not None else None,
-        need=check.need if check is not None else None,
-    )
-
-
-def _sentence(check: GateCheck) -> str:
-    return _PASSED[check.gate].format(have=check.have, need=check.need)
 
 
 def _quorum(ask: Asked, facts: GroupFacts) -> GateCheck:
@@ -127,20 +133,6 @@ def _quorum(ask: Asked, facts: GroupFacts) -> GateCheck:
             return GateCheck(Gate.QUORUM, refusal, have, need)
 
 
-_FIXED: Final[Mapping[Gate, str]] = {
-    Gate.ADMISSION: "its queue admits the Job: gang-extender explain job NAME says why it waits",
-    Gate.POD_GROUP: "a PodGroup of that name in that namespace",
-    Gate.ANNOTATIONS: "an annotation that is mended, as the message says",
-    Gate.PODS: "{lacks} more",
-    Gate.SCHEDULING_GATES: "{lacks} more without scheduling gates",
-    Gate.TURN: "the groups ahead of it start",
-    Gate.TOPOLOGY: "nodes with that label, or a PodGroup that names another one",
-    Gate.MIN_RESOURCES: "free amounts as the message says, or smaller minResources",
-    Gate.ABLE_PODS: "{lacks} more",
-    Gate.QUORUM: "{lacks} more with a node, which kube-scheduler is to bring",
-}
-
-
 def hints(
     group: str, last: GateCheck, room: RoomFound | None, *, facts: GroupFacts
 ) -> Iterator[str]:
@@ -149,9 +141,13 @@ def hints(
         if last.gate is Gate.ROOM:
             yield "nothing is missing: it starts when kube-scheduler has brought its pods"
         return
-    lacks = max(0, (last.need or 0) - (last.have or 0))
-    if last.gate in _FIXED:
-        yield _FIXED[last.gate].format(lacks=_pods(lacks)) + _gates(group, last, facts)
+    view, lacks = facts.view, max(0, (last.need or 0) - (last.have or 0))
+    if last.gate is Gate.SCHEDULING_GATES:
+        names = {gate for uid in view.tally(group).gated for gate in view.pods[uid].gates}
+        listed = f": {', '.join(sorted(names))}" if names else ""
+        yield f"{_pods(lacks)} more without scheduling gates{listed}"
+    elif last.gate in _HELP:
+        yield _HELP[last.gate].format(lacks=_pods(lacks))
     elif last.gate is Gate.ROOM and room is not None:
         yield from _room(room, facts)
     until = facts.remembered(group)
@@ -182,15 +178,6 @@ def _room(room: RoomFound, facts: GroupFacts) -> Iterator[str]:
         )
     if facts.options.preempts and empty is not None and empty >= room.wanted:
         yield "or a higher priority than these pods have: then it preempts them"
-
-
-def _gates(group: str, last: GateCheck, facts: GroupFacts) -> str:
-    """Return the gates of others, as the end of a sentence about them."""
-    if last.gate is not Gate.SCHEDULING_GATES:
-        return ""
-    view = facts.view
-    names = {gate for uid in view.tally(group).gated for gate in view.pods[uid].gates}
-    return f": {', '.join(sorted(names))}" if names else ""
 
 
 def _pods(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Which room is kept for which group, until when."""
+"""The room that is kept for groups, and until when."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from extender.state.cluster.reservations import Claim, Reservation, ReservationK
 from extender.steps import PIECE, Steps
 
 OTHERS: Final = 20
-"""How many groups are named of those for which room is kept from one."""
+"""How many of the groups are named for which room is kept from another one."""
 
 _KINDS: Final[Mapping[ReservationKind, KeptKind]] = {
     ReservationKind.PLANNED: "Plan",
@@ -35,7 +35,7 @@ _ENDS: Final[Mapping[KeptKind, str]] = {
 
 @dataclass(slots=True)
 class _Kept:
-    """What is kept for one group, of one kind."""
+    """The room that is kept for one group, of one kind."""
 
     pods: int = 0
     nodes: dict[str, int] = field(default_factory=dict)
@@ -54,18 +54,18 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class KeptRooms:
-    """What is kept for a group, and from it."""
+    """The room that is kept for a group, and from it."""
 
     own: list[RoomKept]
     others: list[RoomKept]
     more: int
-    """For how many groups more."""
+    """The number of further groups for which room is kept."""
 
 
 def kept_rooms(group: str, facts: GroupFacts) -> Steps[KeptRooms]:
-    """Return the room that is kept for a group, and what is kept for others and not open to it.
+    """Return the room that is kept for a group, and the room of others that it may not use.
 
-    Groups that wait with held binds count among those: their room is free if they do not start.
+    Groups that wait with held binds count as others: their room is free if they do not start.
     """
     view = facts.view
     found: dict[tuple[str, KeptKind], _Kept] = {}

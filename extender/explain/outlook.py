@@ -1,4 +1,4 @@
-"""Why a workload without quota waits, what it lacks, and which workloads have that."""
+"""The outlook of a workload without quota: why it waits, what it lacks, and which hold that."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -30,8 +30,14 @@ from extender.state.queue.records import ClusterQueueInfo, FlavorResource, Workl
 from extender.steps import Steps, at_once
 
 HOLDERS: Final = 5
-"""How many are named."""
-
+"""How many workloads are named that hold some quota."""
+_BY_NODES: Final = (
+    Unadmitted.WAITING_FOR_ROOM,
+    Unadmitted.TOPOLOGY_PLACEMENT_FAILED,
+    Unadmitted.WAITING_FOR_PREEMPTED,
+)
+"""Reasons of a workload for which there is quota."""
+_IN_NO_QUEUE: Final = "It is in no queue yet"
 _Held = tuple[int, WorkloadInfo, str]
 """The amount, the workload that holds it, and its ClusterQueue."""
 _Named = tuple[list[Holder], int]
@@ -39,7 +45,7 @@ _Named = tuple[list[Holder], int]
 
 
 class Lacks:
-    """Answers from the same facts; equal pods are judged once."""
+    """The quota that workloads lack, by the same facts; equal pods are judged once."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -48,7 +54,7 @@ class Lacks:
         self._named: dict[tuple[FlavorResource, tuple[str, ...]], _Named] = {}
 
     def proposal(self, workload: WorkloadInfo, queue: ClusterQueueInfo) -> Proposal:
-        """Return which flavors there are for a workload now without preemption."""
+        """Return the flavors that there are for a workload now, without preemption."""
         left = counts(workload)
         equals = (queue.name, *((x.name, left[x.name], x.shape) for x in workload.pod_sets))
         found = self._proposals.get(equals)
@@ -62,7 +68,7 @@ class Lacks:
         return found
 
     def waiting_for(self, lacks: Iterable[FlavorLack], cluster_queue: str) -> list[WaitingFor]:
-        """Return what is missing, and which workloads hold it."""
+        """Return the quota that is missing, and the workloads that hold it."""
         missing: dict[FlavorResource, int] = {}
         for lack in lacks:
             if lack.what is not None and lack.missing > 0:
@@ -127,28 +133,19 @@ def _holder(each: _Held, resource: str) -> Holder:
     )
 
 
-_BY_NODES: Final = (
-    Unadmitted.WAITING_FOR_ROOM,
-    Unadmitted.TOPOLOGY_PLACEMENT_FAILED,
-    Unadmitted.WAITING_FOR_PREEMPTED,
-)
-"""Reasons of a workload for which there is quota."""
-_IN_NO_QUEUE: Final = "It is in no queue yet"
-
-
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Why it waits, and the quota that it lacks."""
+    """The reason why a workload waits, and the quota that it lacks."""
 
     reason: str
     message: str
     lacks: Sequence[FlavorLack] = ()
     notes: Sequence[str] = ()
-    """Which workloads block it, which leave for it, and which it could preempt."""
+    """Sentences about the workloads that block it, leave for it, or could be preempted."""
 
 
 def briefly(workload: WorkloadInfo, facts: Facts, lacks: Lacks) -> Outlook:
-    """Return why a workload waits; the reason of the last cycle goes first."""
+    """Return why a workload waits, as the last cycle said if it said something."""
     barred = _barred(workload, facts)
     if barred is not None:
         return barred
@@ -162,7 +159,7 @@ def briefly(workload: WorkloadInfo, facts: Facts, lacks: Lacks) -> Outlook:
 
 
 def fully(workload: WorkloadInfo, facts: Facts, lacks: Lacks) -> Outlook:
-    """Return the same as the next cycle would nominate it, which may need victims.
+    """Return why a workload waits, as the next cycle would nominate it, with victims.
 
     The room of the facts is not that of the cycle, which takes room in its own.
     """
@@ -181,8 +178,8 @@ def fully(workload: WorkloadInfo, facts: Facts, lacks: Lacks) -> Outlook:
 def asking(key: str, facts: Facts) -> Steps[None]:
     """Ask in steps what `fully` asks of the nodes, so that it has the answers at once.
 
-    The tree has to be one that nothing else reads usage into meanwhile. Where the state changes in
-    between that ends after the question that is being asked.
+    Nothing else may read usage into the tree meanwhile. When the state changes in between, the
+    steps end after the question that is being asked.
     """
     workload = facts.queues.workloads.get(key)
     room = facts.rules.room
@@ -197,7 +194,7 @@ def asking(key: str, facts: Facts) -> Steps[None]:
 
 
 def keeping_room(facts: Facts) -> Steps[None]:
-    """Keep room in the facts's room for those that have waited for long, as the cycle does."""
+    """Keep room on nodes for workloads that have waited for long, as the cycle does."""
     yield from aging.keeping(
         facts.queues, facts.pending, tree=facts.tree, rules=facts.rules, now=facts.now
     )
@@ -210,7 +207,7 @@ def looks_at_nodes(key: str, facts: Facts) -> bool:
 
 
 def _barred(workload: WorkloadInfo, facts: Facts) -> Outlook | None:
-    """Return why it is not tried, however much quota there is."""
+    """Return why a workload is not tried, however much quota there is."""
     found = standing(workload, facts.queues, now=facts.now)
     if isinstance(found, Absent):
         reason = found.reason or Unadmitted.PENDING_EVALUATION
@@ -304,7 +301,7 @@ def _notes(nomination: Nomination, facts: Facts) -> Iterator[str]:
 
 
 def _kept_before(key: str, facts: Facts) -> int:
-    """Return for how many workloads room is kept that this one must leave to them."""
+    """Return the number of workloads before this one for which room is kept."""
     room, pending = facts.rules.room, facts.pending
     kept = room.reserved if room is not None else ()
     waiting = (each for each in kept if pending.cluster_queue_of(each) is not None)
