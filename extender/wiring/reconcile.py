@@ -42,9 +42,9 @@ from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller, Observer
 from extender.server.access import Guard
 from extender.server.connections import Connections
+from extender.server.explanations import Visibility, add_visibility
 from extender.server.health import Probes, health_app
 from extender.server.snapshot import SnapshotSource, add_snapshot
-from extender.server.visibility import Visibility, add_visibility
 from extender.snapshot.memory import cluster_memory, header
 from extender.state.cluster.events import ClusterChange
 from extender.telemetry.admission_starts import AdmissionStarts

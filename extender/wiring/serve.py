@@ -51,8 +51,8 @@ from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
 from extender.server.connections import Caller, Connections, Limits
+from extender.server.explanations import GroupsShown, add_pod_groups, believed
 from extender.server.health import Probes
-from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
 from extender.server.snapshot import SnapshotSource, add_snapshot
 from extender.server.tls import Files, NamedClients, ServingTls
 from extender.server.verbs import Binding, Filtering

@@ -12,8 +12,8 @@ from extender.permit.memory import GroupMemory
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.server.app import create_app
+from extender.server.explanations import GroupsShown, add_pod_groups, believed
 from extender.server.health import Probes
-from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
 from extender.server.snapshot import SnapshotSource, add_snapshot
 from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.state.cluster.store import Cluster

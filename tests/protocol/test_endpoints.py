@@ -30,8 +30,8 @@ from extender.kube.reviews import Access, User
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.server.access import Guard
+from extender.server.explanations import Visibility, add_visibility
 from extender.server.health import Probes, health_app
-from extender.server.visibility import Visibility, add_visibility
 from extender.server.webhooks import webhooks_app
 from extender.telemetry.metrics import ReconcilerMetrics, page
 from extender.webhooks.jobs import by_kind

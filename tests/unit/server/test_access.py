@@ -13,8 +13,8 @@ from extender.kube.errors import UnavailableError
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer
 from extender.server.access import REMEMBERED_SECONDS, Guard, StatusError, Turnstile, add_statuses
+from extender.server.explanations import Visibility, add_visibility
 from extender.server.health import Probes, add_health
-from extender.server.visibility import Visibility, add_visibility
 from tests.makers import ManualClock
 from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
 from tests.unit.explain.scene import facts, holding

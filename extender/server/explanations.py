@@ -1,31 +1,43 @@
-"""The workloads that wait in a queue and why, over HTTP: on short paths and the visibility API's.
+"""Explanations over HTTP: workloads that wait in queues by the reconciler, gangs by the extender.
 
-The leader answers; another replica answers 503 and names the leader. Where there is a guard a
-caller is shown what its user may `get`, by the names of Kueue's visibility API: a ClusterQueue's or
-a LocalQueue's `pendingworkloads`, or a Workload.
+The leader answers for workloads, on short paths and on those of Kueue's visibility API; another
+replica answers 503 and names the leader. Where there is a guard a caller is shown what its user may
+`get`, by the names of that API: a ClusterQueue's or a LocalQueue's `pendingworkloads`, or a
+Workload.
+
+The extender shows all groups to every client that may ask it for a decision: on loopback each
+process of the machine, else a client whose certificate has one of the names in `clientNames`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request, Response
 
 from extender.api.explanations import (
     API_VERSION,
     Explanation,
+    GroupExplanation,
+    GroupList,
     PendingWorkloadsSummary,
     Status,
 )
 from extender.explain import lists
-from extender.explain.facts import Facts
-from extender.explain.lists import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest, within
+from extender.explain.facts import Facts, GroupFacts
+from extender.explain.gang import explain_group
+from extender.explain.lists import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest, group_list, within
 from extender.explain.workload import explain, look_at_nodes
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer, in_slices
 from extender.server import openapi
-from extender.server.access import REFUSALS, Guard, StatusError, Turnstile
+from extender.server.access import REFUSALS, Guard, StatusError, Turnstile, add_statuses
+from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
+
+if TYPE_CHECKING:  # the reconciler needs neither
+    from extender.permit.memory import GroupMemory
+    from extender.permit.plans import Plans
 
 PREFIX: Final = f"/apis/{API_VERSION}"
 _IN_NAMESPACE: Final = "/namespaces/{namespace}/localqueues"
@@ -33,8 +45,11 @@ _GROUP: Final = "kueue.x-k8s.io"
 _VISIBILITY_GROUP: Final = API_VERSION.partition("/")[0]
 _CLUSTER_QUEUES: Final = "clusterqueues/pendingworkloads"
 _LOCAL_QUEUES: Final = "localqueues/pendingworkloads"
+_WRONG_NUMBER: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": Status, "description": "A number that is none, or below zero."}
+}
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": Status, "description": "A number that is none, or below zero."},
+    **_WRONG_NUMBER,
     **REFUSALS,
     404: {"model": Status, "description": "There is no such queue or workload."},
     503: {
@@ -42,9 +57,16 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
         "description": "This replica does not lead, or cannot check the user's rights.",
     },
 }
+_GROUP_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    **_WRONG_NUMBER,
+    404: {"model": Status, "description": "There is no such PodGroup, and no pod names it."},
+    429: {"model": Status, "description": "Too many requests; Retry-After says when to come."},
+    503: {"model": Status, "description": "The extender does not know the whole cluster yet."},
+}
 
 Offset = Annotated[int, Query(ge=0, description="How many to leave out, first ones first.")]
 Limit = Annotated[int, Query(ge=0, description=f"How many at most; {LARGEST_LIMIT} are the most.")]
+Namespace = Annotated[str | None, Query(description="Of this namespace alone.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +178,86 @@ def _as_json(found: PendingWorkloadsSummary, only: str | None) -> Steps[str]:
     return f'{rest[:-1]},"items":[{",".join(items)}]}}'
 
 
+@dataclass(frozen=True, slots=True)
+class GroupsShown:
+    """The facts that the extender knows, and the reason why it cannot be asked now, if any."""
+
+    facts: Callable[[], GroupFacts]
+    unready: Callable[[], str]
+    pacer: Pacer
+
+
+def believed(view: ClusterView, plans: "Plans", memory: "GroupMemory") -> Callable[[], GroupFacts]:
+    """Return a function that gives the extender's own facts, as they are when it is called."""
+
+    def facts() -> GroupFacts:
+        return GroupFacts(
+            view,
+            plans.verdicts.options,
+            plans.clock.wall(),
+            source="Extender",
+            remembered=memory.of,
+            never_starts=memory.never_starts,
+        )
+
+    return facts
+
+
+def add_pod_groups(app: FastAPI, shown: GroupsShown) -> None:
+    """Serve GET /podgroups and /podgroups/{namespace}/{name}."""
+    answers = _GroupAnswers(shown)
+    _add(app, "/podgroups", answers.all)
+    _add(app, "/podgroups/{namespace}/{name}", answers.one)
+    add_statuses(app)
+    openapi.without_422(app)
+
+
+class _GroupAnswers:
+    """The answers, made one after the other, in slices of the loop's time."""
+
+    def __init__(self, shown: GroupsShown) -> None:
+        self._shown = shown
+        self._turnstile = Turnstile()
+
+    async def all(
+        self, *, namespace: Namespace = None, offset: Offset = 0, limit: Limit = DEFAULT_LIMIT
+    ) -> Response:
+        async with self._turnstile.turn():
+            steps = group_list(self._seen, PageRequest(offset, limit), namespace=namespace)
+            found = await in_slices(steps, self._shown.pacer)
+            return _json(found.model_dump_json(by_alias=True))
+
+    async def one(self, namespace: str, name: str) -> Response:
+        async with self._turnstile.turn():
+            steps = explain_group(f"{namespace}/{name}", self._seen())
+            found = await in_slices(steps, self._shown.pacer)
+            if found is None:
+                raise StatusError(404, f'podgroups "{namespace}/{name}" not found')
+            return _json(found.model_dump_json(by_alias=True))
+
+    def _seen(self) -> GroupFacts:
+        why = self._shown.unready()
+        if why:
+            raise StatusError(503, why)
+        return self._shown.facts()
+
+
+_ROUTES: Final[dict[str, tuple[str, type, dict[int | str, dict[str, Any]]]]] = {
+    "pendingworkloads": (
+        "The workloads that wait in a queue",
+        PendingWorkloadsSummary,
+        _RESPONSES,
+    ),
+    "explanation": ("Why a workload is where it is", Explanation, _RESPONSES),
+    "podgroups": ("The gangs, and how far each is", GroupList, _GROUP_RESPONSES),
+    "{name}": ("Why a gang is where it is", GroupExplanation, _GROUP_RESPONSES),
+}
+"""The summary, the answer and the errors of a route, by the last part of its path."""
+
+
 def _add(app: FastAPI, path: str, answer: Callable[..., Any]) -> None:
-    model: type
-    line, model = "Why a workload is where it is", Explanation
-    if path.endswith("pendingworkloads"):
-        line, model = "The workloads that wait in a queue", PendingWorkloadsSummary
-    app.add_api_route(path, answer, summary=line, responses=_RESPONSES, response_model=model)
+    line, model, responses = _ROUTES[path.rpartition("/")[2]]
+    app.add_api_route(path, answer, summary=line, responses=responses, response_model=model)
 
 
 def _cluster_queue(name: str) -> Access:
