@@ -146,8 +146,7 @@ def _refusal(url: str, status: int, data: bytes) -> str:
         said = data.decode(errors="replace").strip()[:_SHOWN]
     hint = ""
     if status in {401, 403}:
-        hint = f"; it needs the right to get the path {PATH}: "
-        hint += "see docs/tasks/admin/take-a-snapshot.md"
+        hint = f"; it needs the right to get {PATH}: see docs/tasks/admin/take-a-snapshot.md"
     elif status == 404:
         hint = "; is it gang-extender, of this release?"
     return f"{url}{PATH}: {status}: {said}{hint}"
