@@ -31,56 +31,6 @@ from extender.state.queue.store import Queues
 from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.queue_metrics import QueueMetrics
 
-FIRST_ROOM_PAUSE: Final = 0.1
-LONGEST_ROOM_PAUSE: Final = 2.0
-PAUSE_PER_SWEEP: Final = 5
-"""The pause after a sweep, as a multiple of its duration, between these limits."""
-
-
-class RoomRetry:
-    """Requeues workloads that lack room, some time after the nodes have changed.
-
-    A sweep is the cycles in which each of them is tried once. It may ask all nodes for each
-    workload, so the pause before the next sweep grows with what the last one took.
-    """
-
-    def __init__(self, pending: PendingQueues, wake: Callable[[], object]) -> None:
-        self._pending, self._wake = pending, wake
-        self._timer: asyncio.TimerHandle | None = None
-        self._sweep_seconds = 0.0
-
-    def add_sweep_time(self, seconds: float) -> None:
-        """Count the duration of a cycle that was part of a sweep."""
-        self._sweep_seconds += seconds
-
-    def on_change(self) -> None:
-        """Try soon: something about the nodes has changed."""
-        pause = min(LONGEST_ROOM_PAUSE, PAUSE_PER_SWEEP * self._sweep_seconds)
-        self.try_within(max(FIRST_ROOM_PAUSE, pause))
-
-    def try_within(self, seconds: float = ROOM_PERIOD) -> None:
-        """Try after so many seconds at the latest."""
-        if not self._pending.lacks_capacity:
-            return
-        loop = asyncio.get_running_loop()
-        if self._timer is not None:
-            if self._timer.when() <= loop.time() + seconds:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_later(seconds, self._try)
-
-    def _try(self) -> None:
-        self._timer = None
-        try:
-            if self._pending.sweep():
-                self._sweep_seconds = 0.0
-            else:
-                self.on_change()
-        except Exception as error:  # noqa: BLE001 - the cycle sets the next time to try
-            FAULTS.report("room-retry", error)
-        self._wake()
-
-
 _log = structlog.get_logger(__name__)
 
 SLICE: Final = 0.01
@@ -450,3 +400,53 @@ class AdmissionLoop:
                 self._back_off(by)  # nothing has changed: it would be refused again at once
                 self.reasons.note(NotAdmitted(by, Unadmitted.ON_HOLD, _NOT_PREEMPTED))
             self._wakeup.set()
+
+
+FIRST_ROOM_PAUSE: Final = 0.1
+LONGEST_ROOM_PAUSE: Final = 2.0
+PAUSE_PER_SWEEP: Final = 5
+"""The pause after a sweep, as a multiple of its duration, between these limits."""
+
+
+class RoomRetry:
+    """Requeues workloads that lack room, some time after the nodes have changed.
+
+    A sweep is the cycles in which each of them is tried once. It may ask all nodes for each
+    workload, so the pause before the next sweep grows with what the last one took.
+    """
+
+    def __init__(self, pending: PendingQueues, wake: Callable[[], object]) -> None:
+        self._pending, self._wake = pending, wake
+        self._timer: asyncio.TimerHandle | None = None
+        self._sweep_seconds = 0.0
+
+    def add_sweep_time(self, seconds: float) -> None:
+        """Count the duration of a cycle that was part of a sweep."""
+        self._sweep_seconds += seconds
+
+    def on_change(self) -> None:
+        """Try soon: something about the nodes has changed."""
+        pause = min(LONGEST_ROOM_PAUSE, PAUSE_PER_SWEEP * self._sweep_seconds)
+        self.try_within(max(FIRST_ROOM_PAUSE, pause))
+
+    def try_within(self, seconds: float = ROOM_PERIOD) -> None:
+        """Try after so many seconds at the latest."""
+        if not self._pending.lacks_capacity:
+            return
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self._try)
+
+    def _try(self) -> None:
+        self._timer = None
+        try:
+            if self._pending.sweep():
+                self._sweep_seconds = 0.0
+            else:
+                self.on_change()
+        except Exception as error:  # noqa: BLE001 - the cycle sets the next time to try
+            FAULTS.report("room-retry", error)
+        self._wake()

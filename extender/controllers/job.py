@@ -58,90 +58,7 @@ from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
 from extender.telemetry.queue_metrics import JobMetrics
 
-WRITES: Final = 4
-"""Equal writes of `suspend` in a row before another writer is noticed. One is enough where the job
-belongs to a controller that the queue does not know."""
-WITHIN_SECONDS: Final = 60.0
-STAND_BACK_SECONDS: Final = 600.0
-DAMPED_SECONDS: Final = 10.0
-
 Key = tuple[str, str]
-
-
-class Contests:
-    """Notices another writer that keeps undoing the queue's writes of `suspend`.
-
-    Two controllers that both go on would start and stop the job several times a second. The queue
-    stands back from a job that belongs to a controller it does not know. From any other writer it
-    only takes its time: a user who unsuspends a job again and again must not get round the queue.
-    """
-
-    def __init__(self) -> None:
-        self._writes: dict[Key, tuple[bool, list[float]]] = {}
-        """The value written last, and the times at which it was stored in a row, by job."""
-
-    def wrote(self, key: Key, now: float, *, suspend: bool) -> None:
-        """Note a write that was stored."""
-        value, before = self._writes.get(key, (suspend, []))
-        self._writes[key] = suspend, [*(before[1 - WRITES :] if value == suspend else ()), now]
-
-    def pause(self, key: Key, now: float, *, suspend: bool, is_foreign: bool) -> float:
-        """Return for how many seconds a write is left out because others undo it."""
-        value, at = self._writes.get(key, (not suspend, []))
-        if value != suspend:
-            return 0.0
-        recent = [each for each in at if at[-1] - each <= WITHIN_SECONDS]
-        contested = len(recent) >= (1 if is_foreign else WRITES)
-        pause = STAND_BACK_SECONDS if is_foreign else DAMPED_SECONDS
-        return max(0.0, at[-1] + pause - now) if contested else 0.0
-
-    def forget(self, key: Key) -> None:
-        """Forget a job that is gone."""
-        self._writes.pop(key, None)
-
-
-_RAN: Final = frozenset((FinishReason.SUCCEEDED, FinishReason.FAILED))
-"""Reasons of workloads whose Job ended, not of those that could not run."""
-
-
-class JobCounts:
-    """Counts reconciliations and ends of batch Jobs by completion mode (KEP-2214)."""
-
-    def __init__(self, view: QueueView, metrics: JobMetrics, clock: Clock) -> None:
-        self._view = view
-        self._metrics = metrics
-        self._clock = clock
-
-    def counting(
-        self, reconcile: Callable[[Key], Awaitable[float | None]]
-    ) -> Callable[[Key], Awaitable[float | None]]:
-        """Return a reconciler that is counted; an exception counts as an error."""
-
-        async def counted(key: Key) -> float | None:
-            mode = next((job.completion_mode for job in self._view.unit(key)), None)
-            if mode is None:
-                return await reconcile(key)
-            began, failed = self._clock.monotonic(), False
-            try:
-                return await reconcile(key)
-            except Exception:
-                failed = True
-                raise
-            finally:
-                self._metrics.synced(mode, self._clock.monotonic() - began, failed=failed)
-
-        return counted
-
-    def changed(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
-        """Count the end of a Job, where a written status of its workload shows it."""
-        end = after.condition(WorkloadCondition.FINISHED)
-        job = self._view.job_of(after.owner.uid, after.meta.namespace) if after.owner else None
-        if end is None or job is None or before.finished or not after.finished:
-            return
-        if job.completion_mode is not None and end.reason in _RAN:
-            self._metrics.finished(
-                job.completion_mode, succeeded=end.reason == FinishReason.SUCCEEDED
-            )
 
 
 _log = structlog.get_logger(__name__)
@@ -153,8 +70,6 @@ LOOK_AGAIN: Final = 1.0
 
 UNNOTICED_SECONDS: Final = 30.0
 """Seconds without a word of the operator before an Event says that its word is waited for."""
-
-
 _CRON_JOB: Final = "batch/CronJob"
 """A controller that makes Jobs and never starts or stops one."""
 
@@ -522,3 +437,87 @@ def _is_loss(action: Action) -> bool:
 def _sets_suspend(action: Action) -> bool:
     """Return whether an action starts or stops a job; the rest of a stop does neither."""
     return isinstance(action, StartJob | StopJob) and action.note is not None
+
+
+WRITES: Final = 4
+"""Equal writes of `suspend` in a row before another writer is noticed. One is enough where the job
+belongs to a controller that the queue does not know."""
+WITHIN_SECONDS: Final = 60.0
+STAND_BACK_SECONDS: Final = 600.0
+DAMPED_SECONDS: Final = 10.0
+
+
+class Contests:
+    """Notices another writer that keeps undoing the queue's writes of `suspend`.
+
+    Two controllers that both go on would start and stop the job several times a second. The queue
+    stands back from a job that belongs to a controller it does not know. From any other writer it
+    only takes its time: a user who unsuspends a job again and again must not get round the queue.
+    """
+
+    def __init__(self) -> None:
+        self._writes: dict[Key, tuple[bool, list[float]]] = {}
+        """The value written last, and the times at which it was stored in a row, by job."""
+
+    def wrote(self, key: Key, now: float, *, suspend: bool) -> None:
+        """Note a write that was stored."""
+        value, before = self._writes.get(key, (suspend, []))
+        self._writes[key] = suspend, [*(before[1 - WRITES :] if value == suspend else ()), now]
+
+    def pause(self, key: Key, now: float, *, suspend: bool, is_foreign: bool) -> float:
+        """Return for how many seconds a write is left out because others undo it."""
+        value, at = self._writes.get(key, (not suspend, []))
+        if value != suspend:
+            return 0.0
+        recent = [each for each in at if at[-1] - each <= WITHIN_SECONDS]
+        contested = len(recent) >= (1 if is_foreign else WRITES)
+        pause = STAND_BACK_SECONDS if is_foreign else DAMPED_SECONDS
+        return max(0.0, at[-1] + pause - now) if contested else 0.0
+
+    def forget(self, key: Key) -> None:
+        """Forget a job that is gone."""
+        self._writes.pop(key, None)
+
+
+_RAN: Final = frozenset((FinishReason.SUCCEEDED, FinishReason.FAILED))
+"""Reasons of workloads whose Job ended, not of those that could not run."""
+
+
+class JobCounts:
+    """Counts reconciliations and ends of batch Jobs by completion mode (KEP-2214)."""
+
+    def __init__(self, view: QueueView, metrics: JobMetrics, clock: Clock) -> None:
+        self._view = view
+        self._metrics = metrics
+        self._clock = clock
+
+    def counting(
+        self, reconcile: Callable[[Key], Awaitable[float | None]]
+    ) -> Callable[[Key], Awaitable[float | None]]:
+        """Return a reconciler that is counted; an exception counts as an error."""
+
+        async def counted(key: Key) -> float | None:
+            mode = next((job.completion_mode for job in self._view.unit(key)), None)
+            if mode is None:
+                return await reconcile(key)
+            began, failed = self._clock.monotonic(), False
+            try:
+                return await reconcile(key)
+            except Exception:
+                failed = True
+                raise
+            finally:
+                self._metrics.synced(mode, self._clock.monotonic() - began, failed=failed)
+
+        return counted
+
+    def changed(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
+        """Count the end of a Job, where a written status of its workload shows it."""
+        end = after.condition(WorkloadCondition.FINISHED)
+        job = self._view.job_of(after.owner.uid, after.meta.namespace) if after.owner else None
+        if end is None or job is None or before.finished or not after.finished:
+            return
+        if job.completion_mode is not None and end.reason in _RAN:
+            self._metrics.finished(
+                job.completion_mode, succeeded=end.reason == FinishReason.SUCCEEDED
+            )

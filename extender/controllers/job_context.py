@@ -32,320 +32,8 @@ from extender.runtime.pacer import Pacer
 from extender.state.queue.records import ClusterQueueInfo, JobObject, OwnerRef, WorkloadInfo
 from extender.state.queue.view import QueueView
 
-_DEEPEST: Final = 10
-_REMEMBERED: Final = 256
-
-
-class Ancestors:
-    """Finds the queued job that a job is part of, and whose quota it shares.
-
-    Users may write any ownerReferences into the objects that they create. So a reference counts
-    only where the owner is in the same namespace, has the kind and the name of the reference, is of
-    a kind whose controller makes such objects, and would give the object its name. An owner that
-    has ended shares its quota no more.
-    """
-
-    def __init__(
-        self,
-        view: QueueView,
-        integrations: Mapping[str, Integration],
-        *,
-        manages_all: bool,
-    ) -> None:
-        self._view = view
-        self._integrations = integrations
-        self._manages_all = manages_all
-        self._wrapped: LRUCache[tuple[str, int], GenericJob | None] = LRUCache(_REMEMBERED)
-        """Cache by UID and version: each child asks about its parent."""
-
-    def find(self, found: JobObject) -> Ancestor | None:
-        """Return the job whose admission covers this one, None where it needs its own."""
-        top: JobObject | None = None
-        above = found
-        for _ in range(_DEEPEST):
-            parent = self._parent(above)
-            if parent is None:
-                break
-            if parent.queue_name or self._manages_all:
-                top = parent
-            above = parent
-        if top is None:
-            return None
-        keys = self._view.workloads_of(top.meta.uid, top.meta.namespace)
-        own = map(self._view.workloads.get, keys)
-        admitted = any(w is not None and w.admitted and not w.evicted for w in own)
-        return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted)
-
-    def _parent(self, child: JobObject) -> JobObject | None:
-        if child.owner is None:
-            return None
-        parent = self._view.job_of(child.owner.uid, child.meta.namespace)
-        if parent is None or not self._is_named(parent, child.owner):
-            return None
-        job = self._job(parent)
-        if job is None or job.finished() is not None:
-            return None
-        return parent if job.makes(child.kind, child.meta.name) else None
-
-    def _is_named(self, parent: JobObject, reference: OwnerRef) -> bool:
-        """Return whether a reference has the kind and name of the object with its UID.
-
-        The admission policy for such Jobs checks the kind and name of the reference.
-        """
-        of = self._integrations[parent.kind]
-        named = reference.group_kind, reference.name
-        return named == (f"{of.group}/{of.kind}", parent.meta.name)
-
-    def _job(self, parent: JobObject) -> GenericJob | None:
-        known = parent.meta.uid, parent.meta.version
-        if known not in self._wrapped:
-            self._wrapped[known] = self._wrap(parent)
-        return self._wrapped[known]
-
-    def _wrap(self, parent: JobObject) -> GenericJob | None:
-        try:
-            return self._integrations[parent.kind].wrap(msgspec.json.decode(parent.raw))
-        except (msgspec.MsgspecError, RecursionError):
-            return None
-        except Exception as error:  # noqa: BLE001 - an error of an external integration harms its job alone
-            FAULTS.report("job", error, key=parent.unit)
-            return None
-
-
-MANY: Final = 64
-"""Objects that make a job large: fewer take a few milliseconds and are not kept."""
-
-Unit = tuple[str, str]
-
-
-class Members:
-    """Decoded objects by `JobObject.unit`; a changed object is decoded again.
-
-    Decoding a thousand pods takes longer than other tasks may wait for the event loop. So the
-    objects of a large job are decoded with pauses, and each is kept until it changes. A decision
-    then decodes the few that changed meanwhile, and is about one state of the job.
-    """
-
-    def __init__(
-        self, view: QueueView, integrations: Mapping[str, Integration], pacer: Pacer
-    ) -> None:
-        self._view = view
-        self._integrations = integrations
-        self._pacer = pacer
-        self._known: dict[Unit, dict[str, PlainPod]] = {}
-        """The decoded objects, by job and by UID."""
-
-    async def learn(self, unit: Unit) -> None:
-        """Decode the objects of a large job, with pauses.
-
-        Fewer than `MANY` are left: those that came or changed meanwhile, or the one that cannot be
-        decoded and those after it.
-        """
-        while len(new := self._unread(unit)) >= MANY:
-            for each in new:
-                if not self._is_current(each):
-                    continue
-                try:
-                    self._read(each)
-                except Exception:  # noqa: BLE001 - raised again by `decoded`, where it is set aside
-                    return
-                if self._pacer.is_due:
-                    await self._pacer.rest()
-            await self._pacer.rest()
-
-    def decoded(self, objects: Sequence[JobObject]) -> list[PlainPod]:
-        """Return all current objects of a job, decoded; former ones are forgotten.
-
-        Raises an error of `kube.decode.UNREADABLE`, or any other that unexpected data causes.
-        """
-        unit, known = objects[0].unit, {}
-        for each in objects:
-            known[each.meta.uid] = self._read(each)
-        if len(objects) < MANY:
-            self.forget(unit)
-        else:
-            self._known[unit] = known
-        return [known[each.meta.uid] for each in objects]
-
-    def forget(self, unit: Unit) -> None:
-        """Forget the objects of a job that is gone."""
-        self._known.pop(unit, None)
-
-    def _unread(self, unit: Unit) -> list[JobObject]:
-        if self._view.size(unit) < MANY:
-            return []
-        objects = self._view.unit(unit)
-        if self._integrations[objects[0].kind].read is None:
-            return []
-        return [each for each in objects if self._kept(each) is None]
-
-    def _is_current(self, found: JobObject) -> bool:
-        return self._view.job_of(found.meta.uid, found.meta.namespace) is found
-
-    def _kept(self, found: JobObject) -> PlainPod | None:
-        known = self._known.get(found.unit, {}).get(found.meta.uid)
-        return known if known is not None and known.source == found.raw else None
-
-    def _read(self, found: JobObject) -> PlainPod:
-        """Return the kept object, or decode it and keep that."""
-        kept = self._kept(found)
-        if kept is not None:
-            return kept
-        read = self._integrations[found.kind].read
-        if read is None:
-            raise TypeError(f"objects of {found.kind} are jobs of their own")
-        made = self._known.setdefault(found.unit, {})[found.meta.uid] = read(found.raw)
-        return made
-
-
-RECOVER_SECONDS: Final = 5.0
-"""The time for which pods may be missing, while none completes, before that is reported."""
-
-END_SECONDS: Final = 2.0
-"""The time between the end of all pods of a job and the return of their quota:
-a job mostly ends at once, and its end gives back all quota in one write."""
-
-END_PATIENCE: Final = 60.0
-COME_PATIENCE: Final = 5.0
-"""The seconds that pods may take to end, or to come, before that is reported."""
-
 Key = tuple[str, str]
-
-
-@dataclass(slots=True)
-class _Observed:
-    """Counts of pods that are done for good."""
-
-    began: int
-    missed: int
-    done: int
-    since: float | None = None
-    """The time when pods went missing, or when the last one was done since."""
-    done_since: float | None = None
-    """The time when all pods were done."""
-
-
-class ProgressTable:
-    """The progress of each job that has quota.
-
-    It is not stored. A new process counts from where it first sees a job.
-    """
-
-    def __init__(self) -> None:
-        self._jobs: dict[Key, _Observed] = {}
-
-    def look(self, key: Key, job: GenericJob, *, has_quota: bool) -> JobProgress:
-        """Observe a job; return its progress. Its progress ends with its quota."""
-        if not has_quota:
-            self.forget(key)
-            return JobProgress()
-        done = job.pods_done()
-        job_progress = self._jobs.setdefault(key, _Observed(done, done, done))
-        job_progress.done = done
-        if job.is_suspended():
-            job_progress.began = done
-        return self.seen(key)
-
-    def seen(self, key: Key) -> JobProgress:
-        """Return the observed progress of a job."""
-        job_progress = self._jobs.get(key)
-        return (
-            JobProgress(job_progress.began, job_progress.missed) if job_progress else JobProgress()
-        )
-
-    def missed(self, key: Key, now: float) -> float:
-        """Record missing pods; return the seconds left before it is reported.
-
-        They may come at once, as each time that a pod is done and the next one takes its place.
-        """
-        job_progress = self._jobs.setdefault(key, _Observed(0, 0, 0))
-        if job_progress.since is None or job_progress.done > job_progress.missed:
-            job_progress.since, job_progress.missed = now, job_progress.done
-        return max(0.0, job_progress.since + RECOVER_SECONDS - now)
-
-    def complete(self, key: Key) -> None:
-        """Record that no pods are missing, or that the loss was reported."""
-        if key in self._jobs:
-            self._jobs[key].since = None
-
-    def all_done(self, key: Key, now: float) -> float:
-        """Record that all pods are done; return the seconds left before their quota is free."""
-        job_progress = self._jobs.setdefault(key, _Observed(0, 0, 0))
-        if job_progress.done_since is None:
-            job_progress.done_since = now
-        return max(0.0, job_progress.done_since + END_SECONDS - now)
-
-    def forget(self, key: Key) -> None:
-        """Forget a job that has no quota or is gone."""
-        self._jobs.pop(key, None)
-
-
-class Patience:
-    """The time that jobs have waited for pods to end after a stop, or of a group to come."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._until: dict[Key, tuple[float, float]] = {}
-        """The longest time that a wait may take, and its end."""
-
-    def is_over(self, key: Key, job: GenericJob, *, has_stopped: bool) -> bool:
-        """Note whether a job waits, and return whether it has waited for long."""
-        ends, patience = job.is_active() or not has_stopped, 0.0
-        if job.is_suspended() and (ends or job.incomplete()):
-            patience = END_PATIENCE if ends else COME_PATIENCE
-        if not patience:
-            self.forget(key)
-        elif self._until.get(key, (0.0,))[0] != patience:
-            self._until[key] = patience, self._clock.monotonic() + patience
-        return bool(patience) and self.left(key) is None
-
-    def left(self, key: Key) -> float | None:
-        """Return in how many seconds a wait is long, None where none is under way."""
-        found = self._until.get(key)
-        return max(0.0, found[1] - self._clock.monotonic()) or None if found else None
-
-    def forget(self, key: Key) -> None:
-        """Forget a job that is gone."""
-        self._until.pop(key, None)
-
-
-@dataclass(slots=True)
-class _Group:
-    workload: str
-    before: Counter[str]
-    """The pods that were gone at the first look at the group, by pod set."""
-    seen: dict[str, str] = field(default_factory=dict)
-    """Pod set by UID of a pod that succeeded."""
-
-
-class Succeeded:
-    """Counts the pods of a group that have succeeded, including those deleted since.
-
-    The owner of pods may delete them as soon as they have ended. The number that succeeded is
-    stored in the Workload (`reclaimablePods`); only a process that saw the pods knows which of them
-    still exist. A new process assumes that stored ones which are missing were deleted.
-    """
-
-    def __init__(self) -> None:
-        self._groups: dict[Hashable, _Group] = {}
-
-    def look(
-        self, unit: Hashable, workload: WorkloadInfo, there: Iterable[tuple[str, str]]
-    ) -> Mapping[str, int]:
-        """Return how many pods of each pod set have succeeded; `there` has UIDs and pod sets."""
-        now = dict(there)
-        known = self._groups.get(unit)
-        if known is None or known.workload != workload.meta.uid:
-            stored = Counter(
-                {name: done for name, done in workload.reclaimable.items() if done > 0}
-            )
-            known = self._groups[unit] = _Group(workload.meta.uid, stored - Counter(now.values()))
-        known.seen |= now
-        return known.before + Counter(known.seen.values())
-
-    def forget(self, unit: Hashable) -> None:
-        """Forget a group that is gone."""
-        self._groups.pop(unit, None)
+"""The key of a job: `JobObject.unit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,9 +42,9 @@ class JobOptions:
 
     integrations: Mapping[str, Integration]
     namespace_selector: LabelSelector
+    pod_groups: PodGroups
     manage_without_queue_name: bool = False
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
-    pod_groups: PodGroups = field(default_factory=PodGroups)
     release_quota: ReleaseQuota = "OnTerminating"
     aside: ObjectsSetAside = field(default_factory=ObjectsSetAside)
     """The list of objects that are set aside, to which jobs are added whose decision failed."""
@@ -497,3 +185,313 @@ def _is_foreign(workload: WorkloadInfo | None, objects: Sequence[JobObject]) -> 
         return workload.meta.terminating and bool(others)
     uids = {each.meta.uid for each in objects}
     return not any(each.uid in uids for each in workload.owners)
+
+
+_DEEPEST: Final = 10
+_REMEMBERED: Final = 256
+
+
+class Ancestors:
+    """Finds the queued job that a job is part of, and whose quota it shares.
+
+    Users may write any ownerReferences into the objects that they create. So a reference counts
+    only where the owner is in the same namespace, has the kind and the name of the reference, is of
+    a kind whose controller makes such objects, and would give the object its name. An owner that
+    has ended shares its quota no more.
+    """
+
+    def __init__(
+        self,
+        view: QueueView,
+        integrations: Mapping[str, Integration],
+        *,
+        manages_all: bool,
+    ) -> None:
+        self._view = view
+        self._integrations = integrations
+        self._manages_all = manages_all
+        self._wrapped: LRUCache[tuple[str, int], GenericJob | None] = LRUCache(_REMEMBERED)
+        """Cache by UID and version: each child asks about its parent."""
+
+    def find(self, found: JobObject) -> Ancestor | None:
+        """Return the job whose admission covers this one, None where it needs its own."""
+        top: JobObject | None = None
+        above = found
+        for _ in range(_DEEPEST):
+            parent = self._parent(above)
+            if parent is None:
+                break
+            if parent.queue_name or self._manages_all:
+                top = parent
+            above = parent
+        if top is None:
+            return None
+        keys = self._view.workloads_of(top.meta.uid, top.meta.namespace)
+        own = map(self._view.workloads.get, keys)
+        admitted = any(w is not None and w.admitted and not w.evicted for w in own)
+        return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted)
+
+    def _parent(self, child: JobObject) -> JobObject | None:
+        if child.owner is None:
+            return None
+        parent = self._view.job_of(child.owner.uid, child.meta.namespace)
+        if parent is None or not self._is_named(parent, child.owner):
+            return None
+        job = self._job(parent)
+        if job is None or job.finished() is not None:
+            return None
+        return parent if job.makes(child.kind, child.meta.name) else None
+
+    def _is_named(self, parent: JobObject, reference: OwnerRef) -> bool:
+        """Return whether a reference has the kind and name of the object with its UID.
+
+        The admission policy for such Jobs checks the kind and name of the reference.
+        """
+        of = self._integrations[parent.kind]
+        named = reference.group_kind, reference.name
+        return named == (f"{of.group}/{of.kind}", parent.meta.name)
+
+    def _job(self, parent: JobObject) -> GenericJob | None:
+        known = parent.meta.uid, parent.meta.version
+        if known not in self._wrapped:
+            self._wrapped[known] = self._wrap(parent)
+        return self._wrapped[known]
+
+    def _wrap(self, parent: JobObject) -> GenericJob | None:
+        try:
+            return self._integrations[parent.kind].wrap(msgspec.json.decode(parent.raw))
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        except Exception as error:  # noqa: BLE001 - an error of an external integration harms its job alone
+            FAULTS.report("job", error, key=parent.unit)
+            return None
+
+
+MANY: Final = 64
+"""Objects that make a job large: fewer take a few milliseconds and are not kept."""
+
+
+class Members:
+    """Decoded objects by `JobObject.unit`; a changed object is decoded again.
+
+    Decoding a thousand pods takes longer than other tasks may wait for the event loop. So the
+    objects of a large job are decoded with pauses, and each is kept until it changes. A decision
+    then decodes the few that changed meanwhile, and is about one state of the job.
+    """
+
+    def __init__(
+        self, view: QueueView, integrations: Mapping[str, Integration], pacer: Pacer
+    ) -> None:
+        self._view = view
+        self._integrations = integrations
+        self._pacer = pacer
+        self._known: dict[Key, dict[str, PlainPod]] = {}
+        """The decoded objects, by job and by UID."""
+
+    async def learn(self, unit: Key) -> None:
+        """Decode the objects of a large job, with pauses.
+
+        Fewer than `MANY` are left: those that came or changed meanwhile, or the one that cannot be
+        decoded and those after it.
+        """
+        while len(new := self._unread(unit)) >= MANY:
+            for each in new:
+                if not self._is_current(each):
+                    continue
+                try:
+                    self._read(each)
+                except Exception:  # noqa: BLE001 - raised again by `decoded`, where it is set aside
+                    return
+                if self._pacer.is_due:
+                    await self._pacer.rest()
+            await self._pacer.rest()
+
+    def decoded(self, objects: Sequence[JobObject]) -> list[PlainPod]:
+        """Return all current objects of a job, decoded; former ones are forgotten.
+
+        Raises an error of `kube.decode.UNREADABLE`, or any other that unexpected data causes.
+        """
+        unit, known = objects[0].unit, {}
+        for each in objects:
+            known[each.meta.uid] = self._read(each)
+        if len(objects) < MANY:
+            self.forget(unit)
+        else:
+            self._known[unit] = known
+        return [known[each.meta.uid] for each in objects]
+
+    def forget(self, unit: Key) -> None:
+        """Forget the objects of a job that is gone."""
+        self._known.pop(unit, None)
+
+    def _unread(self, unit: Key) -> list[JobObject]:
+        if self._view.size(unit) < MANY:
+            return []
+        objects = self._view.unit(unit)
+        if self._integrations[objects[0].kind].read is None:
+            return []
+        return [each for each in objects if self._kept(each) is None]
+
+    def _is_current(self, found: JobObject) -> bool:
+        return self._view.job_of(found.meta.uid, found.meta.namespace) is found
+
+    def _kept(self, found: JobObject) -> PlainPod | None:
+        known = self._known.get(found.unit, {}).get(found.meta.uid)
+        return known if known is not None and known.source == found.raw else None
+
+    def _read(self, found: JobObject) -> PlainPod:
+        """Return the kept object, or decode it and keep that."""
+        kept = self._kept(found)
+        if kept is not None:
+            return kept
+        read = self._integrations[found.kind].read
+        if read is None:
+            raise TypeError(f"objects of {found.kind} are jobs of their own")
+        made = self._known.setdefault(found.unit, {})[found.meta.uid] = read(found.raw)
+        return made
+
+
+RECOVER_SECONDS: Final = 5.0
+"""The time for which pods may be missing, while none completes, before that is reported."""
+END_SECONDS: Final = 2.0
+"""The time between the end of all pods of a job and the return of their quota:
+a job mostly ends at once, and its end gives back all quota in one write."""
+END_PATIENCE: Final = 60.0
+COME_PATIENCE: Final = 5.0
+"""The seconds that pods may take to end, or to come, before that is reported."""
+
+
+@dataclass(slots=True)
+class _Observed:
+    """Counts of pods that are done for good."""
+
+    began: int
+    missed: int
+    done: int
+    since: float | None = None
+    """The time when pods went missing, or when the last one was done since."""
+    done_since: float | None = None
+    """The time when all pods were done."""
+
+
+class ProgressTable:
+    """The progress of each job that has quota.
+
+    It is not stored. A new process counts from where it first sees a job.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[Key, _Observed] = {}
+
+    def look(self, key: Key, job: GenericJob, *, has_quota: bool) -> JobProgress:
+        """Observe a job; return its progress. Its progress ends with its quota."""
+        if not has_quota:
+            self.forget(key)
+            return JobProgress()
+        done = job.pods_done()
+        job_progress = self._jobs.setdefault(key, _Observed(done, done, done))
+        job_progress.done = done
+        if job.is_suspended():
+            job_progress.began = done
+        return self.seen(key)
+
+    def seen(self, key: Key) -> JobProgress:
+        """Return the observed progress of a job."""
+        job_progress = self._jobs.get(key)
+        return (
+            JobProgress(job_progress.began, job_progress.missed) if job_progress else JobProgress()
+        )
+
+    def missed(self, key: Key, now: float) -> float:
+        """Record missing pods; return the seconds left before it is reported.
+
+        They may come at once, as each time that a pod is done and the next one takes its place.
+        """
+        job_progress = self._jobs.setdefault(key, _Observed(0, 0, 0))
+        if job_progress.since is None or job_progress.done > job_progress.missed:
+            job_progress.since, job_progress.missed = now, job_progress.done
+        return max(0.0, job_progress.since + RECOVER_SECONDS - now)
+
+    def complete(self, key: Key) -> None:
+        """Record that no pods are missing, or that the loss was reported."""
+        if key in self._jobs:
+            self._jobs[key].since = None
+
+    def all_done(self, key: Key, now: float) -> float:
+        """Record that all pods are done; return the seconds left before their quota is free."""
+        job_progress = self._jobs.setdefault(key, _Observed(0, 0, 0))
+        if job_progress.done_since is None:
+            job_progress.done_since = now
+        return max(0.0, job_progress.done_since + END_SECONDS - now)
+
+    def forget(self, key: Key) -> None:
+        """Forget a job that has no quota or is gone."""
+        self._jobs.pop(key, None)
+
+
+class Patience:
+    """The time that jobs have waited for pods to end after a stop, or of a group to come."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: dict[Key, tuple[float, float]] = {}
+        """The longest time that a wait may take, and its end."""
+
+    def is_over(self, key: Key, job: GenericJob, *, has_stopped: bool) -> bool:
+        """Note whether a job waits, and return whether it has waited for long."""
+        ends, patience = job.is_active() or not has_stopped, 0.0
+        if job.is_suspended() and (ends or job.incomplete()):
+            patience = END_PATIENCE if ends else COME_PATIENCE
+        if not patience:
+            self.forget(key)
+        elif self._until.get(key, (0.0,))[0] != patience:
+            self._until[key] = patience, self._clock.monotonic() + patience
+        return bool(patience) and self.left(key) is None
+
+    def left(self, key: Key) -> float | None:
+        """Return in how many seconds a wait is long, None where none is under way."""
+        found = self._until.get(key)
+        return max(0.0, found[1] - self._clock.monotonic()) or None if found else None
+
+    def forget(self, key: Key) -> None:
+        """Forget a job that is gone."""
+        self._until.pop(key, None)
+
+
+@dataclass(slots=True)
+class _Group:
+    workload: str
+    before: Counter[str]
+    """The pods that were gone at the first look at the group, by pod set."""
+    seen: dict[str, str] = field(default_factory=dict)
+    """Pod set by UID of a pod that succeeded."""
+
+
+class Succeeded:
+    """Counts the pods of a group that have succeeded, including those deleted since.
+
+    The owner of pods may delete them as soon as they have ended. The number that succeeded is
+    stored in the Workload (`reclaimablePods`); only a process that saw the pods knows which of them
+    still exist. A new process assumes that stored ones which are missing were deleted.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, _Group] = {}
+
+    def look(
+        self, unit: Hashable, workload: WorkloadInfo, there: Iterable[tuple[str, str]]
+    ) -> Mapping[str, int]:
+        """Return how many pods of each pod set have succeeded; `there` has UIDs and pod sets."""
+        now = dict(there)
+        known = self._groups.get(unit)
+        if known is None or known.workload != workload.meta.uid:
+            stored = Counter(
+                {name: done for name, done in workload.reclaimable.items() if done > 0}
+            )
+            known = self._groups[unit] = _Group(workload.meta.uid, stored - Counter(now.values()))
+        known.seen |= now
+        return known.before + Counter(known.seen.values())
+
+    def forget(self, unit: Hashable) -> None:
+        """Forget a group that is gone."""
+        self._groups.pop(unit, None)

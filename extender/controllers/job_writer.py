@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 from cachetools import TTLCache
-from typing_extensions import override
 
 from extender.jobs import fields
 from extender.jobs.actions import DropGrant, MakePodGroup
@@ -151,34 +150,6 @@ GRANTED_SECONDS_EACH: Final = 0.1
 
 
 class PodGroups:
-    """The facts about PodGroups if none is made for jobs."""
-
-    def are_made_in(self, cluster_queue: str) -> bool:
-        """Return whether a ClusterQueue makes PodGroups for jobs whose pods name none."""
-        return False
-
-    def size(self, group: str) -> tuple[int, int] | None:
-        """Return minMember of a PodGroup, and how many of these are done; None: it is not there."""
-        return None
-
-    def domains(self, group: str) -> Mapping[str, DomainAssignment]:
-        """Return where a PodGroup says that its pods go, by pod set."""
-        return {}
-
-    def is_granted(self, group: str) -> bool:
-        """Return whether the status of a PodGroup grants room."""
-        return False
-
-    def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
-        """Return the room by node that was found for a workload at its admission."""
-        return None
-
-    def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
-        """Return whether a workload has pods that have not ended, or are not even ending."""
-        return False
-
-
-class KnownPodGroups(PodGroups):
     """The facts about PodGroups from the caches. They are made if a ClusterQueue requires room."""
 
     def __init__(
@@ -193,8 +164,8 @@ class KnownPodGroups(PodGroups):
         self._queues, self._cluster, self._room = queues, cluster, room
         self._options, self._make = options, make
 
-    @override
     def are_made_in(self, cluster_queue: str) -> bool:
+        """Return whether a ClusterQueue makes PodGroups for jobs whose pods name none."""
         queue = self._queues.cluster_queues.get(cluster_queue)
         return (
             self._make
@@ -202,26 +173,26 @@ class KnownPodGroups(PodGroups):
             and requires_room(queue, self._options, self._queues.flavors)
         )
 
-    @override
     def size(self, group: str) -> tuple[int, int] | None:
+        """Return minMember of a PodGroup, and how many of these are done; None: it is not there."""
         found = self._cluster.pod_group(group)
         return (found.min_member, found.done) if found is not None else None
 
-    @override
     def domains(self, group: str) -> Mapping[str, DomainAssignment]:
+        """Return the domains that a PodGroup gives to its pods, by pod set."""
         found = self._cluster.pod_group(group)
         return found.assigned if found is not None else {}
 
-    @override
     def is_granted(self, group: str) -> bool:
+        """Return whether the status of a PodGroup grants room."""
         return bool(self._cluster.stored_grants(group))
 
-    @override
     def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
+        """Return the room by node that was found for a workload at its admission."""
         return self._room.found_for(workload)
 
-    @override
     def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
+        """Return whether a workload has pods that have not ended, or are not even ending."""
         pods = members(workload, queues=self._queues, cluster=self._cluster)
         return any((ending or not pod.terminating) and not pod.finished for pod in pods)
 

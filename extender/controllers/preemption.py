@@ -29,102 +29,7 @@ from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodInfo,
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 
-
-class StoredNominations:
-    """Keeps the room in this process's state that PodGroups say is kept for them."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._view = cluster.view()
-        self._known: dict[str, PreemptedRoom] = {}
-        cluster.subscribe(self.on_change)
-
-    def on_change(self, change: ClusterChange) -> None:
-        """Follow the PodGroups that changed."""
-        for group in change.statuses:
-            self._follow(group)
-
-    def again(self) -> None:
-        """Follow all of them anew: their pods may not have been there, nor their priorities."""
-        self._known.clear()
-        for group in self._view.pod_groups:
-            self._follow(group)
-
-    def _follow(self, group: str) -> None:
-        pod_group = self._view.pod_group(group)
-        stored = pod_group.nomination if pod_group is not None else None
-        if stored == self._known.get(group):
-            return
-        if stored is not None:
-            self._known[group] = stored
-            self._cluster.apply(events.Nominated(group, stored))
-        else:
-            del self._known[group]
-            self._cluster.apply(events.NominationsEnded((group,)))
-
-
-PAUSES: Final = (1.0, 30.0)
-"""The first pause before pods are tried again, and the longest: each is twice the one before, for
-the extender may still be away."""
-_NO_ANSWER: Final = re.compile(r'preemption: (Post "|failed \S+ with extender at URL)')
-
 _log = structlog.get_logger(__name__)
-
-
-class FailedCalls:
-    """Has pods tried again whose preemption failed because no extender answered kube-scheduler.
-
-    For such a pod kube-scheduler waits until another one goes, or for five minutes. A nominated
-    node that is taken back counts as a pod that goes, for all pods of that priority or a lower one.
-    """
-
-    def __init__(self, cluster: Cluster, writer: VictimWriter) -> None:
-        self._view = cluster.view()
-        self._writer = writer
-        self._failed: set[str] = set()
-        self._changed = asyncio.Event()
-        cluster.subscribe(self.on_change)
-
-    def on_change(self, change: ClusterChange) -> None:
-        """Note the pods that have just failed so."""
-        failed = {uid for uid in change.unschedulable if self._has_failed(uid)}
-        if failed:
-            self._failed |= failed
-            self._changed.set()
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        first, longest = PAUSES
-        pause = first
-        while True:
-            await self._changed.wait()
-            await asyncio.sleep(pause)
-            self._failed = {uid for uid in self._failed if self._has_failed(uid)}
-            if not self._failed:
-                self._changed.clear()
-                pause = first
-                continue
-            pause = min(longest, pause * 2)
-            pod = max((self._view.pods[uid] for uid in self._failed), key=lambda pod: pod.priority)
-            try:
-                await self._try_again(pod)
-            except ApiError as error:
-                _log.warning("pods are not tried again", pod=pod.key, error=str(error))
-
-    async def _try_again(self, pod: PodInfo) -> None:
-        """Nominate a node for a moment."""
-        _log.info("tried again: no extender answered", pod=pod.key, pods=len(self._failed))
-        ref, node = PodRef(pod.namespace, pod.name, pod.uid), next(iter(self._view.nodes), None)
-        if pod.nominated is None and node is not None:
-            await self._writer.nominate(ref, node)
-        await self._writer.nominate(ref, None)
-
-    def _has_failed(self, uid: str) -> bool:
-        pod = self._view.pods.get(uid)
-        said = pod.unschedulable if pod is not None and pod.node is None else None
-        return said is not None and _NO_ANSWER.search(said) is not None
-
-
 LOOK_AGAIN: Final = 1.0
 """Seconds between two looks while victims leave: those without a group change nothing of it."""
 WITHDRAW_SECONDS: Final = 2.0
@@ -491,3 +396,96 @@ def _waits(pod: PodInfo) -> bool:
 
 def _ref(pod: PodInfo) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid)
+
+
+class StoredNominations:
+    """Keeps the room in this process's state that PodGroups say is kept for them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._known: dict[str, PreemptedRoom] = {}
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Follow the PodGroups that changed."""
+        for group in change.statuses:
+            self._follow(group)
+
+    def again(self) -> None:
+        """Follow all of them anew: their pods may not have been there, nor their priorities."""
+        self._known.clear()
+        for group in self._view.pod_groups:
+            self._follow(group)
+
+    def _follow(self, group: str) -> None:
+        pod_group = self._view.pod_group(group)
+        stored = pod_group.nomination if pod_group is not None else None
+        if stored == self._known.get(group):
+            return
+        if stored is not None:
+            self._known[group] = stored
+            self._cluster.apply(events.Nominated(group, stored))
+        else:
+            del self._known[group]
+            self._cluster.apply(events.NominationsEnded((group,)))
+
+
+PAUSES: Final = (1.0, 30.0)
+"""The first pause before pods are tried again, and the longest: each is twice the one before, for
+the extender may still be away."""
+_NO_ANSWER: Final = re.compile(r'preemption: (Post "|failed \S+ with extender at URL)')
+
+
+class FailedCalls:
+    """Has pods tried again whose preemption failed because no extender answered kube-scheduler.
+
+    For such a pod kube-scheduler waits until another one goes, or for five minutes. A nominated
+    node that is taken back counts as a pod that goes, for all pods of that priority or a lower one.
+    """
+
+    def __init__(self, cluster: Cluster, writer: VictimWriter) -> None:
+        self._view = cluster.view()
+        self._writer = writer
+        self._failed: set[str] = set()
+        self._changed = asyncio.Event()
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Note the pods that have just failed so."""
+        failed = {uid for uid in change.unschedulable if self._has_failed(uid)}
+        if failed:
+            self._failed |= failed
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        first, longest = PAUSES
+        pause = first
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(pause)
+            self._failed = {uid for uid in self._failed if self._has_failed(uid)}
+            if not self._failed:
+                self._changed.clear()
+                pause = first
+                continue
+            pause = min(longest, pause * 2)
+            pod = max((self._view.pods[uid] for uid in self._failed), key=lambda pod: pod.priority)
+            try:
+                await self._try_again(pod)
+            except ApiError as error:
+                _log.warning("pods are not tried again", pod=pod.key, error=str(error))
+
+    async def _try_again(self, pod: PodInfo) -> None:
+        """Nominate a node for a moment."""
+        _log.info("tried again: no extender answered", pod=pod.key, pods=len(self._failed))
+        ref, node = PodRef(pod.namespace, pod.name, pod.uid), next(iter(self._view.nodes), None)
+        if pod.nominated is None and node is not None:
+            await self._writer.nominate(ref, node)
+        await self._writer.nominate(ref, None)
+
+    def _has_failed(self, uid: str) -> bool:
+        pod = self._view.pods.get(uid)
+        said = pod.unschedulable if pod is not None and pod.node is None else None
+        return said is not None and _NO_ANSWER.search(said) is not None

@@ -34,39 +34,6 @@ from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
 from extender.telemetry.queue_metrics import QueueMetrics
 
-Reader = Callable[[Meta], Iterable[str]]
-"""Returns a warning for each value that it cannot read."""
-
-
-class SettingWarnings:
-    """The last warnings by object; a new process repeats them."""
-
-    def __init__(self, *readers: Reader) -> None:
-        self._readers = readers
-        self._known: dict[Hashable, dict[JobReason, str]] = {}
-
-    def news(
-        self, key: Hashable, meta: Meta, limited: Iterable[str] = ()
-    ) -> Iterator[tuple[JobReason, str]]:
-        """Yield the reason and text of warnings that are new; `limited` are texts on limits."""
-        odd = [each for read in self._readers for each in read(meta)]
-        before = self._known.pop(key, {})
-        said = {
-            JobReason.INVALID: "; ".join(odd),
-            JobReason.OVERRIDE_LIMITED: "; ".join(limited),
-            JobReason.NOT_HONOURED: no_effect_sentence(meta.ignored),
-        }
-        if any(said.values()):
-            self._known[key] = said
-        for reason, text in said.items():
-            if text and text != before.get(reason):
-                yield reason, text
-
-    def forget(self, key: Hashable) -> None:
-        """Forget an object that is gone."""
-        self._known.pop(key, None)
-
-
 Written = Callable[[WorkloadInfo, WorkloadInfo], None]
 """Called once for each stored status, with the status before and after."""
 
@@ -372,3 +339,36 @@ def _log_failure(error: ApiError, what: str, workload: str) -> None:
     """Log a failed write; a conflict is no trouble, because another writer was faster."""
     log = _log.debug if isinstance(error, ConflictError) else _log.warning
     log(what, workload=workload, error=str(error))
+
+
+Reader = Callable[[Meta], Iterable[str]]
+"""Returns a warning for each value that it cannot read."""
+
+
+class SettingWarnings:
+    """The last warnings by object; a new process repeats them."""
+
+    def __init__(self, *readers: Reader) -> None:
+        self._readers = readers
+        self._known: dict[Hashable, dict[JobReason, str]] = {}
+
+    def news(
+        self, key: Hashable, meta: Meta, limited: Iterable[str] = ()
+    ) -> Iterator[tuple[JobReason, str]]:
+        """Yield the reason and text of warnings that are new; `limited` are texts on limits."""
+        odd = [each for read in self._readers for each in read(meta)]
+        before = self._known.pop(key, {})
+        said = {
+            JobReason.INVALID: "; ".join(odd),
+            JobReason.OVERRIDE_LIMITED: "; ".join(limited),
+            JobReason.NOT_HONOURED: no_effect_sentence(meta.ignored),
+        }
+        if any(said.values()):
+            self._known[key] = said
+        for reason, text in said.items():
+            if text and text != before.get(reason):
+                yield reason, text
+
+    def forget(self, key: Hashable) -> None:
+        """Forget an object that is gone."""
+        self._known.pop(key, None)

@@ -22,7 +22,7 @@ class PodsReady:
     enabled: bool = True
     timeout: float = 1800.0
     recovery_timeout: float | None = 1800.0
-    """None: there is no limit."""
+    """The limit; None for no limit."""
     block_admission: bool = False
     backoff_limit: int | None = None
     backoff_base: float = 60.0

@@ -15,7 +15,7 @@ from extender.controllers.admission import AdmissionLoop
 from extender.controllers.admitted_pods import GrantKeeper, TopologyGates
 from extender.controllers.job import JobController, JobCounts
 from extender.controllers.job_context import JobOptions
-from extender.controllers.job_writer import KnownPodGroups
+from extender.controllers.job_writer import PodGroups
 from extender.controllers.lost_hosts import LostHosts
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.workload import JobAccess, WorkloadController
@@ -171,7 +171,7 @@ class QueueControllers:
                 admission=options,
                 release_quota=chosen.release_quota,
                 aside=shared.aside,
-                pod_groups=KnownPodGroups(
+                pod_groups=PodGroups(
                     self._view, cluster, room, options=options, make=chosen.pod_groups == "Auto"
                 ),
             ),

@@ -31,6 +31,7 @@ from extender.state.queue.records import OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
 from tests.harness import objects
 from tests.queue_makers import admission, condition, flavor, meta, pod_set, workload
+from tests.unit.controllers.queue_server import NoPodGroups
 
 NAMESPACE = "ns"
 KIND = "batch/job"
@@ -103,7 +104,7 @@ class Bench:
             answers,
             record=lambda _: None,
             clock=SystemClock(),
-            options=JobOptions(builtin(), LabelSelector()),
+            options=JobOptions(builtin(), LabelSelector(), NoPodGroups()),
         )
         self.queues.apply(ev.Applied(flavor()))
         for number in range(shape.jobs):

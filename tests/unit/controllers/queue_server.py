@@ -7,9 +7,11 @@ from typing import Any
 
 from typing_extensions import override
 
+from extender.controllers.job_writer import PodGroups
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from extender.kube.queues import WorkloadWriter
 from extender.state.queue.records import Meta, OwnerRef, WorkloadInfo
+from extender.state.topology import DomainAssignment
 from tests.queue_makers import meta
 
 DOWN = UnavailableError("nothing answers")
@@ -21,6 +23,37 @@ class LostError(UnavailableError):
 
 
 LOST = LostError("the answer is lost")
+
+
+class NoPodGroups(PodGroups):
+    """No job has a PodGroup or pods."""
+
+    def __init__(self) -> None:
+        """Read no cache."""
+
+    @override
+    def are_made_in(self, cluster_queue: str) -> bool:
+        return False
+
+    @override
+    def size(self, group: str) -> tuple[int, int] | None:
+        return None
+
+    @override
+    def domains(self, group: str) -> Mapping[str, DomainAssignment]:
+        return {}
+
+    @override
+    def is_granted(self, group: str) -> bool:
+        return False
+
+    @override
+    def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
+        return None
+
+    @override
+    def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
+        return False
 
 
 class Server(WorkloadWriter):

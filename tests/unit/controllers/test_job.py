@@ -14,7 +14,7 @@ from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import STOPPED_ANNOTATION
 from extender.controllers.job import LOOK_AGAIN, UNNOTICED_SECONDS, JobController
 from extender.controllers.job_context import JobOptions
-from extender.controllers.job_writer import AT_ONCE, JobObjects, PodGroups
+from extender.controllers.job_writer import AT_ONCE, JobObjects
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs.job import Step
@@ -39,7 +39,7 @@ from tests.queue_makers import (
     validate_queues,
     workload,
 )
-from tests.unit.controllers.queue_server import Server
+from tests.unit.controllers.queue_server import NoPodGroups, Server
 
 KEY = ("batch/job", f"{NAMESPACE}/job")
 
@@ -95,7 +95,7 @@ class Jobs(JobWriter):
         raise NotImplementedError
 
 
-class Groups(PodGroups):
+class Groups(NoPodGroups):
     """No PodGroups; whether there are pods is for the test to say."""
 
     pods = True

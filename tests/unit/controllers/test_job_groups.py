@@ -11,7 +11,7 @@ from typing_extensions import override
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
 from extender.controllers.job_context import JobOptions
-from extender.controllers.job_writer import GRANTED_SECONDS, JobGroups, PodGroups
+from extender.controllers.job_writer import GRANTED_SECONDS, JobGroups
 from extender.controllers.workload_writer import Workloads
 from extender.gang.options import GangOptions
 from extender.jobs.actions import MakePodGroup
@@ -26,7 +26,7 @@ from extender.steps import at_once
 from tests.harness import objects
 from tests.makers import NAMESPACE, ManualClock, cluster_of, pod_group
 from tests.queue_makers import admission, condition, flavor, pod_set, workload
-from tests.unit.controllers.queue_server import Server
+from tests.unit.controllers.queue_server import NoPodGroups, Server
 from tests.unit.controllers.test_job import KEY, Jobs
 from tests.unit.jobs.scene import merged
 
@@ -68,7 +68,7 @@ class Groups(Jobs):
         raise NotFoundError("it is gone already")
 
 
-class Known(PodGroups):
+class Known(NoPodGroups):
     """PodGroups as a scene has them."""
 
     def __init__(self, scene: "Scene") -> None:

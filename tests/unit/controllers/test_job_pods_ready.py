@@ -17,6 +17,7 @@ from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, Meta, WorkloadInfo
 from extender.state.queue.store import Queues
+from tests.unit.controllers.queue_server import NoPodGroups
 from tests.unit.jobs.scene import UID, job, workload
 
 READY, BEHIND = {"ready": 2, "active": 2}, {"ready": 1, "active": 2}
@@ -60,6 +61,7 @@ class Scene:
             options=JobOptions(
                 builtin(),
                 LabelSelector(),
+                NoPodGroups(),
                 admission=AdmissionOptions(pods_ready=policy or PodsReady()),
             ),
         )

@@ -22,7 +22,7 @@ from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
 from tests.makers import NAMESPACE, ManualClock
 from tests.queue_makers import admission, condition, meta, pod_set, workload
-from tests.unit.controllers.queue_server import Server
+from tests.unit.controllers.queue_server import NoPodGroups, Server
 from tests.unit.jobs.test_pod_group import pod
 
 UNIT = ("pod", f"{NAMESPACE}/group/g")
@@ -171,7 +171,7 @@ class Controllers(Scene):
             writer,
             record=lambda _: None,
             clock=ManualClock(),
-            options=JobOptions(builtin(), LabelSelector()),
+            options=JobOptions(builtin(), LabelSelector(), NoPodGroups()),
         )
         self.workloads = WorkloadController(
             self.queues,

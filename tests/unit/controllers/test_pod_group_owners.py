@@ -19,7 +19,7 @@ from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
 from tests.makers import NAMESPACE, ManualClock
 from tests.queue_makers import admission, condition, flavor, meta, pod_set, workload
-from tests.unit.controllers.queue_server import Server
+from tests.unit.controllers.queue_server import NoPodGroups, Server
 from tests.unit.jobs.test_pod_group import group, pod, running
 
 UNIT = ("pod", f"{NAMESPACE}/group/g")
@@ -47,7 +47,7 @@ class Scene:
             self.pods,  # type: ignore[arg-type]
             record=self.events.append,
             clock=ManualClock(),
-            options=JobOptions(builtin(), LabelSelector()),
+            options=JobOptions(builtin(), LabelSelector(), NoPodGroups()),
         )
         self.queues.apply(ev.Applied(flavor()))
         self.seen: dict[str, JobObject] = {}

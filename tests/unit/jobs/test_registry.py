@@ -75,11 +75,6 @@ def test_a_class_of_ours_can_be_named_too() -> None:
     assert load("extender.jobs.kinds.batch_job:BatchJob").build is BatchJob
 
 
-def test_the_page_shows_the_example_as_it_is() -> None:
-    example = (DOCS / "examples" / "render_farm.py").read_text()
-    assert f"```python\n{example}```" in (DOCS / "integrations.md").read_text()
-
-
 def test_the_example_is_queued_started_and_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "examples"))
     integration = load("render_farm:Render")
