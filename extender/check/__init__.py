@@ -1,1 +1,1 @@
-"""Whether gang-extender can run in a cluster, and does: pure checks over gathered facts."""
+"""`gang-extender check`: facts of a cluster are read, then judged without I/O."""

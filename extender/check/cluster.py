@@ -24,12 +24,10 @@ from extender.check.scheduler import scheduler
 LEAST: Final = (1, 31)
 """The CRDs need selectable fields, and CEL's `sets` and `quantity`."""
 TESTED: Final = (1, 36)
-POLICIES_SINCE: Final = (1, 30)
 CLOCK_SECONDS: Final = 5.0
 """The most by which clocks may differ: a Lease that is renewed every two seconds allows it."""
 SILENT_SECONDS: Final = 180.0
 """A watch on which nothing has come for as long counts as silent: a bookmark comes each minute."""
-DAY: Final = 86400.0
 KUEUE: Final = "kueue-controller-manager"
 PLUGINS: Final = "scheduler-plugins-controller"
 NOT_QUEUED: Final = {
@@ -202,7 +200,7 @@ def _rights(process: str, users: Rights | Unknown) -> Iterator[Finding]:
 def _policies(server: ServerFacts, found: Mapping[str, bool] | Unknown) -> Iterator[Finding]:
     """Yield whether the policies are there that narrow these rights to single fields."""
     name = "policies.bound"
-    if server.minor is not None and server.minor < POLICIES_SINCE:
+    if server.minor is not None and server.minor < LEAST:
         return
     if isinstance(found, Unknown):
         mend = "use a kubeconfig that may read ValidatingAdmissionPolicies"
@@ -416,7 +414,7 @@ def _certificate(each: CertificateFacts, now: float) -> Finding:
     if isinstance(each.ends, Unknown):
         mend = "run the command where it can be read, with the rights for it"
         return warning(name, f"{each.title} cannot be read: {each.ends.why}", mend)
-    days = (each.ends - now) / DAY
+    days = (each.ends - now) / 86400
     day = datetime.fromtimestamp(each.ends, UTC).strftime("%Y-%m-%d %H:%M UTC")
     if days <= 0:
         return failure(name, f"{each.title} ended {day}", each.renewal)

@@ -1,4 +1,4 @@
-"""What is known of a cluster: all that the checks read, gathered by `survey` and `running`."""
+"""The facts of a cluster that the checks judge; `survey` reads them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ class ServerFacts:
     """The version and the clock of the API server."""
 
     version: str
-    """As `v1.36.3`."""
+    """The version, such as `v1.36.3`."""
     minor: tuple[int, int] | None
-    """As (1, 36); None where the version cannot be read."""
+    """The same in numbers, such as (1, 36); None where it cannot be read."""
     ahead: float | None = None
     """Seconds by which its clock is ahead of this machine's, to about a second."""
 
@@ -67,7 +67,7 @@ class SchedulerFile:
 
 @dataclass(frozen=True, slots=True)
 class OtherFacts:
-    """What else runs in the cluster and may meet the same pods or jobs."""
+    """The other controllers and schedulers that may meet the same pods or jobs."""
 
     deployments: Mapping[str, str]
     """The other controllers that run: the namespace by name."""
@@ -76,7 +76,7 @@ class OtherFacts:
     without_config: Sequence[str] = ()
     """Static pods of kube-scheduler that have no `--config`."""
     native_cycles: bool = False
-    """Whether kube-scheduler has written its condition to a native PodGroup."""
+    """True if kube-scheduler has written its condition to a native PodGroup."""
     native: str = "auto"
     """The setting `gang.native`."""
     half_gated: Sequence[str] = ()
@@ -111,9 +111,9 @@ class WebhookFacts:
     name: str
     """`conversion` or `jobs`."""
     has_authority: bool
-    """Whether the API server has been given a certificate to trust."""
+    """True if the API server has been given a certificate to trust."""
     trouble: str | Unknown = ""
-    """What the API server said to a request that is not carried out; empty: it was answered."""
+    """The error of a request that is only tried; empty if the webhook answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +125,23 @@ class CertificateFacts:
     title: str
     ends: float | Unknown
     renewal: str
-    """How it is renewed."""
+    """A sentence that says how it is renewed."""
     is_brief: bool = False
-    """Whether it is renewed every hour, so that a near end says nothing."""
+    """True if it is renewed every hour, so that a near end says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """All that the checks read."""
+    """The facts of one cluster."""
 
     now: float
     """Seconds since the epoch."""
     server: ServerFacts | Unknown
     crds: Sequence[CrdFacts] = ()
     rights: Mapping[str, Rights | Unknown] = field(default_factory=dict)
-    """By process, `extender` or `reconciler`, and by the users that it may be known as."""
+    """The rights by process, `extender` or `reconciler`."""
     policies: Mapping[str, bool] | Unknown = field(default_factory=dict)
-    """By name of those that are shipped: whether the cluster has it, bound."""
+    """The shipped policies by name: true if the cluster has the policy, bound."""
     scheduler: SchedulerFile | None = None
     """None: none was named."""
     others: OtherFacts | Unknown | None = None
@@ -150,11 +150,11 @@ class ClusterFacts:
     lease: LeaseFacts | Unknown | None = None
     """None: there is none."""
     elects: bool = False
-    """Whether there should be one."""
+    """True if there should be a Lease."""
     webhooks: Sequence[WebhookFacts] | Unknown = ()
     certificates: Sequence[CertificateFacts] = ()
     queue: bool = True
-    """Whether the reconciler admits jobs."""
+    """True if the reconciler admits jobs."""
     without_effect: Sequence[tuple[str, str, Sequence[str]]] | Unknown = ()
     """Kind and name of queue objects and jobs, with what has no effect on them."""
     contested: Sequence[tuple[str, str]] | Unknown = ()

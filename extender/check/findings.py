@@ -6,12 +6,9 @@ from enum import StrEnum
 from textwrap import wrap
 from typing import Any, Final
 
-LEAST_WIDTH: Final = 40
-"""The width of the sentences, however narrow the terminal is."""
-
 
 class FindingLevel(StrEnum):
-    """How much a finding is against running here."""
+    """The weight of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -51,7 +48,7 @@ class Finding:
     level: FindingLevel
     found: str
     mend: str = ""
-    """What to do about it; empty where nothing is to be done."""
+    """The command or change that mends it; empty where nothing is to be done."""
 
     @property
     def group(self) -> str:
@@ -109,7 +106,7 @@ def text(found: Sequence[Finding], width: int) -> str:
 def _lines(each: Finding, names: int, width: int) -> Iterator[str]:
     word = each.level if each.level is FindingLevel.OK else each.level.upper()
     head = f"  {word:<7}  {each.id:<{names}}  "
-    room = max(LEAST_WIDTH, width - len(head))
+    room = max(40, width - len(head))  # readable, however narrow the terminal is
     mend = wrap(f"-> {each.mend}", room, subsequent_indent="   ") if each.mend else []
     for number, line in enumerate([*wrap(each.found, room), *mend]):
         yield (" " * len(head) if number else head) + line

@@ -26,7 +26,7 @@ SPARE_SECONDS: Final = 10.0
 PLAN_SECONDS: Final = (1.0, 30.0)
 """The least and the largest sensible time-out of the plan entry."""
 SAMPLE_PERCENT: Final = 50
-"""From this share of the nodes on kube-scheduler sends more than the extender has use for."""
+"""The share of nodes from which kube-scheduler sends more than the extender has use for."""
 _SHIPPED: Final = "take the entries of scheduler-config/kube-scheduler.yaml"
 _RESTART: Final = ", then restart kube-scheduler"
 _COST: Final[Mapping[str, str]] = {
@@ -35,7 +35,7 @@ _COST: Final[Mapping[str, str]] = {
     "preempt": "pods of a group that cannot start evict others",
     "prioritize": "pods go where a plan keeps room, and members do not stand together",
 }
-"""What is lost without a verb."""
+"""The loss without a verb."""
 _TOP: Final = frozenset((
     "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "enableProfiling",
     "enableContentionProfiling", "percentageOfNodesToScore", "podInitialBackoffSeconds",
@@ -55,7 +55,7 @@ class Entry:
     """One extender that kube-scheduler asks, `said` as it is written in the file."""
 
     path: str
-    """As `extenders[0]`."""
+    """The path in the file, such as `extenders[0]`."""
     said: Mapping[str, Any]
 
     def verb(self, name: str) -> str:

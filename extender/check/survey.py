@@ -68,20 +68,20 @@ _CHILD_JOBS: Final = "gang-child-jobs"
 _TRIED: Final = "gang-extender-check"
 """The name of objects that are created with dryRun, and so never stored."""
 _UNREACHED: Final = ("failed calling webhook", "conversion webhook for")
-"""What the API server says where a webhook does not answer."""
+"""The words of the API server when a webhook does not answer."""
 _RENEWAL: Final = "renew it (docs/tasks/admin/credentials.md)"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckTarget:
-    """What is to be looked at."""
+    """The parts of a cluster that are to be looked at."""
 
     identities: Sequence[IdentityName] = IDENTITIES
     scheduler_config: Path | None = None
     extender: str | None = None
     """The URL of one; None: that in kube-scheduler's file."""
     smoke: bool = False
-    """Whether to send a gang of two through it."""
+    """True to send a gang of two through it."""
     scheduler_name: str | None = None
     """The schedulerName of that gang; None: of the first profile in kube-scheduler's file."""
     smoke_seconds: float = 60.0

@@ -1,1 +1,1 @@
-"""Why a workload is where it is: composed from the state, no I/O, no clock."""
+"""Explanations of workloads, groups and pods, composed from the state: no I/O, no clock."""

@@ -28,7 +28,6 @@ from extender.gang.gates import cannot_start
 from extender.queueing.options import Order
 from extender.steps import Steps
 
-DEFAULT_LIMIT: Final = 1000
 LARGEST_LIMIT: Final = 1000
 """The most workloads of one page; a larger limit is no error, and gets as many."""
 _RUN: Final = 2048
@@ -46,7 +45,7 @@ class PageRequest:
     """A part of a list: how many items to leave out, first ones first, and how many to show."""
 
     offset: int = 0
-    limit: int = DEFAULT_LIMIT
+    limit: int = LARGEST_LIMIT
 
     @property
     def end(self) -> int:

@@ -18,8 +18,6 @@ from extender.api.explanations import (
     TimedCondition,
 )
 
-LABEL: Final = 14
-"""The width of the first column."""
 NAMED: Final = 5
 """How many nodes, or pods of equal state, are named; the others are counted."""
 LONGEST: Final = 160
@@ -69,7 +67,7 @@ def pod_text(found: PodOutlook, now: datetime) -> str:
 
 def line(label: str, words: str) -> str:
     """Return words with what they are about in front of them."""
-    return f"{label:<{LABEL}}{words}"
+    return f"{label:<14}{words}"
 
 
 def table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

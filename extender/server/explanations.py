@@ -26,7 +26,7 @@ from extender.api.explanations import (
 from extender.explain import lists
 from extender.explain.facts import Facts, GroupFacts
 from extender.explain.gang import explain_group
-from extender.explain.lists import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest, group_list, within
+from extender.explain.lists import LARGEST_LIMIT, PageRequest, group_list, within
 from extender.explain.workload import explain, look_at_nodes
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer, in_slices
@@ -100,7 +100,7 @@ class _Answers:
         self._turnstile = Turnstile()
 
     async def of_cluster_queue(
-        self, request: Request, name: str, *, offset: Offset = 0, limit: Limit = DEFAULT_LIMIT
+        self, request: Request, name: str, *, offset: Offset = 0, limit: Limit = LARGEST_LIMIT
     ) -> Response:
         caller = await self._check(request, _cluster_queue(name))
         page = PageRequest(offset, limit)
@@ -117,7 +117,7 @@ class _Answers:
         name: str,
         *,
         offset: Offset = 0,
-        limit: Limit = DEFAULT_LIMIT,
+        limit: Limit = LARGEST_LIMIT,
     ) -> Response:
         asked = Access(_VISIBILITY_GROUP, _LOCAL_QUEUES, name, namespace)
         caller = await self._check(request, asked)
@@ -220,7 +220,7 @@ class _GroupAnswers:
         self._turnstile = Turnstile()
 
     async def all(
-        self, *, namespace: Namespace = None, offset: Offset = 0, limit: Limit = DEFAULT_LIMIT
+        self, *, namespace: Namespace = None, offset: Offset = 0, limit: Limit = LARGEST_LIMIT
     ) -> Response:
         async with self._turnstile.turn():
             steps = group_list(self._seen, PageRequest(offset, limit), namespace=namespace)

@@ -86,7 +86,7 @@ class ExplainTarget:
     name: str
     is_job: bool
     kind: str | None = None
-    """Of the job, as `Job` or `batch/job`; None: whichever there is."""
+    """The kind of the job, such as `Job` or `batch/job`; None: whichever there is."""
 
 
 class NothingToExplainError(Exception):
