@@ -108,7 +108,8 @@ def _entry(entry: str) -> tuple[str, Bound, str]:
     match = _ENTRY.fullmatch(entry)
     setting = f"{names.OWN_PREFIX}{match[1]}" if match else ""
     if match is None or setting not in _STRICTER:
-        return "", Bound(), f"it is to begin with one of {', '.join(map(_short, _STRICTER))}"
+        known = ", ".join(each.removeprefix(names.OWN_PREFIX) for each in _STRICTER)
+        return "", Bound(), f"it is to begin with one of {known}"
     if match[2] is None:
         return setting, Bound(), ""
     reads = _AMOUNTS.get(setting)
@@ -129,23 +130,11 @@ def _both(before: Bound | None, after: Bound) -> Bound:
     return Bound(least, after.most if before.most is None else before.most)
 
 
-def _short(setting: str) -> str:
-    return setting.removeprefix(names.OWN_PREFIX)
-
-
 def _lower(wanted: float | None, ruled: float | None) -> float | None:
     """Return the smaller value. None means without limit."""
     if wanted is None or ruled is None:
         return ruled if wanted is None else wanted
     return min(wanted, ruled)
-
-
-def _ruled(_: object, ruled: object) -> object:
-    return ruled
-
-
-def _on(wanted: object, ruled: object) -> object:
-    return bool(wanted or ruled)
 
 
 def _later(wanted: object, ruled: object) -> object:
@@ -154,15 +143,15 @@ def _later(wanted: object, ruled: object) -> object:
 
 _WORDS: Final[Mapping[str, Literal["none", "any"]]] = {"*": "any", "none": "none"}
 _STRICTER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    names.WAIT_FOR_PODS_READY: _on,
+    names.WAIT_FOR_PODS_READY: lambda wanted, ruled: bool(wanted or ruled),
     names.PODS_READY_TIMEOUT: _lower,
     names.PODS_READY_RECOVERY_TIMEOUT: _lower,
     names.PODS_READY_BACKOFF_LIMIT: _lower,
     # A back-off protects others from a job that fails again and again: a job may not change it.
-    names.PODS_READY_BACKOFF_BASE: _ruled,
-    names.PODS_READY_BACKOFF_MAX: _ruled,
+    names.PODS_READY_BACKOFF_BASE: lambda _, ruled: ruled,
+    names.PODS_READY_BACKOFF_MAX: lambda _, ruled: ruled,
     # A job that waits for others may be the head of its queue, and hold up those behind it.
-    names.PODS_READY_BLOCK_ADMISSION: _ruled,
+    names.PODS_READY_BLOCK_ADMISSION: lambda _, ruled: ruled,
     names.RELEASE_QUOTA: _later,
 }
 """Functions by setting that return the value that counts, given the job's and the queue's."""

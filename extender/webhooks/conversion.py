@@ -133,7 +133,7 @@ def convert_json(each: bytes | msgspec.Raw, version: str) -> bytes:
         for name, part in top.items():
             if name in {"apiVersion", "kind"}:
                 top[name] = _decoded(part)
-            elif _is_object(part):
+            elif bytes(memoryview(part)[:1]) == b"{":
                 top[name] = _parts_of(part)
     except msgspec.DecodeError as error:
         raise ConversionError(f"an object cannot be read: {error}") from error
@@ -141,10 +141,6 @@ def convert_json(each: bytes | msgspec.Raw, version: str) -> bytes:
         for field in part.keys() & LOOKED_INTO if isinstance(part, dict) else ():
             part[field] = _decoded(part[field])
     return _encode(convert(top, version))
-
-
-def _is_object(part: msgspec.Raw) -> bool:
-    return bytes(memoryview(part)[:1]) == b"{"
 
 
 def _decoded(part: msgspec.Raw) -> Any:  # noqa: ANN401 - whatever is sent

@@ -36,7 +36,7 @@ from extender.wiring.queue import QueueControllers
 from extender.wiring.reflectors import backoff
 
 KEEP_ALIVE_SECONDS: Final = 120
-"""Longer than the 90 seconds for which the API server keeps a connection that is idle."""
+"""The seconds that an idle connection is kept: longer than the 90 of the API server."""
 _ASKED: Final = ("localqueues", "namespaces")
 
 
@@ -48,7 +48,7 @@ def webhooks(
     queue: QueueControllers | None,
     connections: Connections,
 ) -> "WebhookServer | None":
-    """Return the webhooks of a process with that queue, None where they are not wanted."""
+    """Return the webhooks of a process with that queue. None: they are not wanted."""
     if not wanted(settings):
         return None
     reflectors = [each for each in queue.reflectors if each.kind in _ASKED] if queue else []
@@ -78,9 +78,9 @@ class KnownQueues:
 
 
 def wanted(settings: Settings) -> bool:
-    """Return whether to serve: where it is left open, if we have the queue and can be found.
+    """Return whether to serve. With `auto`: if the queue is ours and the API server can find us.
 
-    Without our queue another controller has one, and the conversion of its CRDs is not ours.
+    Without our queue, another controller has one, and the conversion of its CRDs is not ours.
     """
     section = settings.webhooks
     if section.enabled == "auto":
@@ -90,7 +90,7 @@ def wanted(settings: Settings) -> bool:
 
 
 class WebhookServer:
-    """The server and its certificate; serves from when there is one until it is cancelled."""
+    """The server and its certificate. It serves once there is a certificate."""
 
     def __init__(
         self,
@@ -126,25 +126,25 @@ class WebhookServer:
 
     @property
     def serving(self) -> bool:
-        """Whether requests are answered."""
+        """True while requests are answered."""
         return self._server.listening.is_set()
 
     async def run(self) -> None:
-        """Serve, and look after the certificate."""
+        """Serve, and keep the certificate valid, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.certificates.run())
             await self._has_certificate.wait()
             await self._server.serve()
 
     async def _adopt(self, bundle: Bundle) -> None:
-        """Serve a certificate on new connections; return when the port is open."""
+        """Serve a certificate on new connections. Return when the port is open."""
         load(self.tls, bundle)
         self._has_certificate.set()
         await self._server.listening.wait()
 
 
 class _Server(http.Server):
-    """A second server of the process: signals are for the first one."""
+    """A second server of the process, which leaves signals to the first one."""
 
     def __init__(
         self, config: uvicorn.Config, connections: Connections, *, context: ssl.SSLContext
@@ -155,12 +155,12 @@ class _Server(http.Server):
     @override
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave them alone."""
+        """Capture no signals."""
         yield
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         await super().startup()
         self.listening.set()
 
@@ -175,7 +175,7 @@ class _Server(http.Server):
 
 
 def conversion_gate(settings: Settings, client: KubeClient) -> ConversionGate:
-    """Return the gate that holds the caches back until objects can be read without loss."""
+    """Return the gate that delays the caches until objects can be read without loss."""
     return ConversionGate(
         WebhookClients(client, _address(settings.webhooks)),
         CONVERTED,
@@ -185,7 +185,7 @@ def conversion_gate(settings: Settings, client: KubeClient) -> ConversionGate:
 
 
 def is_converted(kind: str) -> bool:
-    """Return whether a reflector's kind is one that the API server may have to convert."""
+    """Return whether the API server may have to convert objects of a reflector's kind."""
     return any(name.startswith(f"{kind}.") for name in CONVERTED)
 
 
@@ -215,7 +215,7 @@ def _source(section: Section, client: KubeClient, clock: Clock) -> Source:
 
 
 def load(context: ssl.SSLContext, bundle: Bundle) -> None:
-    """Load a certificate into a context, which serves it from now on."""
+    """Load a certificate into a context, which serves it from then on."""
     # The ssl module loads certificates from files only. This process alone may read the file.
     with tempfile.NamedTemporaryFile(prefix="gang-extender-") as file:
         file.write(bundle.certificate + b"\n" + bundle.key)
