@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
-from typing import Final
 
 import structlog
 from cachetools import TTLCache
@@ -93,10 +92,6 @@ class GrantKeeper:
         return self.granted(map(made_for, workloads))
 
 
-_KNOWN: Final = 100_000
-_SECONDS: Final = 60.0
-
-
 class TopologyGates:
     """Looks at one workload at a time."""
 
@@ -104,7 +99,7 @@ class TopologyGates:
         self, queues: QueueView, cluster: ClusterView, writer: TopologyGateWriter, *, clock: Clock
     ) -> None:
         self._queues, self._cluster, self._writer = queues, cluster, writer
-        self._given: TTLCache[str, Domain] = TTLCache(_KNOWN, _SECONDS, clock.monotonic)
+        self._given: TTLCache[str, Domain] = TTLCache(100_000, 60.0, clock.monotonic)
         """The domains that were written, by UID of the pod, until the watch has shown them."""
 
     async def reconcile(self, key: str) -> None:

@@ -28,11 +28,9 @@ from extender.state.queue.store import Queues
 ASK_AGAIN: Final = 5.0
 """Seconds after which a job that the watch does not show is read again."""
 
-
-ASK_FOREIGN_AGAIN: Final = 60.0
-"""Seconds after which an owner of a kind that is not handled here is looked up again."""
-FAULT_AGAIN: Final = 60.0
-"""Seconds before the next look at a workload that could not be judged."""
+LOOK_LATER: Final = 60.0
+"""Seconds after which an owner of a kind that is not handled here is looked up again, and a
+workload that could not be judged is looked at."""
 
 Learn = Callable[[WorkloadInfo], Awaitable[None]]
 """Reads the job of a workload with pauses for the event loop."""
@@ -108,7 +106,7 @@ class WorkloadController:
         if foreign and not workload.meta.terminating and workload.admission is not None:
             orphaned = await self._is_abandoned(workload)
         again = await self._step(workload, orphaned=orphaned, foreign=foreign)
-        ask = ASK_AGAIN if unseen else ASK_FOREIGN_AGAIN
+        ask = ASK_AGAIN if unseen else LOOK_LATER
         if (unseen or foreign) and not orphaned and not workload.finished:
             return ask if again is None else min(ask, again)
         return again
@@ -166,7 +164,7 @@ class WorkloadController:
             return lifecycle.decide(workload, self._view, now, orphaned=orphaned, rules=self._rules)
         except Exception as error:  # noqa: BLE001 - unexpected data
             FAULTS.report("workload", error, key=workload.key)
-            return WorkloadStep(again=FAULT_AGAIN)
+            return WorkloadStep(again=LOOK_LATER)
 
     async def _step(self, workload: WorkloadInfo, *, orphaned: bool, foreign: bool) -> float | None:
         # A workload of another controller may be deleted without a job to stop here.

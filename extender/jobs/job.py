@@ -172,8 +172,8 @@ def _counts(stored: PodSetInfo, workload: WorkloadInfo, *, exact: bool) -> set[i
 
 
 _LONGEST_NAME: Final = 253
-_HASH_LENGTH: Final = 5
-_LONGEST_RUN: Final = 2**31 - 1
+LARGEST_INT32: Final = 2**31 - 1
+"""The largest number that most fields of the API can hold."""
 
 
 def split_gates(annotation: str) -> list[str]:
@@ -305,7 +305,7 @@ class GenericJob(ABC):
         A label counts only if it is a whole number above zero that a workload can hold.
         """
         seconds = fields.whole(fields.label(self.object, wellknown.MAX_EXEC_TIME_LABEL))
-        return seconds if 0 < seconds <= _LONGEST_RUN else None
+        return seconds if 0 < seconds <= LARGEST_INT32 else None
 
     # -- what some kinds override
 
@@ -412,8 +412,8 @@ class GenericJob(ABC):
         kind, name = str(owner["kind"]), str(owner["name"])
         parts = [kind, group, name, str(owner["uid"]), *([str(attempt)] if attempt else [])]
         hashed = sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
-        prefix = f"{kind.lower()}-{name}"[: _LONGEST_NAME - _HASH_LENGTH - 1]
-        return f"{prefix}-{hashed[:_HASH_LENGTH]}"
+        prefix = f"{kind.lower()}-{name}"[: _LONGEST_NAME - templates.HASH_LENGTH - 1]
+        return f"{prefix}-{hashed[: templates.HASH_LENGTH]}"
 
     def lasting(self) -> Collection[str]:
         """Return the UIDs of the objects that will stay for a while."""

@@ -38,7 +38,7 @@ _OURS: Final = frozenset((wellknown.WORKLOAD_ANNOTATION, wellknown.PODSET_LABEL)
 _TOLERATIONS: Final = ("spec", "tolerations")
 _GATES: Final = ("spec", "schedulingGates")
 _LONGEST_LABEL: Final = 63
-_HASH_LENGTH: Final = 5
+HASH_LENGTH: Final = 5
 _MAY_DIFFER: Final[Mapping[str, frozenset[str]]] = {
     "metadata": frozenset(("labels", "annotations")),
     "spec": frozenset(("nodeSelector", "tolerations", "schedulingGates")),
@@ -97,8 +97,8 @@ def group_name(workload: str) -> str:
     """Return the name of the PodGroup that is made for a workload: its own, as a label may be."""
     if len(workload) <= _LONGEST_LABEL:
         return workload
-    suffix = sha1(workload.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
-    return f"{workload[: _LONGEST_LABEL - _HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
+    suffix = sha1(workload.encode(), usedforsecurity=False).hexdigest()[:HASH_LENGTH]
+    return f"{workload[: _LONGEST_LABEL - HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
 
 
 def restore(template: Object, original: Mapping[str, object]) -> None:
@@ -212,8 +212,6 @@ _ONE_OF: Final = (
     PODSET_UNCONSTRAINED_TOPOLOGY,
 )
 _LEVELS: Final = (PODSET_REQUIRED_TOPOLOGY, PODSET_PREFERRED_TOPOLOGY, PODSET_SLICE_TOPOLOGY)
-_LONGEST_LEVEL: Final = 63
-"""The most characters of a level in a Workload."""
 _NOT_HONOURED: Final[Mapping[str, str]] = {
     PODSET_GROUP_NAME: "pod sets have their domains each for itself",
     PODSET_SLICE_LAYERS: (
@@ -250,7 +248,7 @@ def topology_fault(template: Object, count: int) -> str:
         if name in said and not _is_label(said[name]):
             return (
                 f"annotation {name} is {said[name]!r}: use the label of a level of the Topology, "
-                f"of {_LONGEST_LEVEL} characters at most"
+                f"of {_LONGEST_LABEL} characters at most"
             )
     for name, text in _NOT_HONOURED.items():
         if name in said:
@@ -273,7 +271,7 @@ def _slice_fault(said: Mapping[str, str], count: int) -> str:
 
 
 def _is_label(text: str) -> bool:
-    return len(text) <= _LONGEST_LEVEL and is_label_key(text)
+    return len(text) <= _LONGEST_LABEL and is_label_key(text)
 
 
 def topology_annotations(template: Object) -> Mapping[str, str]:

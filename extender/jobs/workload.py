@@ -21,14 +21,13 @@ from extender.jobs.actions import (
 )
 from extender.jobs.context import Context, fitting, holds_quota
 from extender.jobs.fields import Object
-from extender.jobs.job import GenericJob, JobPodSet
+from extender.jobs.job import LARGEST_INT32, GenericJob, JobPodSet
 from extender.jobs.templates import plain
 from extender.state.queue.records import WorkloadInfo
 
 _DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*")
 _MAX_POD_SETS: Final = 18
-_MOST_PODS: Final = 2**31 - 1
 
 
 def refusal(job: GenericJob) -> ReportRefusal | None:
@@ -52,8 +51,10 @@ def refusal(job: GenericJob) -> ReportRefusal | None:
 
 
 def _pod_set_refusal(each: JobPodSet) -> ReportRefusal | None:
-    if not 0 <= each.count <= _MOST_PODS:
-        message = f"Pod set {each.name} has {each.count} pods: use a number from 0 to {_MOST_PODS}"
+    if not 0 <= each.count <= LARGEST_INT32:
+        message = (
+            f"Pod set {each.name} has {each.count} pods: use a number from 0 to {LARGEST_INT32}"
+        )
         return ReportRefusal(JobReason.INVALID, message)
     fault = templates.topology_fault(each.template, each.count)
     if fault:

@@ -7,8 +7,7 @@ import pytest
 
 from extender.controllers.workload import (
     ASK_AGAIN,
-    ASK_FOREIGN_AGAIN,
-    FAULT_AGAIN,
+    LOOK_LATER,
     JobAccess,
     WorkloadController,
 )
@@ -198,7 +197,7 @@ async def test_a_job_of_an_unknown_kind_is_not_given_up(scene: Scene) -> None:
     scene.server.stored.clear()
     scene.queues.apply(ev.Listed(WorkloadInfo, []))
     scene.add("a", kind="Thing", uid="thing")
-    assert await scene.look() == ASK_FOREIGN_AGAIN
+    assert await scene.look() == LOOK_LATER
     assert (scene.asked, scene.ended) == (["a"], "")
 
 
@@ -210,7 +209,7 @@ async def test_a_workload_that_cannot_be_decided_about_harms_itself_alone(
 
     monkeypatch.setattr("extender.controllers.workload.lifecycle.decide", fail)
     before = FAULTS.counts.get("workload", 0)
-    assert await scene.look() == FAULT_AGAIN
+    assert await scene.look() == LOOK_LATER
     assert FAULTS.counts["workload"] == before + 1
 
 
@@ -261,7 +260,7 @@ async def test_it_keeps_its_quota_while_its_owner_may_be_there(
     scene.queues.apply(
         ev.Applied(replace(evicted, meta=replace(found.meta, version=found.meta.version + 1)))
     )
-    assert await scene.look() == ASK_FOREIGN_AGAIN
+    assert await scene.look() == LOOK_LATER
     assert scene.asked == ["cluster"]
     assert scene.stored.admission is not None
     assert not scene.stored.finished
