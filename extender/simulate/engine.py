@@ -501,6 +501,7 @@ class Simulation:
             job.evicted += 1
             self.evictions += 1
         self.scheduler.drop(job.pods)
+        self._moment.due.pop(job, None)
         for uid in [*job.pods]:
             self._end(job, uid)
         job.attempt += 1

@@ -36,6 +36,19 @@ GANGS = (
 )
 
 
+def test_a_pod_that_is_bound_and_preempted_in_one_moment_runs_once_more() -> None:
+    low = {"requests": {"cpu": 2}, "arrivals": {"at": [10]}}
+    gang = {"name": "gang", "pods": 2, "priority": 5, "gang": {}, "arrivals": {"at": [10]}}
+    found, jobs = played(
+        {**low, "name": "first", "arrivals": {"at": [0]}},
+        {**gang, "requests": {"cpu": 4}},
+        {**low, "name": "low"},
+    )
+    assert jobs["low-0"].preempted == 1
+    assert (jobs["gang-0"].started, jobs["low-0"].ended) == (10, 210)
+    assert found.finished == 3
+
+
 def test_two_gangs_that_would_block_each_other_run_one_after_the_other() -> None:
     found, jobs = played(*GANGS, nodes=6)
     assert [jobs[name].started for name in ("a-0", "b-0")] == [0, 100]
