@@ -51,9 +51,6 @@ def simulate(
         str | None,
         typer.Option(help="How long pods run of which nothing says it, such as 1h. Default: ever."),
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write the timeline to this file, as one page.")
-    ] = None,
     output: Annotated[
         Literal["text", "json"], typer.Option("--output", "-o", help="Form of the answer.")
     ] = "text",
@@ -82,9 +79,7 @@ def simulate(
         if submit is not None:
             answer(world, submit, assume, output=output)
         else:
-            begins = scenario or from_snapshot
-            title = begins.stem if begins is not None else "the cluster"
-            _play(world, title, html, output=output)
+            _play(world, output=output)
 
 
 def submission(job: Path, assume: str | None, sources: Beginning, *, output: str) -> None:
@@ -117,15 +112,15 @@ def answer(world: "World", job: Path, assume: str | None, *, output: str) -> Non
 def _world(sources: Beginning, *, assume: str | None) -> "World":
     assumed = _seconds(assume)
     if sources.scenario is not None:
-        from extender.simulate.building import world_of
+        from extender.simulate.from_scenario import world_of
         from extender.simulate.scenario import load as load_scenario
 
         return world_of(load_scenario(sources.scenario))
     import asyncio
 
     from extender.cli.options import snapshot_and_settings
+    from extender.simulate.from_cluster import world_of_cluster
     from extender.snapshot.file import opened
-    from extender.wiring.simulate import world_of_cluster
 
     snapshot, settings = snapshot_and_settings(sources.snapshot, sources.config)
 
@@ -148,21 +143,16 @@ def _seconds(assume: str | None) -> float | None:
     return found
 
 
-def _play(world: "World", title: str, html: Path | None, *, output: str) -> None:
-    from extender.simulate.page import page
-    from extender.simulate.playing import play_all
-    from extender.simulate.report import text
+def _play(world: "World", *, output: str) -> None:
+    from extender.simulate.report import play_all, text
 
     progress = _Progress()
-    played = play_all(world, keep=html is not None, on_step=progress.show)
+    found = play_all(world, on_step=progress.show)
     progress.end()
-    if html is not None:
-        html.write_text(page(played.report, played.runs, title=title))
-        typer.echo(f"wrote {html}", err=True)
     if output == "json":
-        typer.echo(played.report.model_dump_json(by_alias=True, indent=2))
+        typer.echo(found.model_dump_json(by_alias=True, indent=2))
     else:
-        typer.echo(text(played.report), nl=False)
+        typer.echo(text(found), nl=False)
 
 
 class _Progress:

@@ -19,7 +19,7 @@ from extender.queueing.preempt import Victim
 from extender.queueing.room import AdmissionRules, requires_room
 from extender.queueing.status import Absent, standing
 from extender.room.nodes import NodeRoom
-from extender.simulate.clock import VirtualClock
+from extender.simulate.world import VirtualClock
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events
 from extender.state.queue.events import QueueChange

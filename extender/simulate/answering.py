@@ -25,10 +25,9 @@ from extender.jobs.workload import PriorityClassNotFoundError, refusal
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.simulate.engine import Simulation
-from extender.simulate.expected import expected
-from extender.simulate.jobs import SimJob
+from extender.simulate.from_cluster import expected
 from extender.simulate.report import Shown, duration
-from extender.simulate.world import World
+from extender.simulate.world import SimJob, World
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.queue.records import PriorityClassInfo, WorkloadPriorityClassInfo
 
@@ -82,11 +81,11 @@ def answer(world: World, objects: Sequence[Object], *, assumed: float | None) ->
     at_once = [each for each in world.jobs if each.arrival <= ARRIVES]
     played = Simulation(replace(world, jobs=[*world.jobs, job]))
     played.run(ARRIVES + world.step)
-    now, lacks = job.started is not None, played.why(job)
+    now, lacks = job.started is not None, played.why_waiting(job)
     waiting = sum(1 for each in (*world.running, *at_once) if each.started is None)
     if not now:
         played.run(FOREVER, stop=lambda: job.started is not None)
-    open_ended = sum(1 for each in world.running if each.runs is None and each.ended is None)
+    open_ended = sum(1 for each in world.running if each.run_seconds is None and each.ended is None)
     return Forecast(
         job=f"{job.kind} {job.key}",
         starts_now=now,
@@ -113,7 +112,7 @@ def _assumptions(world: World, open_ended: int, assumed: float | None) -> Iterat
 
 def _not_looked_at(job: SimJob) -> Iterator[str]:
     """Yield what of a job the answer leaves out."""
-    if any(each.shape.individually_constrained for each in job.sets):
+    if any(each.shape.individually_constrained for each in job.pod_sets):
         yield (
             "not looked at: volumes, resource claims, topology spread, and affinity between pods. "
             "kube-scheduler alone decides about these"
@@ -204,7 +203,6 @@ class _Submission:
         queued = bool(fields.label(job.object, QUEUE_LABEL))
         runs = expected(job.object, [each.template for each in job.pod_sets()])
         return SimJob(
-            len(self._world.jobs) + len(self._world.running),
             name,
             namespace,
             fields.text(job.object, "kind"),
@@ -216,7 +214,7 @@ class _Submission:
             pod_group=group,
             workload=found if queued else None,
             uid="submitted",
-            need=group.min_member if group is not None else 0,
+            gang_size=group.min_member if group is not None else 0,
         )
 
     def _group(self, job: GenericJob, namespace: str) -> PodGroupInfo | None:

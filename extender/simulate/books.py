@@ -1,7 +1,6 @@
 """What is counted while a simulation runs."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import NodeInfo, PodInfo
@@ -9,45 +8,26 @@ from extender.state.queue.records import FlavorResource
 from extender.state.queue.view import QueueView
 
 
-@dataclass(slots=True)
-class Stay:
-    """A pod on a node; times in seconds since the beginning."""
-
-    node: str
-    job: int
-    began: float
-    ended: float
-    requests: Mapping[str, int]
-
-
 class Books:
     """Sums over time. An amount times its seconds is added up where it begins and where it ends."""
 
-    def __init__(self, nodes: Iterable[NodeInfo], *, keep: bool) -> None:
-        """With `keep` each stay of a pod on a node is kept, for a picture."""
+    def __init__(self, nodes: Iterable[NodeInfo]) -> None:
         self.whole: Resources = {}
         for node in nodes:
             add(self.whole, node.allocatable)
-        self._keep = keep
         self.used: Resources = {}
         self._area: dict[str, float] = {}
-        self._there: dict[str, Stay] = {}
-        self.stays: list[Stay] = []
         self.held: dict[str, dict[FlavorResource, int]] = {}
         self.held_area: dict[str, dict[FlavorResource, float]] = {}
         self.held_most: dict[str, dict[FlavorResource, int]] = {}
         self._seen: dict[str, tuple[int, float]] = {}
-        self.courses: dict[str, list[tuple[float, dict[FlavorResource, int]]]] = {}
-        """Quota in use by ClusterQueue, at each time when it changed."""
 
-    def begin(self, pod: PodInfo, *, node: str, job: int, now: float) -> None:
+    def begin(self, pod: PodInfo, now: float) -> None:
         """Count a pod on a node."""
         used, area = self.used, self._area
         for name, amount in pod.shape.requests.items():
             used[name] = used.get(name, 0) + amount
             area[name] = area.get(name, 0.0) - amount * now
-        if self._keep:
-            self._there[pod.uid] = Stay(node, job, now, now, pod.shape.requests)
 
     def end(self, pod: PodInfo, now: float) -> None:
         """Count a pod on its node no more."""
@@ -55,10 +35,6 @@ class Books:
         for name, amount in pod.shape.requests.items():
             used[name] -= amount
             area[name] += amount * now
-        if self._keep:
-            stay = self._there.pop(pod.uid)
-            stay.ended = now
-            self.stays.append(stay)
 
     def look_at_quota(self, view: QueueView, now: float) -> None:
         """Add up the quota that is in use, where that has changed."""
@@ -72,8 +48,6 @@ class Books:
                 for what, amount in held.items():
                     most[what] = max(most.get(what, 0), amount)
                 self._seen[name] = view.usage_version(name), now
-                if self._keep:
-                    self.courses.setdefault(name, []).append((now, held))
 
     def _add_quota(self, name: str, seconds: float) -> None:
         area = self.held_area.setdefault(name, {})
@@ -85,10 +59,6 @@ class Books:
         for name, (version, since) in self._seen.items():
             self._add_quota(name, now - since)
             self._seen[name] = version, now
-        for stay in self._there.values():
-            stay.ended = now
-            self.stays.append(stay)
-        self._there.clear()
 
     def mean(self, now: float) -> dict[str, float]:
         """Return the mean use of nodes by resource, from the beginning to now."""

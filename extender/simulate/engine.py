@@ -20,11 +20,8 @@ from extender.queueing.room import requires_room
 from extender.room.pods import PodSetCount, PodShapes
 from extender.simulate.admission import AdmissionModel, CircularError, QueueOutlet
 from extender.simulate.books import Books
-from extender.simulate.clock import VirtualClock
-from extender.simulate.jobs import Attempt, SimJob
-from extender.simulate.preempting import PreemptionModel
-from extender.simulate.scheduling import SchedulerModel
-from extender.simulate.world import World
+from extender.simulate.scheduling import PreemptionModel, SchedulerModel
+from extender.simulate.world import SimJob, VirtualClock, World
 from extender.state.cluster import events as ce
 from extender.state.cluster.records import Grant, JobInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.store import Cluster
@@ -62,10 +59,10 @@ class _Moment:
     """What is to be looked at once everything has been decided."""
 
     touched: dict[SimJob, None] = field(default_factory=dict)
-    """Jobs with pods that got a node."""
+    """The jobs with pods that got a node."""
     due: dict[SimJob, list[str]] = field(default_factory=dict)
-    """Pods that began to work."""
-    half: set[SimJob] = field(default_factory=set)
+    """The UIDs of pods that begin to run."""
+    half_placed: set[SimJob] = field(default_factory=set)
     """Jobs that may have nodes for too few of the pods that start together."""
     begun: list[SimJob] = field(default_factory=list)
     """Jobs that were admitted."""
@@ -79,17 +76,16 @@ class Simulation:
         world: World,
         *,
         alone: bool = False,
-        keep: bool = False,
         on_step: Callable[["Simulation"], None] | None = None,
     ) -> None:
-        """`alone`: kube-scheduler knows no gangs, and there are no queues. `keep` as in `Books`."""
+        """With `alone` kube-scheduler knows no gangs, and there are no queues."""
         self.world, self.alone, self._on_step = world, alone, on_step
         self.clock = VirtualClock(world.began)
         self.cluster, self.queues = Cluster(), Queues(world.complete)
         self.view, self.queue_view = self.cluster.view(), self.queues.view()
-        self.books = Books(world.nodes, keep=keep)
-        self.arrived = self.finished = self.decisions = 0
-        self.preemptions = self.evictions = self.partial = self.most_partial = 0
+        self.books = Books(world.nodes)
+        self.arrived = self.finished = 0
+        self.preemptions = self.evictions = self.half_placed = 0
         self._events = len(world.jobs)
         self._moved = 0.0
         """When a job came, or a pod got a node or ended, last."""
@@ -188,7 +184,6 @@ class Simulation:
 
     def _decide(self) -> None:
         """Decide until nothing follows from what was decided."""
-        self.decisions += 1
         for _ in range(MOST_ROUNDS):
             again = False if self.alone else self.admission.run()
             again = self.scheduler.run() or again
@@ -199,7 +194,7 @@ class Simulation:
                 break
         else:
             raise CircularError(f"more than {MOST_ROUNDS} rounds of decisions in one moment")
-        self._look_at_halves()
+        self._count_half_placed()
         self._age_later()
         self._look_at_waiting()
         self.books.look_at_quota(self.queue_view, self.clock.now)
@@ -210,7 +205,7 @@ class Simulation:
         """Take note of the jobs that were admitted in this moment, and whose pods wait."""
         begun, self._moment.begun = self._moment.begun, []
         for job in begun:
-            if not job.works and job.workload is not None:
+            if not job.is_running and job.workload is not None:
                 self.admission.await_pods(job.workload.key)
 
     def _age_later(self) -> None:
@@ -224,22 +219,22 @@ class Simulation:
 
         self.after(self.world.gang.aging / AGING_LOOKS, look)
 
-    def why(self, job: SimJob) -> str:
+    def why_waiting(self, job: SimJob) -> str:
         """Return why a job waits now, or nothing where that is not known."""
         if job.started is not None:
             return ""
         if job.workload is not None and not self.alone:
             absent = self.admission.absent(job.workload.key)
             if absent or not job.pods:
-                return absent or job.why
+                return absent or job.last_reason
         if not job.pods:
             return ""
         group = next(iter(job.pods.values())).group
         if group is not None:
-            return self.scheduler.why(group)
+            return self.scheduler.why_no_room(group)
         left = len(job.pods) - len(job.bound)
-        text = f"no node has room for {left} of its {job.total} pods"
-        if job.need and job.bound:
+        text = f"no node has room for {left} of its {job.pod_count} pods"
+        if job.gang_size and job.bound:
             text += f"; {len(job.bound)} have nodes and do nothing"
         return text
 
@@ -256,7 +251,7 @@ class Simulation:
             self.cluster.apply(ce.PodGroupApplied(job.pod_group))
         if job.workload is None or self.alone:
             group_key = job.pod_group.key if job.pod_group is not None else None
-            self._appear(job, [_Members(s.name, s.shape, s.count) for s in job.sets], group_key)
+            self._appear(job, [_Members(s.name, s.shape, s.count) for s in job.pod_sets], group_key)
             return
         self._by_workload[job.workload.key] = job
         self.queues.apply(qe.Applied(job.workload))
@@ -274,11 +269,11 @@ class Simulation:
         """Take over a job that was there at the beginning, with the pods that it has."""
         self.arrived += 1
         pods, job.pods = [*job.pods.values()], {}
-        job.total = len(pods)
+        job.pod_count = len(pods)
         if job.workload is not None:
             self._by_workload[job.workload.key] = job
         if pods:
-            job.attempts.append(Attempt(job.arrival))
+            job.is_running = False
         for pod in pods:
             self._job_of[pod.uid] = job
             job.pods[pod.uid] = pod
@@ -291,9 +286,9 @@ class Simulation:
     def _appear(self, job: SimJob, members: Iterable[_Members], group: str | None) -> None:
         """Make the pods of a job, as its controller does."""
         now, first = self.clock.now, self._next()
-        job.attempts.append(Attempt(now))
+        job.is_running = False
         job.attempt += 1
-        job.done, job.bound = 0, set()
+        job.finished_pods, job.bound = 0, set()
         held = job.workload.key if job.workload is not None and not self.alone else None
         job.pods = {}
         index = 0
@@ -316,12 +311,12 @@ class Simulation:
                 )
                 self._job_of[uid] = job
                 index += 1
-        job.total = index
+        job.pod_count = index
         if group is None or self.alone:
             order = (-job.priority, now)
             self.scheduler.add(((*order, n, first), pod) for n, pod in enumerate(job.pods.values()))
             return
-        self.cluster.apply(ce.BatchJobApplied(JobInfo(job.uid, group, job.total)))
+        self.cluster.apply(ce.BatchJobApplied(JobInfo(job.uid, group, job.pod_count)))
         for pod in job.pods.values():
             self.cluster.apply(ce.PodApplied(pod))
 
@@ -330,11 +325,11 @@ class Simulation:
     def _say(self, key: str, why: str) -> None:
         job = self._by_workload.get(key)
         if job is not None:
-            job.why = why
+            job.last_reason = why
 
     def _start_admitted(self, key: str, admission: AdmissionInfo) -> None:
         job, workload = self._by_workload[key], self.queue_view.workloads[key]
-        job.workload, job.why = workload, ""
+        job.workload, job.last_reason = workload, ""
         self._moment.begun.append(job)
         if job.admitted is None:
             job.admitted = self.clock.now
@@ -373,7 +368,7 @@ class Simulation:
                 )
             )
         )
-        job.need = count
+        job.gang_size = count
         return key
 
     def _stop_evicted(self, key: str) -> None:
@@ -385,7 +380,7 @@ class Simulation:
 
     def _is_ready(self, workload: WorkloadInfo) -> bool:
         job = self._by_workload.get(workload.key)
-        return job is not None and job.works
+        return job is not None and job.is_running
 
     # --- pods get nodes ------------------------------------------------------------------------
 
@@ -395,8 +390,8 @@ class Simulation:
         job.pods[pod.uid] = pod
         job.bound.add(pod.uid)
         self._moment.touched[job] = None
-        self.books.begin(pod, node=pod.node or "", job=job.number, now=self.clock.now)
-        if not job.need or job.works:
+        self.books.begin(pod, self.clock.now)
+        if not job.gang_size or job.is_running:
             self._moment.due.setdefault(job, []).append(pod.uid)
 
     def _begin_work(self) -> None:
@@ -404,33 +399,29 @@ class Simulation:
         touched, self._moment.touched = self._moment.touched, {}
         now = self.clock.now
         for job in touched:
-            if len(job.bound) + job.done < job.enough or job.works:
+            if len(job.bound) + job.finished_pods < job.pods_to_start or job.is_running:
                 continue
-            job.attempts[-1].ran = now
+            job.is_running = True
             job.started = now if job.started is None else job.started
-            if job.need:
+            if job.gang_size:
                 self._moment.due[job] = [*job.bound]
             if job.workload is not None and not self.alone:
                 self.admission.ready(job.workload.key)
-        self._moment.half.update(job for job in touched if job.need)
+        self._moment.half_placed.update(job for job in touched if job.gang_size)
         due, self._moment.due = self._moment.due, {}
         for job, uids in due.items():
-            for left, some in self.world.runs_of(job, uids, now).items():
+            for left, some in self.world.seconds_left(job, uids, now).items():
                 self._at(now + left, self._finish, job, job.attempt, some)
 
-    def _look_at_halves(self) -> None:
+    def _count_half_placed(self) -> None:
         """Count gangs with nodes for some of the pods that start together, and too few."""
-        now = self.clock.now
-        for job in [*self._moment.half]:
-            is_half = bool(job.bound) and not job.works
-            if is_half and job.half is None:
-                job.half = now
-                self.partial += not job.ever_half
-                job.ever_half = True
-            elif not is_half:
-                job.half = None
-                self._moment.half.discard(job)
-        self.most_partial = max(self.most_partial, len(self._moment.half))
+        for job in [*self._moment.half_placed]:
+            job.is_half_placed = bool(job.bound) and not job.is_running
+            if not job.is_half_placed:
+                self._moment.half_placed.discard(job)
+            elif not job.was_half_placed:
+                job.was_half_placed = True
+                self.half_placed += 1
 
     # --- pods end ------------------------------------------------------------------------------
 
@@ -440,13 +431,13 @@ class Simulation:
         self._moved = self.clock.now
         for uid in uids:
             self._end(job, uid)
-        job.done += len(uids)
+        job.finished_pods += len(uids)
         if job.pods:
             self._ended_in_part(job)
             return
         self.finished += 1
         now = self.clock.now
-        job.ended = job.attempts[-1].ended = now
+        job.ended = now
         if self.alone:
             return
         self._end_group(job)
@@ -458,7 +449,7 @@ class Simulation:
 
     def _end_group(self, job: SimJob) -> None:
         group = job.pod_group.key if job.pod_group is not None else None
-        if job.need and group is None and job.workload is not None:
+        if job.gang_size and group is None and job.workload is not None:
             group = pod_group_key(job.workload)
         if group is not None:
             self.cluster.apply(ce.BatchJobDeleted(job.uid))
@@ -468,15 +459,15 @@ class Simulation:
         """Give quota back for pods that are done, and have the gang do without them."""
         if self.alone:
             return
-        if job.need:
+        if job.gang_size:
             group = next(iter(job.pods.values())).group
-            done = JobInfo(job.uid, group, job.total, job.done)
+            done = JobInfo(job.uid, group, job.pod_count, job.finished_pods)
             self.cluster.apply(ce.BatchJobApplied(done))
         if job.workload is None:
             return
         workload = self.queue_view.workloads.get(job.workload.key)
         if workload is not None and len(workload.pod_sets) == 1:
-            reclaimable = {workload.pod_sets[0].name: job.done}
+            reclaimable = {workload.pod_sets[0].name: job.finished_pods}
             self.queues.apply(qe.Applied(replace(workload, reclaimable=reclaimable)))
 
     def _end(self, job: SimJob, uid: str) -> None:
@@ -492,8 +483,6 @@ class Simulation:
 
     def _stop(self, job: SimJob, reason: str) -> None:
         """Delete the pods of a job: it begins anew, with all of its time before it."""
-        if job.attempts and job.attempts[-1].ended is None:
-            job.attempts[-1].ended, job.attempts[-1].reason = self.clock.now, reason
         if reason == "preempted":
             job.preempted += 1
             self.preemptions += 1
@@ -521,4 +510,4 @@ class Simulation:
 
     @staticmethod
     def _members(job: SimJob) -> list[_Members]:
-        return [_Members(each.name, each.shape, each.count) for each in job.sets]
+        return [_Members(each.name, each.shape, each.count) for each in job.pod_sets]

@@ -1,15 +1,23 @@
 """What a simulation shows: numbers as a model, and as text."""
 
-from collections.abc import Iterator, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
 from math import ceil
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from extender.resources.quantity import CPU, PODS, show
 from extender.simulate.engine import Simulation
-from extender.simulate.jobs import SimJob
+from extender.simulate.world import SimJob, World
 from extender.state.queue.records import quotas_of
+
+THRESHOLDS: Final = (50_000, 20, 100)
+"""New objects before a collection: nearly everything is freed by its reference count."""
 
 
 class Shown(BaseModel):
@@ -94,10 +102,62 @@ class SimulationReport(Shown):
     notes: list[str] = Field(default_factory=list)
 
 
+def play_all(
+    world: World, *, on_step: Callable[[Simulation], None] | None = None
+) -> SimulationReport:
+    """Return the report on a world, with kube-scheduler alone too if the world asks for it."""
+    with _few_collections():
+        other = fresh(world) if world.compare else None
+        played = play(world, on_step=on_step)
+        alone = None
+        if other is not None:
+            alone = play(other, alone=True, on_step=on_step, least=played.clock.now)
+    return SimulationReport(
+        gang_extender=report(played),
+        alone=report(alone) if alone is not None else None,
+        notes=[*world.notes],
+    )
+
+
+def fresh(world: World) -> World:
+    """Return a world with jobs of its own: playing changes them."""
+    jobs = [replace(job, pods={**job.pods}, bound=set()) for job in world.jobs]
+    return replace(world, jobs=jobs, running=deepcopy(world.running))
+
+
+def play(
+    world: World,
+    *,
+    alone: bool = False,
+    on_step: Callable[[Simulation], None] | None = None,
+    least: float = 0.0,
+) -> Simulation:
+    """Return a world as it is at its end; not before `least` where jobs are left."""
+    played = Simulation(world, alone=alone, on_step=on_step)
+    played.run(world.until)
+    if played.finished < played.arrived:
+        played.clock.now = max(played.clock.now, least)
+    played.books.close(played.clock.now)
+    return played
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
 def report(played: Simulation) -> RunReport:
     """Return the numbers of a simulation that has ended."""
     jobs = [*played.world.running, *played.world.jobs]
-    came = [job for job in jobs if job.attempts or job.arrival <= played.clock.now]
+    came = [job for job in jobs if job.arrival <= played.clock.now]
     return RunReport(
         seconds=round(played.clock.now, 3),
         jobs=len(came),
@@ -105,8 +165,8 @@ def report(played: Simulation) -> RunReport:
         finished=played.finished,
         preemptions=played.preemptions,
         evictions=played.evictions,
-        partial_gangs=played.partial,
-        partial_at_end=sum(job.half is not None for job in came),
+        partial_gangs=played.half_placed,
+        partial_at_end=sum(job.is_half_placed for job in came),
         classes=[*_classes(came, played)],
         nodes=[*_nodes(played)],
         quota=[*_quota(played)] if not played.alone else [],
@@ -128,7 +188,7 @@ def _classes(jobs: Sequence[SimJob], played: Simulation) -> Iterator[ClassReport
             finished=sum(job.ended is not None for job in some),
             preempted=sum(job.preempted for job in some),
             waits=_waits(waits) if waits else None,
-            waiting=played.why(late) if late is not None else "",
+            waiting=played.why_waiting(late) if late is not None else "",
         )
 
 

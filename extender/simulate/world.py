@@ -1,15 +1,95 @@
-"""What a simulation begins with, wherever it comes from."""
+"""The start of a simulation, wherever it comes from, its jobs, and its clock."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.gang.options import GangOptions
 from extender.queueing.options import AdmissionOptions
-from extender.simulate.clock import EPOCH
-from extender.simulate.jobs import SimJob
-from extender.state.cluster.records import JobInfo, NodeInfo, PodGroupInfo
+from extender.state.cluster.records import JobInfo, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.queue.events import Record
 from extender.state.queue.pod_defaults import Complete
+from extender.state.queue.records import PodSetInfo, WorkloadInfo
+
+EPOCH: Final = 1_767_225_600.0
+"""When a simulation begins that starts from no cluster: 2026-01-01, in seconds since the epoch."""
+
+
+class VirtualClock:
+    """A clock that stands still until it is set; time is in seconds since the beginning."""
+
+    def __init__(self, began: float = EPOCH) -> None:
+        """`began` is the time since the epoch at the beginning."""
+        self.began = began
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def wall(self) -> float:
+        """Return the time since the epoch."""
+        return self.began + self.now
+
+
+@dataclass(slots=True, eq=False)
+class SimJob:
+    """A job of any kind: pods that run for a time. Times are in seconds since the beginning."""
+
+    name: str
+    namespace: str
+    kind: str
+    """The class of the scenario, or the kind of the object."""
+    arrival: float
+    run_seconds: float | None
+    """How long a pod runs. With None that is not known, and a pod never ends."""
+    pod_sets: Sequence[PodSetInfo] = ()
+    priority: int = 0
+    queue: str = ""
+    pod_group: PodGroupInfo | None = None
+    """The PodGroup that it brings."""
+    workload: WorkloadInfo | None = None
+    """As it is to be created; None: no queue admits it."""
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    gang_size: int = 0
+    """The number of pods that start together and run only together. With 0 each runs alone."""
+
+    pods: dict[str, PodInfo] = field(default_factory=dict)
+    """The pods of this attempt that have not finished."""
+    pod_count: int = 0
+    """The number of pods that this attempt began with."""
+    bound: set[str] = field(default_factory=set)
+    """The UIDs of the pods on nodes."""
+    finished_pods: int = 0
+    """The number of pods of this attempt that have finished."""
+    is_running: bool = False
+    """Whether enough pods have had a node in this attempt."""
+    attempt: int = 0
+    """Incremented when the pods are created or deleted together, so that events of earlier pods are
+    ignored."""
+    admitted: float | None = None
+    started: float | None = None
+    """When enough pods had a node for the first time."""
+    ended: float | None = None
+    preempted: int = 0
+    evicted: int = 0
+    """How often it had to go for another reason."""
+    is_half_placed: bool = False
+    """Whether some of the pods that start together have nodes, and too few."""
+    was_half_placed: bool = False
+    last_reason: str = ""
+    """Why it waits, in the words of the last decision."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def pods_to_start(self) -> int:
+        """The number of pods that must have a node before the job counts as started."""
+        return self.gang_size or self.pod_count
 
 
 @dataclass(slots=True)
@@ -31,7 +111,7 @@ class World:
     """`queue.podGroups: Auto`."""
     running: Sequence[SimJob] = ()
     """Jobs that are there at the beginning, with their pods."""
-    ends: Mapping[str, float] = field(default_factory=dict)
+    pod_ends: Mapping[str, float] = field(default_factory=dict)
     """When pods end that are there at the beginning, by UID; of others it is not known."""
     step: float = 0.1
     until: float | None = None
@@ -45,17 +125,17 @@ class World:
     notes: Sequence[str] = ()
     """What is assumed, or left out."""
 
-    def runs_of(self, job: SimJob, uids: Sequence[str], now: float) -> dict[float, list[str]]:
-        """Return for how long pods of a job run from now on: UIDs by seconds.
+    def seconds_left(self, job: SimJob, uids: Sequence[str], now: float) -> dict[float, list[str]]:
+        """Return the UIDs of pods of a job by the seconds for which they run from now on.
 
-        Pods of which it is not known are left out: they do not end.
+        Pods that never end are left out.
         """
         found: dict[float, list[str]] = {}
-        if not self.ends:
-            return {} if job.runs is None else {job.runs: [*uids]}
+        if not self.pod_ends:
+            return {} if job.run_seconds is None else {job.run_seconds: [*uids]}
         for uid in uids:
-            end = self.ends.get(uid)
-            seconds = job.runs if end is None else max(0.0, end - now)
+            end = self.pod_ends.get(uid)
+            seconds = job.run_seconds if end is None else max(0.0, end - now)
             if seconds is not None:
                 found.setdefault(seconds, []).append(uid)
         return found

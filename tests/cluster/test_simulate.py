@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from extender.simulate import building
+from extender.simulate import from_scenario
 from extender.simulate.engine import Simulation
 from extender.simulate.scenario import Scenario
 from tests.cluster.conftest import NodeFactory
@@ -75,7 +75,7 @@ def simulated() -> list[Moment]:
             "until": 3600,
         }
     )  # fmt: skip
-    played = Simulation(building.world_of(scenario))
+    played = Simulation(from_scenario.world_of(scenario))
     played.run(3600)
     jobs = {job.name.removesuffix("-0"): job for job in played.world.jobs}
     times = sorted({t for job in jobs.values() for t in (job.started, job.ended) if t is not None})

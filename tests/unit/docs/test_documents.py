@@ -20,7 +20,7 @@ from extender.api.wellknown import ConditionType, Phase, WorkloadCondition
 from extender.cli.main import app
 from extender.config import Settings, load
 from extender.jobs.registry import builtin
-from extender.simulate import building
+from extender.simulate import from_scenario
 from extender.simulate.scenario import Scenario
 from tests.documents import (
     DOCUMENTS,
@@ -107,7 +107,7 @@ def test_yaml_is_an_object_or_settings_or_a_known_part(block: Block, tmp_path: P
             continue  # values of the chart, which tests/cluster/test_chart.py renders
         if part.keys() <= SCENARIO:
             scenario = Scenario.model_validate({"nodes": NODES, **part})
-            assert building.world_of(scenario).nodes
+            assert from_scenario.world_of(scenario).nodes
             continue
         path = tmp_path / "settings.yaml"
         path.write_text(yaml.safe_dump(part))

@@ -7,11 +7,10 @@ import pytest
 
 from extender.api.wellknown import EXPECTED_RUN
 from extender.simulate.answering import Forecast, UnknownJobError, answer, text
-from extender.simulate.building import world_of
 from extender.simulate.engine import Simulation
-from extender.simulate.expected import expected
+from extender.simulate.from_cluster import Believed, expected, world_of_state
+from extender.simulate.from_scenario import world_of
 from extender.simulate.scenario import Scenario
-from extender.simulate.taking_over import Believed, world_of_state
 from tests.harness import objects
 
 QUEUE = {"name": "queue", "quota": {"cpu": 4, "memory": "64Gi"}, "requireRoom": True}
@@ -114,8 +113,8 @@ def taken_over(runs: dict[str, float], assumed: float | None = None) -> Forecast
             before.clock.wall(),
             before.world.gang,
             before.world.queue,
-            runs=runs,
-            assumed=assumed,
+            run_seconds=runs,
+            assumed_seconds=assumed,
         )
     )
     assert [len(each.pods) for each in world.running] == [1, 1]

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from extender.simulate.building import world_of
 from extender.simulate.engine import Simulation
-from extender.simulate.jobs import SimJob
-from extender.simulate.playing import play, play_all
+from extender.simulate.from_scenario import world_of
+from extender.simulate.report import play, play_all
 from extender.simulate.scenario import Scenario
+from extender.simulate.world import SimJob
 
 JOBS = dict[str, SimJob]
 
@@ -52,14 +52,14 @@ def test_a_pod_that_is_bound_and_preempted_in_one_moment_runs_once_more() -> Non
 def test_two_gangs_that_would_block_each_other_run_one_after_the_other() -> None:
     found, jobs = played(*GANGS, nodes=6)
     assert [jobs[name].started for name in ("a-0", "b-0")] == [0, 100]
-    assert (found.partial, found.finished) == (0, 2)
+    assert (found.half_placed, found.finished) == (0, 2)
 
 
 def test_with_kube_scheduler_alone_they_block_each_other_for_ever() -> None:
     found, jobs = played(*GANGS, nodes=6, alone=True)
     assert [len(job.bound) for job in jobs.values()] == [3, 3]
     assert all(job.started is None for job in jobs.values())
-    assert (found.partial, found.finished) == (2, 0)
+    assert (found.half_placed, found.finished) == (2, 0)
 
 
 def test_a_gang_starts_with_its_least_number_and_the_others_follow() -> None:
@@ -130,8 +130,8 @@ def test_with_room_a_job_waits_for_nodes_and_its_pods_start_together() -> None:
         queues=[{"name": "queue", "quota": {"cpu": 100}, "requireRoom": True}],
     )
     assert (jobs["wide-0"].admitted, jobs["wide-0"].started) == (50, 50)
-    assert "room for 0 of 2" in jobs["wide-0"].why or not jobs["wide-0"].why
-    assert found.partial == 0
+    assert "room for 0 of 2" in jobs["wide-0"].last_reason or not jobs["wide-0"].last_reason
+    assert found.half_placed == 0
 
 
 def test_without_room_a_job_that_is_not_ready_in_time_goes_back_to_its_queue() -> None:
@@ -155,7 +155,7 @@ def test_a_gang_of_higher_priority_preempts_a_whole_gang() -> None:
     )  # fmt: skip
     assert (jobs["high-0"].started, jobs["low-0"].preempted) == (10, 1)
     assert jobs["low-0"].ended == pytest.approx(210)
-    assert (found.partial, found.finished) == (0, 2)
+    assert (found.half_placed, found.finished) == (0, 2)
 
 
 def test_strict_order_lets_no_group_pass() -> None:
@@ -175,7 +175,7 @@ def test_a_job_that_fits_nowhere_waits_and_says_why() -> None:
         {"name": "small", "runFor": 5},
     )
     assert jobs["huge-0"].started is None
-    assert "even with all nodes empty" in found.why(jobs["huge-0"])
+    assert "even with all nodes empty" in found.why_waiting(jobs["huge-0"])
     assert found.clock.now < 3600
 
 
@@ -193,9 +193,9 @@ def test_equal_scenarios_come_to_equal_ends() -> None:
          "arrivals": {"poissonPerHour": 300, "count": 40}},
     ]  # fmt: skip
     first, again = (play_all(world_of(scenario(*jobs, queues=[QUEUE]))) for _ in range(2))
-    assert first.report == again.report
-    assert first.report.gang_extender.finished == 80
-    assert first.report.gang_extender.partial_gangs == 0
+    assert first == again
+    assert first.gang_extender.finished == 80
+    assert first.gang_extender.partial_gangs == 0
 
 
 def test_what_is_counted_is_what_was_used() -> None:

@@ -8,7 +8,7 @@ import yaml
 
 from extender.config.sections import SettingsError
 from extender.simulate import scenario
-from extender.simulate.building import world_of
+from extender.simulate.from_scenario import world_of
 from extender.simulate.scenario import Scenario
 
 NODES: list[dict[str, Any]] = [{"name": "node", "count": 2, "allocatable": {"cpu": 4}}]
@@ -104,7 +104,7 @@ def test_equal_seeds_give_equal_jobs(tmp_path: Path) -> None:
 
     def jobs(seed: int) -> list[tuple[float, float | None]]:
         found = world_of(loaded(tmp_path, jobs=[random], seed=seed)).jobs
-        return [(job.arrival, job.runs) for job in found]
+        return [(job.arrival, job.run_seconds) for job in found]
 
     assert jobs(1) == jobs(1)
     assert jobs(1) != jobs(2)

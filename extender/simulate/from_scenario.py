@@ -20,10 +20,8 @@ from extender.config.sections import SettingsError
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.resources.quantity import PODS
-from extender.simulate.clock import EPOCH
-from extender.simulate.jobs import SimJob
 from extender.simulate.scenario import Arrivals, Distribution, JobClass, NodeClass, Scenario
-from extender.simulate.world import World
+from extender.simulate.world import EPOCH, SimJob, World
 from extender.state.cluster.records import NodeInfo, PodGroupInfo
 from extender.state.queue.events import Record
 from extender.state.queue.records import (
@@ -60,7 +58,7 @@ def world_of(scenario: Scenario) -> World:
 class _Arrival:
     when: float
     of: JobClass
-    runs: float
+    run_seconds: float
 
 
 class _Builder:
@@ -289,19 +287,18 @@ def _job(
             owners=(OwnerRef("batch/v1", "Job", name, uid),),
         )
     return SimJob(
-        number,
         name,
         of.namespace,
         of.name,
         arrival.when,
-        arrival.runs,
+        arrival.run_seconds,
         (pods,),
         priority=of.priority,
         queue=of.queue or "",
         pod_group=group,
         workload=workload,
         uid=uid,
-        need=group.min_member if group is not None else 0,
+        gang_size=group.min_member if group is not None else 0,
     )
 
 
