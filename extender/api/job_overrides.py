@@ -13,13 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from extender.api import wellknown as names
-from extender.api.values import remembered, seconds, whole
+from extender.api.values import SHOWN, remembered, seconds, whole
 
 _ENTRY: Final = re.compile(r"([a-z-]+)\s*(?:(<=|>=)\s*(\S+))?", re.ASCII)
-_SHOWN: Final = 40
-"""The most characters of an entry that an Event shows."""
-_REMEMBERED: Final = 1024
-"""The number of texts that are remembered: about one for each ClusterQueue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ def overrides_of(annotations: Mapping[str, str], otherwise: Overrides) -> Overri
     return otherwise if said is None else parsed(said)[0]
 
 
-@remembered(_REMEMBERED)
+@remembered(1024)  # there is about one text for each ClusterQueue
 def parsed(said: str) -> tuple[Overrides, tuple[str, ...]]:
     """Return the overrides in a list, and a sentence for each entry that is ignored."""
     others: Literal["stricter", "none", "any"] = "stricter"
@@ -89,7 +85,7 @@ def parsed(said: str) -> tuple[Overrides, tuple[str, ...]]:
             continue
         setting, bound, problem = _entry(entry)
         if problem:
-            wrong.append(f"{entry[:_SHOWN]} is ignored: {problem}")
+            wrong.append(f"{entry[:SHOWN]} is ignored: {problem}")
         if setting:
             found[setting] = None if problem else _both(found.get(setting), bound)
     if wrong and others == "any":

@@ -32,7 +32,7 @@ _NAME: Final = 63
 _SWITCH: Final = {"true": True, "false": False}
 _LONG: Final = 4096
 """The most characters of a text for which an answer is remembered."""
-_SHOWN: Final = 40
+SHOWN: Final = 40
 """The most characters of a value that a message shows."""
 
 P = ParamSpec("P")
@@ -87,18 +87,18 @@ def wrong_label(labels: Mapping[str, str]) -> str:
     """Return the first label that the API server refuses, as `key=value`, or an empty text."""
     for key, said in labels.items():
         if not is_label_key(key) or len(said) > _NAME or not _LABEL_VALUE.fullmatch(said):
-            return f"{key[:_SHOWN]}={said[:_SHOWN]}"
+            return f"{key[:SHOWN]}={said[:SHOWN]}"
     return ""
 
 
 def limited(name: str, said: str, counts: str) -> str:
     """Return the message about a value that exceeds what the ClusterQueue allows its jobs."""
-    return f"{name}={said[:_SHOWN]} counts as {counts}: its ClusterQueue allows its jobs no more"
+    return f"{name}={said[:SHOWN]} counts as {counts}: its ClusterQueue allows its jobs no more"
 
 
 def ignored(name: str, said: str, wanted: str) -> str:
     """Return the message about a value that cannot be read."""
-    return f"{name}={said[:_SHOWN]} is ignored: it is to be {wanted}"
+    return f"{name}={said[:SHOWN]} is ignored: it is to be {wanted}"
 
 
 def value_taken(name: str, value: int) -> str:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 Identities = Literal["extender", "reconciler", "both"]
 Output = Literal["text", "json"]
-_WIDTH = 140
-"""The width of lines if the output is not a terminal."""
 
 
 def check(
@@ -100,7 +98,7 @@ def _show(found: "Sequence[Finding]", output: Output) -> None:
     from extender.check.findings import counts, text
 
     if output == "text":
-        width = shutil.get_terminal_size((_WIDTH, 0)).columns
+        width = shutil.get_terminal_size((140, 0)).columns  # 140 if this is not a terminal
         typer.echo(text(found, width), nl=False)
         return
     said = {"findings": [each.as_json() for each in found], "counts": counts(found)}

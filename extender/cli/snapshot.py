@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from extender.snapshot.file import Snapshot
     from extender.snapshot.taking import ProcessClient
 
-_QUIET_SECONDS: Final = 2.0
-_PAUSE_SECONDS: Final = 0.5
 _STDOUT: Final = Path("-")
 
 
@@ -109,13 +107,13 @@ def _progress() -> Callable[[int], None]:
     from extender.runtime.clock import SystemClock
 
     clock = SystemClock()
-    due = clock.monotonic() + _QUIET_SECONDS
+    due = clock.monotonic() + 2.0  # quick reads print nothing
 
     def show(count: int) -> None:
         nonlocal due
         now = clock.monotonic()
         if now >= due:
-            due = now + _PAUSE_SECONDS
+            due = now + 0.5
             typer.echo(f"{count} objects were read", err=True)
 
     return show
