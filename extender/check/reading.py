@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -71,14 +71,27 @@ async def known(asked: Awaitable[T]) -> T | Unknown:
         return Unknown(str(error) or type(error).__name__)
 
 
-async def together(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return what each returns, or raise what the first one raises."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            ended = [tasks.create_task(each) for each in asked]
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [each.result() for each in ended]
+async def together(asked: Iterable[Awaitable[T]]) -> list[T]:
+    """Return what each returns, or raise what the first one raises, when all have ended.
+
+    None is cancelled: a request that is cancelled may leave its connection open.
+    """
+
+    async def outcome(each: Awaitable[T]) -> T | Exception:
+        try:
+            return await each
+        except Exception as error:  # noqa: BLE001 - raised below
+            return error
+
+    async with asyncio.TaskGroup() as tasks:
+        ended = [tasks.create_task(outcome(each)) for each in asked]
+    found = []
+    for task in ended:
+        result = task.result()
+        if isinstance(result, Exception):
+            raise result
+        found.append(result)
+    return found
 
 
 async def ask_extender(url: str, tls: Mapping[str, str]) -> ExtenderFacts:
