@@ -55,12 +55,13 @@ test-long: toolchain ## run tests of benchmarks, all examples, repetitions, race
 	part tests/bench tests/cluster -m long --dist worksteal; \
 	exit $$failed
 
-check: environment ## look at format, lint, types, layers and the reference of settings
+check: environment ## look at format, lint, types, layers, the reference of settings and size
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/gang-extender render --check
+	@$(BIN)/python -m tests.size
 
 soak-properties: export EXAMPLES ?= 100
 soak-properties: environment ## play 100 times as many examples of the property tests (EXAMPLES=, ARGS=...)
