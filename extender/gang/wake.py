@@ -42,7 +42,7 @@ class Occasion(Enum):
     SIGHT = "kube-scheduler has seen pods that were bound ahead of it"
     """`permit/ahead/scheduler_lag.py`."""
     TIME = "a time has passed: the end of a window, or another look"
-    """`permit/wake_times.py` sets the time."""
+    """`permit/wake.py` sets the time."""
 
 
 _GROUP: Final = frozenset((Occasion.GROUP,))

@@ -35,12 +35,12 @@ from extender.gang.verdicts import (
 )
 from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.claims import Claims
-from extender.permit.lag import Lags
 from extender.permit.natives import NativeGangs
 from extender.permit.plans import Plans
 from extender.permit.process import Process
 from extender.permit.turns import Turns
-from extender.permit.wake_times import WakeTimes
+from extender.permit.wake import WakeTimes
+from extender.permit.watch_lag import WatchLag
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
@@ -64,7 +64,7 @@ class PodFilter:
     ) -> None:
         self._process = process
         wake_after = process.wake_after
-        self.lags = Lags(cluster.view(), timer=plans.clock.monotonic, wake_after=wake_after)
+        self.lags = WatchLag(cluster.view(), timer=plans.clock.monotonic, wake_after=wake_after)
         self._scheduler_lag = scheduler_lag
         self._cluster = cluster
         self._view = cluster.view()

@@ -22,6 +22,7 @@ kube-scheduler brings the pods again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
@@ -59,16 +60,35 @@ Gone = Callable[[], Awaitable[None]]
 
 
 class AheadOfRequests(Protocol):
-    """Binds members of a group that waits, ahead of kube-scheduler's requests for them."""
+    """Binds members of groups ahead of kube-scheduler's requests for them: `permit.ahead`."""
 
     def ask(self, group: str) -> None:
-        """Begin with what can be bound, and release the group if that is enough."""
+        """Begin to bind what can be of a group that waits, and release it if that is enough."""
 
     def started(self, group: str) -> None:
         """Count what the group left to kube-scheduler: it was released."""
 
     def forget(self, group: str) -> None:
         """Forget what the group left to kube-scheduler: it waits no more."""
+
+    def asked(self) -> None:
+        """Take note of a call of kube-scheduler: it is there."""
+
+    def join(self, uid: str) -> "asyncio.Future[str] | None":
+        """Return the error to come of a Binding that is written ahead; None where none is."""
+
+    async def bound(self, uid: str, gone: Gone, *, until: float) -> None:
+        """Take note that a bind request succeeded; return when it may be answered."""
+
+    def failed(self, pod: PodInfo, node: str) -> None:
+        """Take note that the Binding of a bind request failed, and may have been made."""
+
+    def hung_up(self) -> None:
+        """End what is to be written and what is held back: kube-scheduler may have ended."""
+
+    @property
+    def writing(self) -> AbstractSet[str]:
+        """The pods whose Bindings are being written, by UID."""
 
 
 @dataclass(eq=False, slots=True)

@@ -1,26 +1,54 @@
-"""Wakes pods that were refused, when the reason for it has gone away."""
+"""Wakes pods that were refused, when the reason for it has gone away.
+
+`Waker` wakes for events that are watched, `WakeTimes` sets when pods are woken for which there is
+no such event, and `MissedWakeups` tries those again that nothing has woken.
+"""
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, Protocol
 
-from extender.gang import wake
-from extender.gang.wake import PodKind
+import structlog
+from cachetools import LRUCache
+
+from extender.api.reasons import Reason
+from extender.gang import dry_round, wake
+from extender.gang.verdicts import Refuse
+from extender.gang.wake import PodKind, Shares, missed_wakeups
 from extender.kube.pods import PodRef
 from extender.permit.patches import Failure, Patches
 from extender.permit.plans import Plans
+from extender.permit.verdicts import MAX_GROUPS
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import in_turns
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.records import PodInfo
+from extender.state.cluster.records import PodInfo, Refusal
 from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
+from extender.steps import Steps
 from extender.telemetry.metrics import Metrics
 
+_log = structlog.get_logger(__name__)
+MISSED_SECONDS: Final = 10.0
+"""Between two looks. What is found by two of them, unchanged, is tried again."""
+MISSED_AGAIN_SECONDS: Final = 60.0
+"""Until one has another try, at least: the others have theirs before."""
+RESAMPLE_SECONDS: Final = 0.05
+"""On big clusters the next attempt sees other nodes; no need to wait for anything."""
+PLANNED_FIRST_SECONDS: Final = 1.0
+"""When a gang is tried again at the latest that waits for the plan of another one: the end of that
+plan wakes it."""
+STALE_SECONDS: Final = 10.0
+"""How often a gang is tried while nothing is heard of the API server."""
+
+_HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
+"""Reasons for which a planned member is not tried at once: `ahead/scheduler_lag.py` has the time of
+the last, and `claims.py` that of dry rounds."""
 ROOM: Final = ""
 """The queue's key for "room was given back"; no group has an empty name."""
 ROOM_REST: Final = "*"
@@ -271,3 +299,137 @@ class Waker:
         now = self._view.pods.get(uid)
         if now is not None and now.node is None and uid not in self._view.refused:
             self._cluster.apply(ev.PodRefused(now, reason))
+
+
+class WakeTimes:
+    """Sets when a pod is woken that filter refused, where no event will wake it.
+
+    That is when a window ends, another sample is drawn, or another group was planned or had its
+    turn. `wake_after` takes a key of the waker, and seconds.
+    """
+
+    def __init__(
+        self, view: ClusterView, plans: Plans, *, wake_after: Callable[[str, float], None]
+    ) -> None:
+        self._view = view
+        self._plans = plans
+        self._verdicts = plans.verdicts
+        self._wake_after = wake_after
+        self._behind_plans: set[str] = set()
+        """Groups that wait for the plan of a group that goes first."""
+        self._mixed: LRUCache[str, None] = LRUCache(MAX_GROUPS)
+        """Groups that never fit, some of whose members were refused for another reason before."""
+        plans.planner.on_end(self._plan_ended)
+
+    def set(self, pod: PodInfo, group: str, refusal: Refuse) -> None:
+        """Set when a group is woken for a member that was refused."""
+        reason = refusal.reason
+        rest = self._verdicts.rest_left(group)
+        if rest:
+            self._wake_after(group, rest)
+        if self._view.planned_node(pod.uid) is not None and reason not in _HAVE_TIMES:
+            self._wake_after(group, RESAMPLE_SECONDS)
+        match reason:
+            case Reason.PLANNING if not rest:
+                self._when_planned(group)
+            case Reason.OUTSIDE_TOPOLOGY:
+                self._wake_after(group, RESAMPLE_SECONDS)
+            case Reason.CACHE_STALE:
+                self._wake_after(group, STALE_SECONDS)
+            case Reason.RECENTLY_DENIED:
+                denied = max(self._verdicts.options.denied, self._verdicts.denied_left(group))
+                self._wake_after(group, denied)
+            case Reason.NEVER_FITS if not refusal.again or group in self._mixed:
+                self._pass_on(group)
+            case _:
+                pass
+
+    def _when_planned(self, group: str) -> None:
+        """Wake a group when those that go first are planned."""
+        if self._plans.planner.is_busy(group):
+            return  # the end of its own plan wakes it
+        pod_group = self._view.pod_group(group)
+        if pod_group is not None and self._plans.plans_before(pod_group):
+            self._behind_plans.add(group)
+            self._wake_after(group, PLANNED_FIRST_SECONDS)
+        else:
+            self._wake_after(group, RESAMPLE_SECONDS)
+
+    def _plan_ended(self, _: str, seconds: float) -> None:
+        if not seconds:
+            waiting, self._behind_plans = self._behind_plans, set()
+            for group in waiting:
+                self._wake_after(group, 0.0)
+
+    def _pass_on(self, group: str) -> None:
+        """Wake the siblings of a gang that never fits; in strict order also the next gang."""
+        refused = self._view.refused
+        if any(refused[uid].reason != Reason.NEVER_FITS for uid in self._view.refused_of(group)):
+            self._mixed[group] = None
+            self._wake_after(group, RESAMPLE_SECONDS)
+        else:
+            self._mixed.pop(group, None)
+        if self._verdicts.options.strict_order:
+            self._wake_after(ROOM, RESAMPLE_SECONDS)
+
+
+class MissedWakeups:
+    """Tries pods again that wait and that nothing has woken.
+
+    Room comes, and with it the moment to try a refused pod again, in many ways, and kube-scheduler
+    may know of it before we do. What one of these ways misses would wait for the flush of
+    kube-scheduler's queue, which comes after five minutes. Here one group and one pod have a try
+    every ten seconds. `wake` has a pod tried again, by its UID.
+    """
+
+    def __init__(self, cluster: Cluster, plans: Plans, *, wake: Callable[[str], None]) -> None:
+        self._view = cluster.view()
+        self._plans = plans
+        self._wake = wake
+        self._before: dict[str, Refusal] = {}
+        """What the last look found."""
+        self._tried: dict[str, float] = {}
+        """When each of these had its last try from here."""
+        self._served: dict[tuple[bool, str], float] = {}
+        """The same by namespace, of groups and of other pods."""
+        self._shares = Shares()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await asyncio.sleep(MISSED_SECONDS)
+            try:
+                await in_turns(self.looking(), self._plans.clock)
+            except Exception as error:  # noqa: BLE001 - the next look begins anew
+                FAULTS.report("missed-wakeups", error)
+
+    def looking(self) -> Steps[None]:
+        """Have one group and one pod without a group tried again that wait since the last look."""
+        steps = missed_wakeups(self._view, self._shares, has_no_room=self._has_no_room)
+        before, self._before = self._before, (yield from steps)
+        there = {(now.pod.group is not None, now.pod.namespace) for now in self._before.values()}
+        self._served = {key: at for key, at in self._served.items() if key in there}
+        self._tried = {key: at for key, at in self._tried.items() if key in self._before}
+        still = [(key, now) for key, now in self._before.items() if before.get(key) is now]
+        for in_group in (True, False):
+            keys = [key for key, now in still if (now.pod.group is not None) is in_group]
+            self._try_one(keys, in_group=in_group)
+
+    def _try_one(self, keys: Sequence[str], *, in_group: bool) -> None:
+        """Have the one tried again that had its last try longest ago, its namespace first."""
+        now, never = self._plans.clock.monotonic(), float("-inf")
+
+        def last(key: str) -> tuple[float, float]:
+            namespace = self._before[key].pod.namespace
+            return self._served.get((in_group, namespace), never), self._tried.get(key, never)
+
+        due = [key for key in keys if now - self._tried.get(key, never) >= MISSED_AGAIN_SECONDS]
+        key = min(due, key=last, default=None)
+        if key is None:
+            return
+        self._tried[key] = self._served[in_group, self._before[key].pod.namespace] = now
+        _log.debug("a pod is tried again that nothing has woken", key=key)
+        self._wake(self._before[key].pod.uid)
+
+    def _has_no_room(self, group: str) -> bool:
+        return self._plans.planner.is_busy(group) or self._plans.verdicts.has_no_room(group)

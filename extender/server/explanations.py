@@ -36,7 +36,7 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
 
 if TYPE_CHECKING:  # the reconciler needs neither
-    from extender.permit.memory import GroupMemory
+    from extender.permit.status import GroupMemory
     from extender.permit.plans import Plans
 
 PREFIX: Final = f"/apis/{API_VERSION}"

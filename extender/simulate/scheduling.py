@@ -22,7 +22,7 @@ from extender.gang.preempt.choosing import choosing
 from extender.gang.preempt.nominate import Seen
 from extender.gang.verdicts import Refuse
 from extender.permit.plans import Plans
-from extender.permit.preempting import AGAIN_SECONDS, BACKOFF_SECONDS
+from extender.permit.preempt import AGAIN_SECONDS, BACKOFF_SECONDS
 from extender.permit.verdicts import Verdicts
 from extender.resources.quantity import PODS
 from extender.simulate.world import VirtualClock

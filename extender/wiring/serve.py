@@ -31,22 +31,19 @@ from extender.kube.recorder import ONE_OF_EACH, Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.permit.aging import Aging
 from extender.permit.ahead import Ahead
-from extender.permit.begun import BegunGroups
-from extender.permit.bind import Binds
+from extender.permit.bind import BindingWriter, Binds
 from extender.permit.claims import Claims
-from extender.permit.condition import ConditionReporter
 from extender.permit.filter import PodFilter
 from extender.permit.gatekeeper import Gatekeeper
 from extender.permit.hold import WaitingPods
-from extender.permit.memory import GroupMemory
-from extender.permit.overlooked import Overlooked
+from extender.permit.partial_gangs import PartialGangs
 from extender.permit.plans import Plans
-from extender.permit.preempting import Preempting
+from extender.permit.preempt import Preempting
 from extender.permit.process import Process
-from extender.permit.unconfirmed import Unconfirmed
+from extender.permit.status import ConditionReporter, GroupMemory
 from extender.permit.verdicts import Verdicts
-from extender.permit.wake import Waker
-from extender.permit.write import BindingWriter
+from extender.permit.wake import MissedWakeups, Waker
+from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
@@ -144,10 +141,10 @@ class Extender:
             longest_wait=options.max_schedule_timeout,
         )
         self.gatekeeper = Gatekeeper(cluster, plans, options=options, clock=clock)
-        self.begun = BegunGroups(cluster, plans, clock=clock)
+        self.partial_gangs = PartialGangs(cluster, plans, clock=clock)
         self.aging = Aging(cluster, options=options, clock=clock, schedulers=plans.schedulers)
-        self.unconfirmed = Unconfirmed(cluster, clock=clock)
-        self.overlooked = Overlooked(cluster, plans, wake=self.waker.again)
+        self.only_in_requests = PodsSeenOnlyInRequests(cluster, clock=clock)
+        self.missed = MissedWakeups(cluster, plans, wake=self.waker.again)
         self.reporter = ConditionReporter(
             cluster, PodGroupConditionWriter(client), verdicts, clock=clock
         )
@@ -243,7 +240,7 @@ class Extender:
         self._loop.garbage.freeze()
         # Not before: a part of the cluster has room where the whole of it has none.
         await self._loop.pacer.go_through(self.preempting.recover())
-        await self._loop.pacer.go_through(self.begun.recover())
+        await self._loop.pacer.go_through(self.partial_gangs.recover())
         self.ahead.restarted()
         self._recovered = True
         await self._loop.pacer.go_through(self.waker.recover())
@@ -251,12 +248,12 @@ class Extender:
             for each in (
                 self.waker,
                 self.gatekeeper,
-                self.begun,
+                self.partial_gangs,
                 self._planner,
                 self.aging,
                 self.reporter,
-                self.unconfirmed,
-                self.overlooked,
+                self.only_in_requests,
+                self.missed,
                 self.ahead,
                 self.recorder,
                 self.preempting,

@@ -24,13 +24,12 @@ from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.permit.aging import Aging
 from extender.permit.ahead import Ahead
-from extender.permit.bind import Binds
+from extender.permit.bind import BindingWriter, Binds
 from extender.permit.claims import Claims
 from extender.permit.filter import PodFilter
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
 from extender.permit.verdicts import Verdicts
-from extender.permit.write import BindingWriter
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff, Retry
 from extender.server.verbs import LIKEWISE, Binding, Filtering

@@ -8,7 +8,7 @@ import httpx
 
 from extender.config import Settings
 from extender.kube.decode import Decoder
-from extender.permit.memory import GroupMemory
+from extender.permit.status import GroupMemory
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.server.app import create_app

@@ -18,10 +18,10 @@ from extender.permit.ahead.next_groups import NextGroups
 from extender.permit.ahead.pauses import ArrivalPauses, WritePauses
 from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.ahead.write import AheadWriter, Announcer
+from extender.permit.bind import BindingWriter
 from extender.permit.hold import Gone, WaitingPods
 from extender.permit.plans import Plans
 from extender.permit.process import Process
-from extender.permit.write import BindingWriter
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from extender.gang.ahead import has_room, still_holds
 from extender.kube.recorder import Event, ObjectRef
+from extender.permit.bind import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
 from extender.permit.hold import Gone, WaitingPods
-from extender.permit.write import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev

@@ -10,7 +10,7 @@ from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.kube.errors import ApiError, UnavailableError
-from extender.permit.condition import ConditionReporter
+from extender.permit.status import ConditionReporter
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo

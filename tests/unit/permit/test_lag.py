@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.permit.lag import LONGEST_PAUSE, PATIENCE_SECONDS
+from extender.permit.watch_lag import LONGEST_PAUSE, PATIENCE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics

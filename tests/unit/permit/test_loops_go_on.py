@@ -11,9 +11,9 @@ from extender.gang.options import GangOptions
 from extender.kube.recorder import Event, ObjectRef, Recorder
 from extender.permit.aging import EVERY_SECONDS, Aging
 from extender.permit.plans import Plans
-from extender.permit.unconfirmed import Unconfirmed
 from extender.permit.verdicts import Verdicts
 from extender.permit.wake import FAULT_SECONDS, Waker
+from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.runtime.faults import FAULTS, Faults
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -68,9 +68,9 @@ async def test_aging_and_the_look_at_unconfirmed_pods_go_on(
     cluster, clock = Cluster(), ManualClock()
     for component, part in (
         (Aging(cluster, options=GangOptions(), clock=clock), "_when_entered"),
-        (Unconfirmed(cluster, clock=clock), "_view"),
+        (PodsSeenOnlyInRequests(cluster, clock=clock), "_view"),
     ):
-        where = type(component).__name__.lower()
+        where = "aging" if part == "_when_entered" else "pods-seen-only-in-requests"
         before = counted(where)
         monkeypatch.setattr(component, part, None)
         await run(component, 3 * EVERY_SECONDS + 6)

@@ -14,9 +14,9 @@ from extender.gang.preempt.choosing import Place, Preemption
 from extender.gang.preempt.units import Unit
 from extender.kube.errors import UnavailableError
 from extender.kube.preemptions import NotStoredError, TooManyVictimsError
-from extender.permit import preempting
+from extender.permit import preempt
 from extender.permit.plans import Plans
-from extender.permit.preempting import MOST_ATTEMPTS, STANDBY_SECONDS, Preempting
+from extender.permit.preempt import MOST_ATTEMPTS, STANDBY_SECONDS, Preempting
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
@@ -128,7 +128,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             {f"high-{number}": f"n{number}" for number in range(2)},
         )
 
-    monkeypatch.setattr(preempting, "choosing", choosing)
+    monkeypatch.setattr(preempt, "choosing", choosing)
     return found
 
 
@@ -392,7 +392,7 @@ async def test_what_others_do_meanwhile_is_no_time_spent_in_vain(
 async def test_a_group_behind_any_number_that_never_start_has_its_look(
     cluster: Cluster, looks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preempting, "MOST_GROUPS", 4)
+    monkeypatch.setattr(preempt, "MOST_GROUPS", 4)
     volume = "0/2 nodes: 2 had a bad volume"
     for number in range(20):
         never = pods(2, 4, group=f"never-{number}", priority=20, unschedulable=volume)
@@ -407,14 +407,14 @@ async def test_a_group_behind_any_number_that_never_start_has_its_look(
 async def test_time_spent_in_vain_for_a_namespace_is_its_own(
     cluster: Cluster, looks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, found = ManualClock(), vars(preempting)["choosing"]
+    clock, found = ManualClock(), vars(preempt)["choosing"]
 
     def slow(pod_group: PodGroupInfo, **given: Any) -> Steps[Preemption | None]:
         clock.now += 1.0 if "/odd" in pod_group.key else 0.0
         chosen: Preemption | None = yield from found(pod_group, **given)
         return chosen
 
-    monkeypatch.setattr(preempting, "choosing", slow)
+    monkeypatch.setattr(preempt, "choosing", slow)
     odd = [f"odd-{number}" for number in range(3)]
     for name in odd:
         waits = pods(2, 4, group=name, priority=20, unschedulable=NO_CPU)
@@ -559,7 +559,7 @@ async def test_no_room_is_kept_where_its_record_is_dropped(play: Play, looks: li
 async def test_a_choice_that_has_been_overtaken_is_dropped(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = vars(preempting)["choosing"]
+    before = vars(preempt)["choosing"]
 
     def slow(chosen_for: PodGroupInfo, **more: Any) -> Steps[Preemption | None]:
         found: Preemption | None = yield from before(chosen_for, **more)
@@ -567,7 +567,7 @@ async def test_a_choice_that_has_been_overtaken_is_dropped(
         yield
         return found
 
-    monkeypatch.setattr(preempting, "choosing", slow)
+    monkeypatch.setattr(preempt, "choosing", slow)
     observe(play.cluster, WAITS)
     await asyncio.sleep(0.1)
     assert play.written == []

@@ -12,8 +12,8 @@ from extender.kube.pods import PodRef
 from extender.permit.ahead.begin import BACKLOG
 from extender.permit.ahead.write import AHEAD_SECONDS, AT_ONCE, PARALLEL, SILENT_SECONDS
 from extender.permit.awaiting_bind import COMING_SECONDS
+from extender.permit.bind import HUNG_UP, HUNG_UP_ON_ANOTHER
 from extender.permit.wake import SPARED_SECONDS, Waker
-from extender.permit.write import HUNG_UP, HUNG_UP_ON_ANOTHER
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape

@@ -13,8 +13,7 @@ from extender.gang.verdicts import Refuse
 from extender.permit import turns
 from extender.permit.plans import Plans
 from extender.permit.verdicts import Verdicts
-from extender.permit.wake import ROOM
-from extender.permit.wake_times import PLANNED_FIRST_SECONDS, RESAMPLE_SECONDS
+from extender.permit.wake import PLANNED_FIRST_SECONDS, RESAMPLE_SECONDS, ROOM
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster

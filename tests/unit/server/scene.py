@@ -17,14 +17,13 @@ from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.permit.ahead import Ahead
 from extender.permit.ahead.scheduler_lag import SchedulerLag
-from extender.permit.bind import Binds
+from extender.permit.bind import BindingWriter, Binds
 from extender.permit.claims import Claims
 from extender.permit.filter import PodFilter
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
 from extender.permit.process import Process
 from extender.permit.verdicts import Verdicts
-from extender.permit.write import BindingWriter
 from extender.runtime.retry import Backoff, Retry
 from extender.server.verbs import LIKEWISE, Binding, Filtering
 from extender.state.cluster.records import PodInfo

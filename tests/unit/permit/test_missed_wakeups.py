@@ -5,9 +5,9 @@ import pytest
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
-from extender.permit.overlooked import AGAIN_SECONDS, EVERY_SECONDS, Overlooked
 from extender.permit.plans import Plans
 from extender.permit.verdicts import Verdicts
+from extender.permit.wake import MISSED_AGAIN_SECONDS, MISSED_SECONDS, MissedWakeups
 from extender.state.cluster import events as ev
 from extender.steps import at_once
 from tests.makers import ManualClock, cluster_of, key, node, observe, pod, pod_group, pods
@@ -26,7 +26,7 @@ class Play:
         self.verdicts = Verdicts(self.cluster, options=GangOptions(), clock=self.clock)
         self.woken: list[str] = []
         plans = Plans(self.cluster, self.verdicts)
-        self.overlooked = Overlooked(self.cluster, plans, wake=self.woken.append)
+        self.overlooked = MissedWakeups(self.cluster, plans, wake=self.woken.append)
 
     def refuse(self, *names: str, reason: Reason = Reason.RESERVED) -> None:
         """Refuse pods."""
@@ -37,7 +37,7 @@ class Play:
         """Return which pods are woken by so many looks."""
         self.woken.clear()
         for _ in range(count):
-            self.clock.now += EVERY_SECONDS
+            self.clock.now += MISSED_SECONDS
             at_once(self.overlooked.looking())
         return [*self.woken]
 
@@ -66,7 +66,7 @@ def test_each_has_its_turn_before_another_has_two(play: Play) -> None:
     play.looks()
 
     assert play.looks(3) == ["a-0", "b-0", "c-0"]
-    assert play.looks(int(AGAIN_SECONDS / EVERY_SECONDS) - 3) == []
+    assert play.looks(int(MISSED_AGAIN_SECONDS / MISSED_SECONDS) - 3) == []
     assert play.looks(3) == ["a-0", "b-0", "c-0"]
 
 

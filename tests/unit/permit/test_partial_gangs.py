@@ -7,7 +7,7 @@ import pytest
 
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode
-from extender.permit.begun import BegunGroups
+from extender.permit.partial_gangs import PartialGangs
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -23,9 +23,9 @@ BOUND = pod("gang-0", 4, group="gang", on="n0")
 FACTS = [*nodes(4, 4, 4), pod_group()]
 
 
-def begin(cluster: Cluster, *facts: Any) -> tuple[Scene, BegunGroups]:
+def begin(cluster: Cluster, *facts: Any) -> tuple[Scene, PartialGangs]:
     scene = Scene(cluster, FACTS, *facts, options=GangOptions())
-    return scene, BegunGroups(cluster, scene.plans, clock=LoopClock())
+    return scene, PartialGangs(cluster, scene.plans, clock=LoopClock())
 
 
 async def test_after_a_start_room_is_kept_before_the_first_answer(cluster: Cluster) -> None:
@@ -88,7 +88,7 @@ async def test_a_member_that_comes_before_the_first_call_is_planned_at_once(
 async def test_what_there_was_no_time_for_is_planned_after_the_first_answer(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extender.permit.begun.RECOVER_SECONDS", 0.0)
+    monkeypatch.setattr("extender.permit.partial_gangs.RECOVER_SECONDS", 0.0)
     scene, begun = begin(cluster, BOUND, B, C)
     for _ in begun.recover():
         pass
@@ -138,7 +138,7 @@ async def test_a_group_that_causes_an_error_is_no_end_of_the_work(
 ) -> None:
     scene, begun = begin(cluster, A, BOUND, B)
     scene.plans.schedulers.add(A.scheduler)
-    work, before = asyncio.create_task(begun.run()), FAULTS.counts.get("begun-groups", 0)
+    work, before = asyncio.create_task(begun.run()), FAULTS.counts.get("partial-gangs", 0)
 
     def fails(_: str) -> bool:
         raise RuntimeError("a bug")
@@ -147,7 +147,7 @@ async def test_a_group_that_causes_an_error_is_no_end_of_the_work(
         patched.setattr(begun, "_has_begun", fails)
         begun._touched[GANG] = None
         begun._changed.set()
-        await until(lambda: FAULTS.counts.get("begun-groups", 0) > before)
+        await until(lambda: FAULTS.counts.get("partial-gangs", 0) > before)
     observe(cluster, C)
     await until(lambda: scene.view.tally(GANG).planned == {B.uid, C.uid})
 

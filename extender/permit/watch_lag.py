@@ -1,5 +1,10 @@
-"""How long our watch may be behind kube-scheduler's before the two count as disagreeing."""
+"""How far our watch is behind kube-scheduler's.
 
+`WatchLag`: how long it may be behind before the two count as disagreeing.
+`PodsSeenOnlyInRequests`: when pods are dropped that no watch has shown.
+"""
+
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,10 +16,12 @@ from extender.api.reasons import Reason
 from extender.gang.filter import disagreement
 from extender.gang.verdicts import FilterVerdict, Refuse, about
 from extender.permit.verdicts import MAX_GROUPS
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
-
-_log = structlog.get_logger(__name__)
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 30.0
@@ -24,6 +31,11 @@ PATIENCE_SECONDS: Final = 5.0
 LEAST_TRIES: Final = 3
 _FORGOTTEN_AFTER: Final = 600.0
 _SAYS_NOTHING_OF_ROOM: Final = frozenset((Reason.PLANNING, Reason.CACHE_STALE))
+UNCONFIRMED_SECONDS: Final = 30.0
+"""Longer than a list of a large cluster takes, during which no watch shows anything."""
+CONFIRM_EVERY_SECONDS: Final = 5.0
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -33,8 +45,8 @@ class _Lag:
     disagrees: bool = False
 
 
-class Lags:
-    """Pods, by UID, for which kube-scheduler sees room that is not known here."""
+class WatchLag:
+    """The pods, by UID, for which kube-scheduler sees room that is not known here."""
 
     def __init__(
         self,
@@ -93,3 +105,36 @@ class Lags:
         late = self._timer() - lag.since >= PATIENCE_SECONDS
         lag.disagrees = lag.disagrees or (late and lag.tries >= LEAST_TRIES)
         return pause
+
+
+class PodsSeenOnlyInRequests:
+    """Drops pods that only requests have shown: kube-scheduler is ahead of the watch, not for long.
+
+    A pod in a filter request is taken in so that its gang can be planned at once. If no watch shows
+    it within a bound it was invented, or is gone, and all that was kept for it is given back.
+    """
+
+    def __init__(self, cluster: Cluster, *, clock: Clock) -> None:
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        """By UID: when this component first found the pod, by the monotonic clock."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - the next look begins anew
+                FAULTS.report("pods-seen-only-in-requests", error)
+            await asyncio.sleep(CONFIRM_EVERY_SECONDS)
+
+    def look(self) -> None:
+        """Drop the pods whose time is over."""
+        now, before = self._clock.monotonic(), self._since
+        self._since = {uid: before.get(uid, now) for uid in self._view.seen}
+        over = [uid for uid, since in self._since.items() if now - since >= UNCONFIRMED_SECONDS]
+        if over:
+            _log.warning("pods of requests never came into the watch", pods=len(over))
+            self._cluster.apply(ev.SeenEnded(over))

@@ -1,13 +1,17 @@
-"""Writes into a PodGroup's status that its pods wait for their siblings, or that it was denied."""
+"""The status of groups: the condition in their PodGroup, and their state for explanations."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import structlog
 from cachetools import LRUCache
 
 from extender.gang import status
+from extender.gang.verdicts import Remembered
 from extender.kube.errors import ApiError
+from extender.permit.hold import WaitingPods
+from extender.permit.plans import Plans
 from extender.permit.verdicts import MAX_GROUPS, Verdicts
 from extender.runtime.clock import Clock
 from extender.runtime.controller import WorkQueue
@@ -15,6 +19,7 @@ from extender.runtime.faults import FAULTS
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo
 from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
 
 _log = structlog.get_logger(__name__)
 
@@ -85,3 +90,43 @@ class ConditionReporter:
             _log.warning("condition not written", group=group, error=str(error))
             self._queue.add_after(group, AGAIN_SECONDS)
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+class GroupMemory:
+    """The verdicts about groups, the plans that are being made, and the time that groups have."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        plans: Plans,
+        waiting: WaitingPods,
+        *,
+        stale: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`stale` returns a kind whose watch is stale."""
+        self._view = view
+        self._plans = plans
+        self._waiting = waiting
+        self._stale = stale
+
+    def of(self, group: str) -> Remembered:
+        """Return what is remembered of a group; times in seconds since the epoch."""
+        verdicts, now = self._plans.verdicts, self._plans.clock.wall()
+        denied, rest = verdicts.denied(group), verdicts.rest_left(group)
+        left = self._waiting.time_left(group)
+        return Remembered(
+            denied=denied,
+            denied_until=now + verdicts.denied_left(group) if denied is not None else None,
+            last_failure=verdicts.last_failure(group),
+            permitted=verdicts.is_permitted(group),
+            is_being_planned=self._plans.planner.is_busy(group),
+            rests_until=now + rest if rest else None,
+            starts_by=now + left if left is not None else None,
+            stale=self._stale(),
+        )
+
+    def never_starts(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether a group holds up no other one: it never fits, or its pods are not ours."""
+        asks = self._plans.schedulers
+        ours = any(pod.scheduler in asks for pod in self._view.members(pod_group.key))
+        return not ours or self._plans.verdicts.never_fits(pod_group.key) is not None

@@ -21,7 +21,7 @@ PAUSE: Final = 3
 """How much longer a pause is than the plan before it: many changed groups do not fill the loop."""
 
 
-class BegunGroups:
+class PartialGangs:
     """Plans for such groups when the process starts, and whenever one of them changes."""
 
     def __init__(self, cluster: Cluster, plans: Plans, *, clock: Clock) -> None:
@@ -69,7 +69,7 @@ class BegunGroups:
         try:
             self._plan_begun(group)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
-            FAULTS.report("begun-groups", error, key=group)
+            FAULTS.report("partial-gangs", error, key=group)
 
     def _plan_begun(self, group: str) -> None:
         """Do so; before the first call the schedulers of bound members count as those that ask."""
