@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Final
 
 import structlog
 
 from extender.gang import aging
 from extender.gang.options import GangOptions
+from extender.permit.timing import CLAIMS_EVERY_SECONDS, SLICE_SECONDS
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import in_turns
@@ -17,10 +17,6 @@ from extender.state.cluster.store import Cluster
 from extender.steps import Steps
 
 _log = structlog.get_logger(__name__)
-
-EVERY_SECONDS: Final = 2.0
-SLICE_SECONDS: Final = 0.01
-"""How long a look may take at once, and rests then."""
 
 
 class Aging:
@@ -51,7 +47,7 @@ class Aging:
                 FAULTS.report("aging", error)
                 # It has taken note of changes that no claim was checked against.
                 self._memory = aging.Memory()
-            await asyncio.sleep(EVERY_SECONDS)
+            await asyncio.sleep(CLAIMS_EVERY_SECONDS)
 
     def looking(self) -> Steps[None]:
         """Make the claims that are due now, and end the others, step by step: it may take long."""

@@ -7,19 +7,11 @@ of a sibling, and no pod is bound ahead to a node where kube-scheduler may have 
 
 from collections.abc import Iterator
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from extender.permit.timing import ASSUMED_SECONDS, COMING_SECONDS, DUE_SECONDS, REMEMBERED
 from extender.runtime.clock import Clock
 from extender.state.cluster.records import PodInfo
-
-IN_HAND_SECONDS: Final = 10.0
-"""How long a bind request may take to come; most come within milliseconds."""
-COMING_SECONDS: Final = 1.0
-"""How long a bind request counts as one that is about to come."""
-ASSUMED_SECONDS: Final = 900.0
-"""How long kube-scheduler may hold a pod: until its volumes are there, ten minutes as a rule."""
-_MOST: Final = 10_000
-"""Of more pods the first are forgotten: those of a scheduler that binds without asking."""
 
 
 class _FilterAnswer(NamedTuple):
@@ -40,7 +32,7 @@ class AwaitingBind:
     def __contains__(self, uid: object) -> bool:
         """Return whether a pod passed filter a moment ago."""
         found = self._answers.get(uid) if isinstance(uid, str) else None
-        return found is not None and found.at + IN_HAND_SECONDS > self._now()
+        return found is not None and found.at + DUE_SECONDS > self._now()
 
     @property
     def coming(self) -> frozenset[str]:
@@ -61,7 +53,7 @@ class AwaitingBind:
         answers[uid] = _FilterAnswer(now, node)
         self._on.setdefault(node, {})[uid] = None
         first = next(iter(answers))
-        if answers[first].at + ASSUMED_SECONDS <= now or len(answers) > _MOST:
+        if answers[first].at + ASSUMED_SECONDS <= now or len(answers) > REMEMBERED:
             self.end(first)  # dropping one for each new one keeps them few
 
     def end(self, uid: str) -> None:

@@ -28,6 +28,7 @@ from extender.kube.errors import (
 from extender.kube.pods import PodRef
 from extender.permit.claims import Claims
 from extender.permit.hold import AheadOfRequests, Gone, WaitingPods
+from extender.permit.timing import MARGIN_SECONDS, PATIENCE_SECONDS, UNSURE_SECONDS
 from extender.runtime.retry import Retry
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
@@ -36,11 +37,6 @@ from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 
-PATIENCE_SECONDS: Final = 60.0
-"""How long an API server that does not answer is tried again once a gang has its quorum."""
-UNSURE_SECONDS: Final = 15.0
-"""How long the room of a pod without a group is kept after a write of which it is not known what
-became. etcd answers or gives up after seven seconds, and the watch may be late."""
 _LONGEST_WORDS: Final = 300
 HUNG_UP: Final = "kube-scheduler hung up before the Binding was written"
 HUNG_UP_ON_ANOTHER: Final = "kube-scheduler hung up while another member of the gang was bound"
@@ -48,9 +44,6 @@ HUNG_UP_ON_ANOTHER: Final = "kube-scheduler hung up while another member of the 
 _GIVEN_UP: Final[ApiError | None] = UnknownOutcomeError("it was given up")
 Path = Literal["asked", "ahead"]
 """Whether kube-scheduler asked for a Binding, or it is written ahead of that."""
-MARGIN_SECONDS: Final = 8.0
-"""kube-scheduler gives a pod up when its httpTimeout ends, ten seconds after the longest wait;
-a Binding that is written later than that is a surprise to it."""
 
 
 class BindRequest(NamedTuple):

@@ -7,7 +7,6 @@ one of the same StorageClass or DeviceClass does: neither waits for what the oth
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import structlog
 from cachetools import LRUCache
@@ -17,20 +16,13 @@ from extender.gang import dry_round, hold
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse, about
 from extender.kube.claims import ClaimWriter
 from extender.kube.errors import ApiError
+from extender.permit.timing import FOUND_SECONDS, FOUND_SECONDS_EACH, MAX_PODS, TAKE_BACK_SECONDS
 from extender.runtime.clock import Clock
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import NodeInfo, PodInfo, VolumeInfo
 from extender.state.cluster.store import Cluster
-
-FOUND_SECONDS: Final = 5.0
-"""For how long it counts that kube-scheduler has found nodes for a member."""
-FOUND_SECONDS_EACH: Final = 0.02
-"""As much longer for each member that a gang needs: kube-scheduler tries them one by one."""
-AGAIN_SECONDS: Final = 10.0
-"""Seconds until devices are taken back for which that failed."""
-_MOST_PODS: Final = 100_000
 
 _log = structlog.get_logger(__name__)
 
@@ -65,7 +57,7 @@ class Claims:
         self._rounds: dict[str, _Round] = {}
         self._blocked: dict[str, None] = {}
         """Groups that wait for a class which another one uses, first come first."""
-        self._refused: LRUCache[str, None] = LRUCache(_MOST_PODS)
+        self._refused: LRUCache[str, None] = LRUCache(MAX_PODS)
         """UIDs of pods whose last answer was a refusal."""
         self._queue: WorkQueue[str] = WorkQueue()
         cluster.subscribe(self.on_change)
@@ -212,10 +204,10 @@ class Claims:
                 _log.info("devices were taken back", claim=key)
             except ApiError as error:
                 _log.warning("devices were not taken back", claim=key, error=str(error))
-                self._queue.add_after(key, AGAIN_SECONDS)
+                self._queue.add_after(key, TAKE_BACK_SECONDS)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's alone
                 FAULTS.report("claims", error, key=key)
-                self._queue.add_after(key, AGAIN_SECONDS)
+                self._queue.add_after(key, TAKE_BACK_SECONDS)
 
 
 def _kept(verdict: FilterVerdict) -> Mapping[str, str]:

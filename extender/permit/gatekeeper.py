@@ -6,10 +6,15 @@ so that such a group costs nothing.
 
 import asyncio
 from contextlib import suppress
-from typing import Final
 
 from extender.gang.options import GangOptions
 from extender.permit.plans import Plans
+from extender.permit.timing import (
+    GATES_EVERY_SECONDS,
+    GATES_SETTLE_SECONDS,
+    GATES_SLICE_SECONDS,
+    REST,
+)
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import in_turns
@@ -17,15 +22,6 @@ from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps
-
-SETTLE_SECONDS: Final = 0.02
-EVERY_SECONDS: Final = 1.0
-"""Room appears without an event of a group's own: a node, or the end of a window."""
-AT_ONCE_SECONDS: Final = 0.02
-"""How long one step may take: filter waits meanwhile."""
-PAUSE: Final = 9
-"""How much longer a pause is than what was spent in vain before it: while pods come and go, groups
-that had no room are always worth another look."""
 
 
 class Gatekeeper:
@@ -52,21 +48,21 @@ class Gatekeeper:
         """Work until cancelled."""
         while self._options.gate_until_fit:
             with suppress(TimeoutError):
-                async with asyncio.timeout(EVERY_SECONDS):
+                async with asyncio.timeout(GATES_EVERY_SECONDS):
                     await self._changed.wait()
             self._changed.clear()
             self._in_vain = 0.0
             try:
-                if await in_turns(self.looking(), self._clock, seconds=AT_ONCE_SECONDS):
+                if await in_turns(self.looking(), self._clock, seconds=GATES_SLICE_SECONDS):
                     self._changed.set()
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("gatekeeper", error)
-                await asyncio.sleep(EVERY_SECONDS)
-            await asyncio.sleep(max(SETTLE_SECONDS, self._in_vain * PAUSE))
+                await asyncio.sleep(GATES_EVERY_SECONDS)
+            await asyncio.sleep(max(GATES_SETTLE_SECONDS, self._in_vain * REST))
 
     def looking(self) -> Steps[bool]:
         """Plan for the groups at the head of the queue; return whether there are more."""
-        until, queue = self._clock.monotonic() + AT_ONCE_SECONDS, self._view.queue
+        until, queue = self._clock.monotonic() + GATES_SLICE_SECONDS, self._view.queue
         for key in list(queue):
             yield
             pod_group = self._view.pod_group(key)

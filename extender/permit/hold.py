@@ -38,6 +38,7 @@ from extender.gang.hold import (
 from extender.gang.verdicts import Allow, Refuse, Wait, about, is_ours
 from extender.permit.claims import Claims
 from extender.permit.process import Process
+from extender.permit.timing import BACK_OFF_SECONDS, STUCK_EVERY_SECONDS, TRY_OTHERS_SECONDS
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
@@ -47,13 +48,6 @@ from extender.state.cluster.store import Cluster
 _TICK: Final = 0.001
 """Seconds by which a timer may fire early, at most."""
 
-_LOOK_SECONDS: Final = 1.0
-"""Seconds between two looks at a gang whose members do not come, at least."""
-_PAUSE_SECONDS: Final = 0.5
-"""For how long no member has come when those are tried again that kube-scheduler refused: while it
-brings others, each of them would be one more try for all that are left."""
-BACK_OFF_SECONDS: Final = 10.0
-"""The longest that kube-scheduler makes a pod wait until its next try (podMaxBackoffSeconds)."""
 
 Gone = Callable[[], Awaitable[None]]
 """Returns when the caller has hung up."""
@@ -534,7 +528,7 @@ class WaitingPods:
         if deadline is not None:
             if deadline.again is not None:
                 deadline.again.cancel()
-            deadline.again = self._loop.call_later(_PAUSE_SECONDS, self._try_others, group)
+            deadline.again = self._loop.call_later(TRY_OTHERS_SECONDS, self._try_others, group)
 
     def _try_others(self, group: str) -> None:
         tried = self._deadlines[group].tried
@@ -559,7 +553,7 @@ class WaitingPods:
             deadline.look = self._loop.call_at(due, self._look_again, group)
             return
         # The gap may become a larger one; a refusal ends this.
-        pause = max(_LOOK_SECONDS, self._options.retry_grace)
+        pause = max(STUCK_EVERY_SECONDS, self._options.retry_grace)
         deadline.look = self._loop.call_later(pause, self._look_again, group)
         beside = self._loop.time() >= due + BACK_OFF_SECONDS
         stuck = stuck_member(group, view=self._view, beside=beside)

@@ -18,6 +18,7 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
 from extender.gang.filter import MIN_SAMPLE
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Refuse
+from extender.permit.timing import REMEMBERED, ROUND_SECONDS, SETTLED_SECONDS
 from extender.runtime.clock import Clock
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
@@ -25,12 +26,6 @@ from extender.state.cluster.store import Cluster
 
 _log = structlog.get_logger(__name__)
 
-SETTLED_SECONDS: Final = 0.8
-"""In which kube-scheduler has written its condition to a group that was put off, if it writes one.
-It tries the group again a second later, at the earliest."""
-ROUND_SECONDS: Final = 1.0
-"""A domain in which a pod was refused within this time is refused with the whole group."""
-_REFUSED: Final = 10_000
 UNDECIDED: Final = (
     "whether kube-scheduler starts native groups as a whole shows when it is asked to wait"
 )
@@ -48,7 +43,7 @@ class NativeGangs:
         self._asked_at: dict[str, float] = {}
         """By PodGroup without a condition: when kube-scheduler was first made to pause for it."""
         self._refused: TTLCache[tuple[str, str | None], None] = TTLCache(
-            _REFUSED, ROUND_SECONDS, clock.monotonic
+            REMEMBERED, ROUND_SECONDS, clock.monotonic
         )
         """UIDs of pods, with the domain in which they were refused."""
 

@@ -7,18 +7,13 @@ the first pod that kube-scheduler brings must not have it.
 
 import asyncio
 from collections.abc import Iterator
-from typing import Final
 
 from extender.permit.plans import Plans
+from extender.permit.timing import PARTIAL_REST, RECOVER_SECONDS
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.store import Cluster
-
-RECOVER_SECONDS: Final = 2.0
-"""How long the first answer may wait for such plans after a start."""
-PAUSE: Final = 3
-"""How much longer a pause is than the plan before it: many changed groups do not fill the loop."""
 
 
 class PartialGangs:
@@ -58,7 +53,7 @@ class PartialGangs:
             for group in touched:
                 began = self._clock.monotonic()
                 self._plan(group)
-                await asyncio.sleep(PAUSE * (self._clock.monotonic() - began))
+                await asyncio.sleep(PARTIAL_REST * (self._clock.monotonic() - began))
 
     def _has_begun(self, group: str) -> bool:
         tally = self._view.tally(group)

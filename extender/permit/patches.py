@@ -8,22 +8,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import structlog
 
 from extender.kube.errors import ApiError, UnavailableError
+from extender.permit.timing import PATCHES_OF_ONE, PATCHES_PARALLEL, SELDOM, SOON
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff, asked_pause
 from extender.state.cluster.records import PodInfo
-
-PARALLEL: Final = 32
-MOST_OF_ONE: Final = 24
-"""How many of these may be of one batch: one that is slow leaves something for the others."""
-SOON: Final = (1.0, 60.0)
-"""Pauses, the first and the longest, after trouble that passes."""
-SELDOM: Final = (60.0, 600.0)
-"""Pauses after a refusal: of rights, of the object, of the object's state."""
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -120,10 +113,10 @@ class Patches(Generic[T]):
     def _start(self) -> None:
         """Start as many as may run, one of each batch in turn."""
         full = 0
-        while len(self._tasks) < PARALLEL and full < len(self._order):
+        while len(self._tasks) < PATCHES_PARALLEL and full < len(self._order):
             key = self._order[0]
             batch = self._batches[key]
-            if batch.running >= MOST_OF_ONE:
+            if batch.running >= PATCHES_OF_ONE:
                 self._order.rotate(-1)
                 full += 1
                 continue

@@ -6,18 +6,12 @@ other has.
 
 import asyncio
 from collections.abc import Callable, Generator, Iterator
-from typing import Final, Literal
+from typing import Literal
 
+from extender.permit.timing import LONGEST_PLAN_SECONDS, REST, SLICE_SECONDS
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import advance
-
-SLICE_SECONDS: Final = 0.01
-REST: Final = 9
-"""How much longer a rest is than what a plan took that came to nothing."""
-
-MOST_SECONDS: Final = 5.0
-"""How long one plan may take, slices only: those of others wait behind it."""
 
 PlanKind = Literal["plan", "empty"]
 Job = tuple[str, PlanKind]
@@ -72,7 +66,7 @@ class Planner:
         useful = self._slice(job)
         seconds = self._clock.monotonic() - began
         self._spent[job] = self._spent.get(job, 0.0) + seconds
-        if useful is None and self._spent[job] > MOST_SECONDS:
+        if useful is None and self._spent[job] > LONGEST_PLAN_SECONDS:
             self._jobs[job].close()
             useful = False
         if useful is not None:

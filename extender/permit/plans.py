@@ -11,6 +11,7 @@ from extender.gang import plan
 from extender.gang.fit import Fit, Offer, candidates
 from extender.gang.verdicts import Refuse, about
 from extender.permit.planner import Planner
+from extender.permit.timing import PLAN_SECONDS, SLICE_PODS
 from extender.permit.verdicts import Since, Verdicts
 from extender.runtime.pacer import advance
 from extender.state.cluster import events as ev
@@ -18,10 +19,6 @@ from extender.state.cluster.records import PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps
 
-PLAN_SECONDS: Final = 0.015
-"""How long one call may plan for the group that is asked for; the rest of it goes on later."""
-KEPT_AT_ONCE: Final = 250
-"""For how many pods room is kept in one step."""
 ROUNDS: Final = 5
 """How often a long plan is mended where others took its room meanwhile."""
 
@@ -165,7 +162,7 @@ class Plans:
 
     def _kept_later(self, group: str, found: Fit | Refuse) -> Refuse | None:
         """Keep the room of a large plan in several steps; return what is answered until then."""
-        if isinstance(found, Refuse) or len(found.placements) <= KEPT_AT_ONCE:
+        if isinstance(found, Refuse) or len(found.placements) <= SLICE_PODS:
             return None
         self.planner.go_on(group, self._keep(group, found))
         return _is_being_planned(group)
@@ -229,7 +226,7 @@ class Plans:
         every = sorted(found.placements.items(), key=lambda each: each[1])
         known = ((view.pods.get(uid), node) for uid, node in every)
         there = iter([(pod, node) for pod, node in known if pod is not None])
-        while part := list(islice(there, KEPT_AT_ONCE)):
+        while part := list(islice(there, SLICE_PODS)):
             good = plan.still_valid(part, group, view=view)
             if good:
                 kept.update(good)

@@ -28,6 +28,23 @@ from extender.gang.preempt.nominate import Ended, Seen, overtaken
 from extender.kube.errors import ApiError
 from extender.kube.preemptions import NotStoredError, TooManyVictimsError
 from extender.permit.plans import Plans
+from extender.permit.timing import (
+    EVICTED_IN_VAIN_SECONDS,
+    MOST_ATTEMPTS,
+    MOST_GROUPS,
+    MOST_MEMBERS,
+    NO_VICTIMS_SECONDS,
+    OFFER_SECONDS,
+    PREEMPT_EVERY_SECONDS,
+    PREEMPT_SETTLE_SECONDS,
+    REMEMBERED,
+    REST,
+    STANDBY_SECONDS,
+    TAKEN_SECONDS,
+    TRIED_SECONDS,
+    VAIN_SECONDS,
+    WRITE_AGAIN_SECONDS,
+)
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import in_turns
@@ -46,10 +63,6 @@ from extender.state.fair_share import FairShare
 from extender.steps import Steps
 from extender.telemetry.metrics import Metrics
 
-TRIED_SECONDS: Final = 60.0
-"""For how long it counts for its equals that a pod was tried in vain."""
-MOST_MEMBERS: Final = 64
-"""So many members are read to see whether kube-scheduler has tried one."""
 NOTED: Final = 4
 """And so many for what is good for their equals: a group's members are few kinds."""
 _BEHIND_REASONS: Final = frozenset(
@@ -58,39 +71,14 @@ _BEHIND_REASONS: Final = frozenset(
 _BEHIND_TEXTS: Final = (BEHIND, DISAGREE)
 _log = structlog.get_logger(__name__)
 
-EVERY_SECONDS: Final = 1.0
-SETTLE_SECONDS: Final = 0.2
-"""Between two looks: what comes together is one."""
-REST: Final = 9
-"""How much longer a rest is than what a look took that came to nothing."""
-VAIN_SECONDS: Final = 0.1
-"""So long one look may search in vain for the groups of one namespace."""
-MOST_GROUPS: Final = 256
-"""So many groups of the queue are looked at, at most."""
-AGAIN_SECONDS: Final = (2.0, 30.0)
-"""Before another look at a group for which no victims were found, the first pause and the longest:
-what pods of lower priority run may be another one then. While others preempt it is the first one
-each time: their victims leave room, and their own pods take it."""
-BACKOFF_SECONDS: Final = (30.0, 600.0)
-"""The same after a preemption that came to nothing."""
-TAKEN_SECONDS: Final = (600.0, 3600.0)
-"""The same where pods of a scheduler that asks no extender took the room: they would again."""
-MOST_ATTEMPTS: Final = 3
-"""After so many preemptions that evicted in vain a group preempts no more until it changes."""
-STANDBY_SECONDS: Final = 15.0
-"""How much later a process that is not asked about a group ends its preemption than another."""
-OFFER_SECONDS: Final = 2.0
-"""Between two times that the room of a group is said to be there, when all victims have gone."""
-WRITE_AGAIN_SECONDS: Final = (1.0, 30.0)
-_REMEMBERED: Final = 10_000
 _DONE: Final = object()
 _IN_VAIN: Final = {
-    PreemptionReason.VICTIMS_STAY: BACKOFF_SECONDS,
-    PreemptionReason.ROOM_LOST: BACKOFF_SECONDS,
+    PreemptionReason.VICTIMS_STAY: EVICTED_IN_VAIN_SECONDS,
+    PreemptionReason.ROOM_LOST: EVICTED_IN_VAIN_SECONDS,
     PreemptionReason.ROOM_TAKEN: TAKEN_SECONDS,
-    PreemptionReason.TOO_MANY: BACKOFF_SECONDS,
-    PreemptionReason.NOT_STORED: BACKOFF_SECONDS,
-    PreemptionReason.OVERTAKEN: AGAIN_SECONDS,
+    PreemptionReason.TOO_MANY: EVICTED_IN_VAIN_SECONDS,
+    PreemptionReason.NOT_STORED: EVICTED_IN_VAIN_SECONDS,
+    PreemptionReason.OVERTAKEN: NO_VICTIMS_SECONDS,
 }
 
 
@@ -156,7 +144,7 @@ class Preempting:
         self._is_asked = is_asked
         self._is_behind = is_behind
         self._courses: dict[str, _Course] = {}
-        self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(_REMEMBERED)
+        self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(REMEMBERED)
         """By group and UID of its PodGroup."""
         self._tried = Tried(self._view, plans)
         self._share = FairShare(MOST_GROUPS)
@@ -222,7 +210,7 @@ class Preempting:
     async def _look_on(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(EVERY_SECONDS):
+                async with asyncio.timeout(PREEMPT_EVERY_SECONDS):
                     await self._changed.wait()
             self._changed.clear()
             in_vain = 0.0
@@ -230,7 +218,7 @@ class Preempting:
                 in_vain = await in_turns(self.looking(), self._clock)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("preempting", error)
-            await asyncio.sleep(max(SETTLE_SECONDS, in_vain * REST))
+            await asyncio.sleep(max(PREEMPT_SETTLE_SECONDS, in_vain * REST))
 
     def looking(self) -> Steps[float]:
         """End what is over, and begin what is due; return how many seconds were spent in vain.
@@ -371,7 +359,7 @@ class Preempting:
         now = self._view.pod_group(group)
         same = now is not None and now.uid == pod_group.uid and group in self._view.queue
         if found is None or not same:
-            first, longest = AGAIN_SECONDS
+            first, longest = NO_VICTIMS_SECONDS
             self._pause(group, pod_group.uid, (first, first if self.under_way else longest))
             self._metrics.preemptions.labels(PreemptionReason.NO_VICTIMS).inc()
             return

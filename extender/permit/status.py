@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 from cachetools import LRUCache
@@ -12,7 +12,13 @@ from extender.gang.verdicts import Remembered
 from extender.kube.errors import ApiError
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
-from extender.permit.verdicts import MAX_GROUPS, Verdicts
+from extender.permit.timing import (
+    CONDITION_AGAIN_SECONDS,
+    CONDITION_PAUSE_SECONDS,
+    CONDITION_SECONDS,
+    MAX_GROUPS,
+)
+from extender.permit.verdicts import Verdicts
 from extender.runtime.clock import Clock
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
@@ -22,13 +28,6 @@ from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 
 _log = structlog.get_logger(__name__)
-
-SETTLE_SECONDS: Final = 5.0
-"""Most gangs are complete by then, and nothing is written of them."""
-AGAIN_SECONDS: Final = 10.0
-PAUSE_SECONDS: Final = 0.2
-"""After each write. A status costs the API server as much as several bindings, and when hundreds of
-gangs wait at once it has bindings to write."""
 
 
 class ConditionWriter(Protocol):
@@ -56,7 +55,7 @@ class ConditionReporter:
     def on_change(self, change: ClusterChange) -> None:
         """Queue the groups that a change touched."""
         for group in change.groups:
-            self._queue.add_after(group, SETTLE_SECONDS)
+            self._queue.add_after(group, CONDITION_SECONDS)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -66,7 +65,7 @@ class ConditionReporter:
                 await self._report(group)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
                 FAULTS.report("permit-reporter", error, key=group)
-                self._queue.add_after(group, AGAIN_SECONDS)
+                self._queue.add_after(group, CONDITION_AGAIN_SECONDS)
 
     async def _report(self, group: str) -> None:
         denied = self._verdicts.last_failure(group)
@@ -80,7 +79,7 @@ class ConditionReporter:
             asked=group in self._asked,
         )
         if self._view.tally(group).waiting:
-            self._queue.add_after(group, AGAIN_SECONDS)
+            self._queue.add_after(group, CONDITION_AGAIN_SECONDS)
         pod_group = self._view.pod_group(group)
         if condition is None or pod_group is None:
             return
@@ -88,8 +87,8 @@ class ConditionReporter:
             await self._writer.apply_condition(pod_group, condition)
         except ApiError as error:
             _log.warning("condition not written", group=group, error=str(error))
-            self._queue.add_after(group, AGAIN_SECONDS)
-        await asyncio.sleep(PAUSE_SECONDS)
+            self._queue.add_after(group, CONDITION_AGAIN_SECONDS)
+        await asyncio.sleep(CONDITION_PAUSE_SECONDS)
 
 
 class GroupMemory:

@@ -4,21 +4,13 @@ kube-scheduler brings pods in an order of its own. So before such a group gets r
 for the groups that go first; or, in strict order, it is refused while there are any.
 """
 
-from typing import Final
-
 from extender.api.reasons import Reason
 from extender.gang import plan
 from extender.gang.verdicts import Refuse, about
-from extender.permit.plans import PLAN_SECONDS, Plans
+from extender.permit.plans import Plans
+from extender.permit.timing import PLAN_SECONDS, TURN_SECONDS, TURN_SHARE
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.view import ClusterView
-
-AHEAD_SECONDS: Final = 0.02
-"""How long one call of filter may plan for others, at most. To find that a gang does not fit on
-thousands of nodes takes milliseconds, and kube-scheduler's loop waits."""
-AHEAD_SHARE: Final = 0.1
-"""And how much of the time that goes by may be spent in vain: while pods come and go, each call
-would find that groups which had no room are worth another look."""
 
 
 class Turns:
@@ -29,7 +21,7 @@ class Turns:
         self._plans = plans
         self._verdicts = plans.verdicts
         self._clock = plans.clock
-        self._credit = AHEAD_SECONDS
+        self._credit = TURN_SECONDS
         self._last = self._clock.monotonic()
 
     def refusal(self, group: str) -> Refuse | None:
@@ -51,8 +43,8 @@ class Turns:
         """
         plans, clock = self._plans, self._clock
         began = clock.monotonic()
-        until = began + AHEAD_SECONDS
-        self._credit = min(AHEAD_SECONDS, self._credit + AHEAD_SHARE * (began - self._last))
+        until = began + TURN_SECONDS
+        self._credit = min(TURN_SECONDS, self._credit + TURN_SHARE * (began - self._last))
         self._last = began
         left, in_vain = self._credit > 0, True
 
@@ -81,7 +73,7 @@ class Turns:
     def _unless_first(self, pod_group: PodGroupInfo) -> Refuse | None:
         """Return why a group has to wait in strict order."""
         clock = self._clock
-        until, in_time = clock.monotonic() + AHEAD_SECONDS, True
+        until, in_time = clock.monotonic() + TURN_SECONDS, True
 
         def never_starts(other: PodGroupInfo) -> bool:
             nonlocal in_time

@@ -17,6 +17,7 @@ from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse, Standing, Versions, versions_of
 from extender.permit.awaiting_bind import AwaitingBind, KnownSchedulers
+from extender.permit.timing import MAX_GROUPS, REFUSED_SECONDS
 from extender.runtime.clock import Clock
 from extender.runtime.retry import Backoff
 from extender.state.cluster import events as ev
@@ -24,15 +25,11 @@ from extender.state.cluster.records import PodGroupInfo, Shape
 from extender.state.cluster.store import Cluster
 from extender.telemetry.gang_starts import GangStarts
 
-MAX_GROUPS: Final = 100_000
-"""Of more groups those are forgotten that were not looked at for the longest time."""
 _OTHERS_FIRST: Final = frozenset(
     (Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE, Reason.BINDING_REFUSED)
 )
 """Failures after which a group goes behind others: it had room, and could not start on it. One that
 found no room keeps its place."""
-_LONGEST_REFUSED: Final = 60.0
-"""Seconds for which a group is refused without a look at most, whose Bindings are refused."""
 _NEVER: Final = float("inf")
 _DROPPED_AT_ONCE: Final = 4
 """How many late verdicts are looked at when another one with an end comes."""
@@ -197,7 +194,7 @@ class Verdicts:
         denied = self.failed_within_window(group)
         if refusal.reason is Reason.BINDING_REFUSED and denied is None:
             first = max(1.0, seconds)
-            pause = Backoff(first, max(first, _LONGEST_REFUSED), jitter=lambda: 1.0)
+            pause = Backoff(first, max(first, REFUSED_SECONDS), jitter=lambda: 1.0)
             kind = VerdictKind.BINDING_REFUSED
             seconds = self._pauses.setdefault(group, pause).next()
         if seconds > 0 and denied is None:

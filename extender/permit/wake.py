@@ -21,7 +21,18 @@ from extender.gang.wake import PodKind, Shares, missed_wakeups
 from extender.kube.pods import PodRef
 from extender.permit.patches import Failure, Patches
 from extender.permit.plans import Plans
-from extender.permit.verdicts import MAX_GROUPS
+from extender.permit.timing import (
+    FAULT_SECONDS,
+    MAX_GROUPS,
+    MISSED_AGAIN_SECONDS,
+    MISSED_SECONDS,
+    PLANNED_FIRST_SECONDS,
+    RESAMPLE_SECONDS,
+    ROOM_AT_ONCE,
+    ROOM_SECONDS,
+    SPARED_SECONDS,
+    STALE_SECONDS,
+)
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import in_turns
@@ -34,17 +45,6 @@ from extender.steps import Steps
 from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
-MISSED_SECONDS: Final = 10.0
-"""Between two looks. What is found by two of them, unchanged, is tried again."""
-MISSED_AGAIN_SECONDS: Final = 60.0
-"""Until one has another try, at least: the others have theirs before."""
-RESAMPLE_SECONDS: Final = 0.05
-"""On big clusters the next attempt sees other nodes; no need to wait for anything."""
-PLANNED_FIRST_SECONDS: Final = 1.0
-"""When a gang is tried again at the latest that waits for the plan of another one: the end of that
-plan wakes it."""
-STALE_SECONDS: Final = 10.0
-"""How often a gang is tried while nothing is heard of the API server."""
 
 _HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
 """Reasons for which a planned member is not tried at once: `ahead/scheduler_lag.py` has the time of
@@ -53,14 +53,6 @@ ROOM: Final = ""
 """The queue's key for "room was given back"; no group has an empty name."""
 ROOM_REST: Final = "*"
 """The key for those that are still to be woken for it."""
-ROOM_SECONDS: Final = 0.1
-SPARED_SECONDS: Final = 0.3
-"""How long members are not woken that are about to be bound without."""
-FAULT_SECONDS: Final = 10.0
-"""Seconds until a group is looked at again after an internal error."""
-ROOM_AT_ONCE: Final = 20
-"""So many are woken for room at a time, each ROOM_SECONDS: kube-scheduler tries some hundred pods
-a second, and most of these in vain."""
 
 
 def is_group(key: str) -> bool:

@@ -15,7 +15,16 @@ from cachetools import TTLCache
 from extender.api.reasons import Reason
 from extender.gang.filter import disagreement
 from extender.gang.verdicts import FilterVerdict, Refuse, about
-from extender.permit.verdicts import MAX_GROUPS
+from extender.permit.timing import (
+    BEHIND_FIRST_PAUSE,
+    BEHIND_FORGOTTEN_SECONDS,
+    BEHIND_LONGEST_PAUSE,
+    CONFIRM_EVERY_SECONDS,
+    DISAGREE_SECONDS,
+    DISAGREE_TRIES,
+    MAX_GROUPS,
+    UNCONFIRMED_SECONDS,
+)
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
@@ -23,17 +32,7 @@ from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 
-FIRST_PAUSE: Final = 0.05
-LONGEST_PAUSE: Final = 30.0
-"""A watch that is behind catches up in milliseconds; what does not change is seldom asked again."""
-PATIENCE_SECONDS: Final = 5.0
-"""No watch that works is behind for so long."""
-LEAST_TRIES: Final = 3
-_FORGOTTEN_AFTER: Final = 600.0
 _SAYS_NOTHING_OF_ROOM: Final = frozenset((Reason.PLANNING, Reason.CACHE_STALE))
-UNCONFIRMED_SECONDS: Final = 30.0
-"""Longer than a list of a large cluster takes, during which no watch shows anything."""
-CONFIRM_EVERY_SECONDS: Final = 5.0
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +57,7 @@ class WatchLag:
         self._view = view
         self._timer = timer
         self._wake_after = wake_after
-        self._lags: TTLCache[str, _Lag] = TTLCache(MAX_GROUPS, _FORGOTTEN_AFTER, timer)
+        self._lags: TTLCache[str, _Lag] = TTLCache(MAX_GROUPS, BEHIND_FORGOTTEN_SECONDS, timer)
 
     @property
     def disagreements(self) -> int:
@@ -100,10 +99,10 @@ class WatchLag:
 
     def _again(self, lag: _Lag) -> float:
         """Count that it is so once more; return after how many seconds to look again."""
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(lag.tries, 32))
+        pause = min(BEHIND_LONGEST_PAUSE, BEHIND_FIRST_PAUSE * 2.0 ** min(lag.tries, 32))
         lag.tries += 1
-        late = self._timer() - lag.since >= PATIENCE_SECONDS
-        lag.disagrees = lag.disagrees or (late and lag.tries >= LEAST_TRIES)
+        late = self._timer() - lag.since >= DISAGREE_SECONDS
+        lag.disagrees = lag.disagrees or (late and lag.tries >= DISAGREE_TRIES)
         return pause
 
 

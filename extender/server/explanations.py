@@ -36,8 +36,8 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
 
 if TYPE_CHECKING:  # the reconciler needs neither
-    from extender.permit.status import GroupMemory
     from extender.permit.plans import Plans
+    from extender.permit.status import GroupMemory
 
 PREFIX: Final = f"/apis/{API_VERSION}"
 _IN_NAMESPACE: Final = "/namespaces/{namespace}/localqueues"

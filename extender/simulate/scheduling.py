@@ -22,7 +22,7 @@ from extender.gang.preempt.choosing import choosing
 from extender.gang.preempt.nominate import Seen
 from extender.gang.verdicts import Refuse
 from extender.permit.plans import Plans
-from extender.permit.preempt import AGAIN_SECONDS, BACKOFF_SECONDS
+from extender.permit.timing import EVICTED_IN_VAIN_SECONDS, NO_VICTIMS_SECONDS
 from extender.permit.verdicts import Verdicts
 from extender.resources.quantity import PODS
 from extender.simulate.world import VirtualClock
@@ -324,7 +324,7 @@ class PreemptionModel:
         assert pod_group is not None
         found = at_once(choosing(pod_group, view=view, now=now, options=self._options))
         if found is None:
-            first, longest = AGAIN_SECONDS
+            first, longest = NO_VICTIMS_SECONDS
             self._pause(group, first, first if self._courses else longest)
             return False
         chosen = nominate.nomination(found, view=view, now=now)
@@ -353,7 +353,7 @@ class PreemptionModel:
         del self._courses[group]
         self._cluster.apply(ev.NominationsEnded((group,)))
         if over is not None and over.reason in _IN_VAIN:
-            self._pause(group, *BACKOFF_SECONDS)
+            self._pause(group, *EVICTED_IN_VAIN_SECONDS)
 
     def _pause(self, group: str, first: float, longest: float) -> None:
         """Leave a group alone, each time in a row for twice as long."""

@@ -26,7 +26,7 @@ from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.pods import PodRef, PodWriter
 from extender.kube.watch import Apply, InitApply, Watcher
-from extender.permit.ahead.write import PARALLEL
+from extender.permit.timing import PARALLEL
 from extender.runtime.retry import Backoff
 from tests.bench.sightings import NEW
 

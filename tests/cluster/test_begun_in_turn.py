@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from extender.permit.ahead.write import PARALLEL
+from extender.permit.timing import PARALLEL
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs, message
 from tests.harness.client import Api, ApiError

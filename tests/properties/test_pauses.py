@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.kube.pods import PodRef
-from extender.permit.ahead.pauses import PAUSE_SECONDS, REST_SECONDS, WORTH
+from extender.permit.timing import PAUSE_REST_SECONDS, PAUSE_SECONDS, WORTH
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.effort import examples
@@ -89,7 +89,7 @@ class Play:
     def _check(self, seconds: float) -> None:
         """Assert that what was held for less than it is worth is a small part of the time."""
         whole = sum(each > PAUSE_SECONDS - ROUNDING for each in self.pauses)
-        rests = seconds / (PAUSE_SECONDS + REST_SECONDS)
+        rests = seconds / (PAUSE_SECONDS + PAUSE_REST_SECONDS)
         assert whole <= self.made / WORTH + rests + 1
 
     async def _end(self, scene: Scene, requests: list["asyncio.Task[str]"]) -> None:

@@ -10,15 +10,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from extender.gang import ahead
 from extender.gang.ahead import Left, Together
-from extender.permit.ahead.write import AT_ONCE, AheadWriter, Member
+from extender.permit.ahead.write import AheadWriter, Member
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
+from extender.permit.timing import BACKLOG, FEW_UNSENT, MEMBERS_SLICE_SECONDS, REST, SLICE_PODS
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import advance
 from extender.state.cluster.store import Cluster
@@ -27,16 +28,6 @@ from extender.steps import Steps
 _log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T")
-
-LOOK_SECONDS: Final = 0.005
-"""How long members are looked at in one step of the event loop."""
-BACKLOG: Final = 500
-"""While so many Bindings are still to be written no further group begins: it would be partial for
-as long, and kube-scheduler may as well bring its members."""
-FEW: Final = 32
-"""While so many Bindings are still to be written no group begins that nothing waits for."""
-REST: Final = 9
-"""How much longer a group is left alone than a decision took that came to nothing."""
 
 
 @dataclass(slots=True)
@@ -104,7 +95,7 @@ class Begin:
 
         kube-scheduler is there, and sees what was bound. Few Bindings are still to be written.
         """
-        able = self._ahead.unsent < FEW and not self._waiting.stopping and not self._behind()
+        able = self._ahead.unsent < FEW_UNSENT and not self._waiting.stopping and not self._behind()
         return able and self._ahead.is_there()
 
     def ask(self, group: str) -> None:
@@ -140,7 +131,7 @@ class Begin:
 
     def _look_on(self, group: str) -> None:
         search, began = self._searches.pop(group), self._loop.time()
-        found = advance(search.steps, self._plans.clock, seconds=LOOK_SECONDS)
+        found = advance(search.steps, self._plans.clock, seconds=MEMBERS_SLICE_SECONDS)
         search.seconds += self._loop.time() - began
         if found is None:
             search.turns += 1
@@ -200,7 +191,7 @@ class Begin:
         view = self._view
         if self._waiting.stopping:
             start.rest.clear()
-        part = dict(islice(_popped(start.rest), AT_ONCE))
+        part = dict(islice(_popped(start.rest), SLICE_PODS))
         if not start.is_judged:
             part = self._still_able(group, part)
         start.is_judged = False
@@ -237,7 +228,7 @@ class Begin:
         """Take back what was begun without a quorum, and look at the group again then."""
         start = self._starts[group]
         try:
-            self._ahead.take_back(each.pod.uid for each in islice(_popped(start.begun), AT_ONCE))
+            self._ahead.take_back(each.pod.uid for each in islice(_popped(start.begun), SLICE_PODS))
         except Exception as fault:  # noqa: BLE001 - it harms this group alone
             self._give_up(group, fault)
             return

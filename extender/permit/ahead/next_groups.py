@@ -23,6 +23,16 @@ from extender.gang import begin
 from extender.gang.begin import Prospect
 from extender.permit.ahead.begin import Begin
 from extender.permit.plans import Plans
+from extender.permit.timing import (
+    FIRST_ASK_SECONDS,
+    MOST_GROUPS,
+    ONCE_IN_SECONDS,
+    PODS_AT_ONCE,
+    REMEMBERED,
+    REST,
+    SLICE_SECONDS,
+    TURNS_SETTLE_SECONDS,
+)
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import advance
 from extender.state.cluster.events import ClusterChange
@@ -31,22 +41,6 @@ from extender.state.cluster.store import Cluster
 from extender.state.fair_share import FairShare
 from extender.steps import Steps
 
-SETTLE_SECONDS: Final = 0.005
-"""Between two looks: what comes together is one."""
-AT_ONCE_SECONDS: Final = 0.01
-"""How long one step may take: filter waits meanwhile."""
-PAUSE: Final = 9
-"""How much longer a pause is than a look before it that came to nothing."""
-MOST_GROUPS: Final = 256
-"""So many groups of the queue are looked at, at most."""
-PODS_AT_ONCE: Final = 64
-"""Plan groups together until they have this many pods. Plan a larger group on its own."""
-ONCE_IN_SECONDS: Final = 10.0
-"""If a group started this way has to wait again, leave it to kube-scheduler for so many seconds,
-unless it changes."""
-FIRST_PAUSE: Final = 0.25
-"""Before a group is asked for again of which no Binding was sent; twice as long each time."""
-_REMEMBERED: Final = 10_000
 _KUBE_SCHEDULER_FIRST: Final = frozenset((Prospect.ASKED_FOR, Prospect.IN_HAND))
 
 
@@ -95,11 +89,11 @@ class NextGroups:
         """Groups of which no member has begun since they were asked for, and when each is asked for
         again."""
         self._paused: TTLCache[str, float] = TTLCache(
-            _REMEMBERED, 2 * ONCE_IN_SECONDS, plans.clock.monotonic
+            REMEMBERED, 2 * ONCE_IN_SECONDS, plans.clock.monotonic
         )
         """How long groups were left alone that did not begin."""
         self._begun: TTLCache[str, _AsItBegan] = TTLCache(
-            _REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
+            REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
         )
         self._held_back = held_back
         cluster.subscribe(self.on_change)
@@ -143,7 +137,7 @@ class NextGroups:
 
         An ask may come to nothing: the group was just looked at, or a member was taken back.
         """
-        pause = min(ONCE_IN_SECONDS, self._paused.get(group, FIRST_PAUSE / 2) * 2)
+        pause = min(ONCE_IN_SECONDS, self._paused.get(group, FIRST_ASK_SECONDS / 2) * 2)
         self._paused[group] = pause
         self._asked[group] = self._clock.monotonic() + pause
         self._starter.ask(group)
@@ -178,18 +172,18 @@ class NextGroups:
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("next-groups", error)
                 in_vain = 0.0
-            await asyncio.sleep(max(SETTLE_SECONDS, in_vain * PAUSE))
+            await asyncio.sleep(max(TURNS_SETTLE_SECONDS, in_vain * REST))
 
     async def _look(self) -> float:
         """Begin the groups whose turn it is; return how many seconds were spent in vain."""
         steps, spent = self.looking(), 0.0
         while True:
             began = self._clock.monotonic()
-            found = advance(steps, self._clock, seconds=AT_ONCE_SECONDS)
+            found = advance(steps, self._clock, seconds=SLICE_SECONDS)
             spent += self._clock.monotonic() - began
             if found is not None:
                 return 0.0 if found.value else spent
-            await asyncio.sleep(AT_ONCE_SECONDS)
+            await asyncio.sleep(SLICE_SECONDS)
 
     def looking(self) -> Steps[int]:
         """Begin the groups whose turn it is; return how many."""
@@ -278,7 +272,7 @@ class NextGroups:
         came_between = self._view.pod_group(group) != pod_group or self._is_outranked(group)
         if came_between or prospect in _KUBE_SCHEDULER_FIRST or self._rests(group):
             return Behind.NONE
-        plans.plan_ahead(pod_group, schedulers=plans.schedulers, seconds=AT_ONCE_SECONDS)
+        plans.plan_ahead(pod_group, schedulers=plans.schedulers, seconds=SLICE_SECONDS)
         if group in self._view.queue:
             return Behind.NONE if plans.planner.is_busy(group) else self._past(pod_group)
         if prospect is Prospect.BEGINS:

@@ -22,7 +22,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from cachetools import TTLCache
 
@@ -30,31 +29,20 @@ from extender.gang import begin
 from extender.permit.ahead.write import AheadWriter
 from extender.permit.hold import Gone
 from extender.permit.plans import Plans
+from extender.permit.timing import (
+    ARRIVAL_LOOK_SECONDS,
+    ARRIVAL_REST,
+    ARRIVAL_SECONDS,
+    FEW_LEFT,
+    GAP_SECONDS,
+    PAUSE_REST_SECONDS,
+    PAUSE_SECONDS,
+    REMEMBERED,
+    STUCK_SECONDS,
+    WORTH,
+)
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.store import Cluster
-
-PAUSE_SECONDS: Final = 0.1
-"""How long an answer is held back, at most."""
-FEW: Final = 16
-"""With so few Bindings to be made kube-scheduler may go on."""
-WORTH: Final = 16
-"""So many Bindings make a pause worth it that lasts to the end; with fewer the API server is slow,
-and kube-scheduler had better go on."""
-REST_SECONDS: Final = 1.0
-"""How long no answer is held back after a pause that was not worth it."""
-ARRIVAL_SECONDS: Final = 0.5
-"""How long an answer is held back, at most. What is written ahead begins within two seconds after a
-call, and ends within three: with this it is over before another kube-scheduler may begin."""
-GAP_SECONDS: Final = 0.1
-"""A gang that gets no pod for so long is not being created any more, or too slowly."""
-STUCK_SECONDS: Final = 60.0
-"""A pod that has been in the way for so long is not going to be judged: its scheduler is not there,
-or something else keeps it from its queue. It has another chance after ten times as long."""
-_REMEMBERED: Final = 10_000
-LOOK_SECONDS: Final = 0.01
-"""Between two looks at what else waits."""
-ARRIVAL_REST: Final = 4
-"""After a pause that achieved nothing, wait this many times its length before pausing again."""
 
 
 class PauseEnd(StrEnum):
@@ -97,7 +85,7 @@ class WritePauses:
         Not one's own that is being written: kube-scheduler would see the pod on its node before it
         has the answer, and call that an error.
         """
-        return self._writer.going_out > FEW and uid not in self._writer.writing
+        return self._writer.going_out > FEW_LEFT and uid not in self._writer.writing
 
     async def hold(self, uid: str, gone: Gone) -> float | None:
         """Return when a member may be answered, with the seconds for which that was held back.
@@ -126,7 +114,7 @@ class WritePauses:
             end = held.result() if held.done() else PauseEnd.TIME
         self._seconds.labels(end.value).observe(seconds)
         if end is PauseEnd.TIME and self._made < WORTH:
-            self._rests_until = self._loop.time() + REST_SECONDS
+            self._rests_until = self._loop.time() + PAUSE_REST_SECONDS
         return seconds if end is not PauseEnd.HUNG_UP else None
 
     def ended(self, *, made: bool) -> None:
@@ -196,7 +184,7 @@ class ArrivalPauses:
         self._grew: dict[str, float] = {}
         """By group: when its last pod came, of gangs that may still grow, the latest last."""
         self._in_the_way: TTLCache[str, float] = TTLCache(
-            _REMEMBERED, 10 * STUCK_SECONDS, self._loop.time
+            REMEMBERED, 10 * STUCK_SECONDS, self._loop.time
         )
         """By UID: since when a pod has been known that is to be judged before a gang."""
         self._held: _Held | None = None
@@ -263,7 +251,7 @@ class ArrivalPauses:
             while (left := began + ARRIVAL_SECONDS - self._loop.time()) > 0:
                 await asyncio.wait(
                     (held.end, hanging_up),
-                    timeout=min(left, LOOK_SECONDS),
+                    timeout=min(left, ARRIVAL_LOOK_SECONDS),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 found = self._found(held, hanging_up)

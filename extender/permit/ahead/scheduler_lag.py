@@ -15,6 +15,13 @@ from typing import Final, NamedTuple
 import structlog
 from cachetools import TTLCache
 
+from extender.permit.timing import (
+    FIRST_PAUSE,
+    LAG_EVERY_SECONDS,
+    LAG_SECONDS,
+    LATE_SECONDS,
+    REMEMBERED,
+)
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
@@ -23,15 +30,6 @@ from extender.state.cluster.store import Cluster
 
 _log = structlog.get_logger(__name__)
 
-LAG_SECONDS: Final = 30.0
-"""How long a pod counts as unseen after our watch has shown it, and kube-scheduler as behind after
-a sign of that."""
-LATE_SECONDS: Final = 2.0
-"""A kube-scheduler that brings a pod so long after our watch showed it bound is behind."""
-EVERY_SECONDS: Final = 0.5
-FIRST_PAUSE: Final = 0.1
-"""Until a pod is tried again for which kube-scheduler had not seen enough; each pause is longer."""
-_REMEMBERED: Final = 10_000
 _LONG_AGO: Final = float("-inf")
 
 
@@ -75,7 +73,7 @@ class SchedulerLag:
         self._refused: dict[str, _Refused] = {}
         """By UID of the pod: what is to be woken when pods have been seen."""
         self._left_out: TTLCache[str, _LeftOut] = TTLCache(
-            _REMEMBERED, 2 * LAG_SECONDS, clock.monotonic
+            REMEMBERED, 2 * LAG_SECONDS, clock.monotonic
         )
         """By group that failed while nodes were left out: when it is woken."""
 
@@ -133,7 +131,7 @@ class SchedulerLag:
                 self.look()
             except Exception as error:  # noqa: BLE001 - the next look is another one
                 FAULTS.report("scheduler-lag", error)
-            await asyncio.sleep(EVERY_SECONDS)
+            await asyncio.sleep(LAG_EVERY_SECONDS)
 
     def look(self) -> None:
         """Count pods as seen whose time is over, and wake what waits for that."""
@@ -157,7 +155,7 @@ class SchedulerLag:
     def _end(self, seen: list[str]) -> None:
         self._cluster.apply(ev.Sighted(seen))
         self._ended.update(dict.fromkeys(seen))
-        while len(self._ended) > _REMEMBERED:
+        while len(self._ended) > REMEMBERED:
             del self._ended[next(iter(self._ended))]
 
     def _is_late(self, uid: str, now: float) -> bool:

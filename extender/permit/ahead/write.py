@@ -21,6 +21,16 @@ from extender.gang.ahead import has_room, still_holds
 from extender.kube.recorder import Event, ObjectRef
 from extender.permit.bind import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
 from extender.permit.hold import Gone, WaitingPods
+from extender.permit.timing import (
+    AHEAD_SECONDS,
+    ANSWER_HELD_SECONDS,
+    EVENT_SECONDS,
+    EVENTS_EVERY_SECONDS,
+    PARALLEL,
+    SILENT_SECONDS,
+    SLICE_PODS,
+    STOPPED_SECONDS,
+)
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
@@ -29,27 +39,6 @@ from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 
 _NEVER: Final = float("-inf")
-
-PARALLEL: Final = 64
-"""Bindings that are on their way at a time, more than the client has connections for them. A member
-whose Binding is on its way is not taken back when kube-scheduler tries it: with fewer,
-kube-scheduler brings more members itself (decision 65)."""
-AT_ONCE: Final = 250
-"""So many members begin, or are taken back, in one step of the event loop."""
-AHEAD_SECONDS: Final = 3.0
-"""After so long without a call of kube-scheduler a write ends. One that cannot renew its lease ends
-five seconds before another one may begin, which gives the nodes to other pods."""
-SILENT_SECONDS: Final = AHEAD_SECONDS - 1
-"""After so long without a call of kube-scheduler no write begins."""
-STOPPED_SECONDS: Final = 8.0
-"""So long after a call open requests say nothing of kube-scheduler: where its process stands still
-it loses its lease in 13 seconds, and they stay open. One that runs calls for the pods that came."""
-ANSWER_HELD_SECONDS: Final = 60.0
-"""How long the answer to a bind request is held back, at most, while others are to be written."""
-
-EVENT_SECONDS: Final = 2.0
-"""How long kube-scheduler may take to ask for a pod that had passed filter when it was bound."""
-EVENTS_EVERY_SECONDS: Final = 0.25
 
 
 class _Bound(NamedTuple):
@@ -370,7 +359,7 @@ class AheadWriter:
         if self._unsent.get(uid) is not ahead:
             return  # taken back; it may have begun anew since, without a quorum yet
         if self.is_silent():
-            self.take_back({uid, *islice(self._unsent, AT_ONCE)})
+            self.take_back({uid, *islice(self._unsent, SLICE_PODS)})
             await asyncio.sleep(0)
         elif not still_holds(ahead.pod, ahead.node, view=self._view):
             self.take_back((uid,))

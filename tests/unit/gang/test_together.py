@@ -11,12 +11,8 @@ from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import GANG_GATE
 from extender.gang import ahead
 from extender.gang.ahead import Left, Together
-from extender.permit.awaiting_bind import (
-    ASSUMED_SECONDS,
-    COMING_SECONDS,
-    IN_HAND_SECONDS,
-    AwaitingBind,
-)
+from extender.permit.awaiting_bind import AwaitingBind
+from extender.permit.timing import ASSUMED_SECONDS, COMING_SECONDS, DUE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo, PodTerm, Shape
 from extender.state.cluster.store import Cluster
@@ -526,9 +522,9 @@ def test_kube_scheduler_may_wait_long_for_the_volumes_of_a_pod() -> None:
     scene.change(pod("other", LARGE))
     scene.in_hand.begin("other", None)
     scene.in_hand.begin("gang-0", "n0")
-    clock.now += IN_HAND_SECONDS
+    clock.now += DUE_SECONDS
     assert "gang-0" not in scene.in_hand
-    clock.now += ASSUMED_SECONDS - IN_HAND_SECONDS - 1
+    clock.now += ASSUMED_SECONDS - DUE_SECONDS - 1
     assert scene.decide().left == {Left.NO_ROOM: 3}
     clock.now += 1
     assert scene.decide().nodes == ALL

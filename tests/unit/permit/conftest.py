@@ -12,10 +12,10 @@ from extender.state.cluster.store import Cluster
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no plan go on later because the machine is slow, whatever clock it has."""
-    monkeypatch.setattr(next_groups, "AT_ONCE_SECONDS", 60.0)
+    monkeypatch.setattr(next_groups, "SLICE_SECONDS", 60.0)
     monkeypatch.setattr(plans, "PLAN_SECONDS", 60.0)
     monkeypatch.setattr(turns, "PLAN_SECONDS", 60.0)
-    monkeypatch.setattr(turns, "AHEAD_SECONDS", 60.0)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import pytest
 
 from extender.gang import aging as decisions
 from extender.gang.options import GangOptions
-from extender.permit.aging import SLICE_SECONDS, Aging
+from extender.permit.aging import Aging
+from extender.permit.timing import SLICE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps
@@ -70,7 +71,7 @@ async def test_a_look_that_breaks_off_leaves_no_memory_to_the_next(
         return ()
 
     monkeypatch.setattr(decisions, "deciding", breaks)
-    monkeypatch.setattr("extender.permit.aging.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("extender.permit.aging.CLAIMS_EVERY_SECONDS", 0.0)
     aging = Aging(waiting(), options=OPTIONS, clock=Ticking())
     looking = asyncio.create_task(aging.run())
     await until(lambda: len(looks) > 2)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from extender.kube.recorder import Event, ObjectRef
-from extender.permit.ahead.write import EVENT_SECONDS, Announcer
+from extender.permit.ahead.write import Announcer
 from extender.permit.awaiting_bind import AwaitingBind
+from extender.permit.timing import EVENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, nodes, observe, pods

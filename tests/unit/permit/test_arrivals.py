@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from extender.permit.ahead.pauses import (
+from extender.permit.ahead.pauses import ArrivalEnd
+from extender.permit.timing import (
+    ARRIVAL_LOOK_SECONDS,
     ARRIVAL_REST,
     ARRIVAL_SECONDS,
     GAP_SECONDS,
-    LOOK_SECONDS,
     STUCK_SECONDS,
-    ArrivalEnd,
 )
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
@@ -90,7 +90,7 @@ async def test_a_gang_that_does_not_grow_is_not_waited_for(play: Play) -> None:
     nodes, seconds = await play.ask(FIRST)
 
     assert nodes == []
-    assert seconds == pytest.approx(GAP_SECONDS, abs=LOOK_SECONDS)
+    assert seconds == pytest.approx(GAP_SECONDS, abs=ARRIVAL_LOOK_SECONDS)
     assert play.ended() == {ArrivalEnd.SLOW: 1}
 
 
@@ -177,7 +177,7 @@ async def test_another_pod_ends_a_pause(play: Play) -> None:
     await coming
 
     assert nodes == []
-    assert seconds == pytest.approx(STEP, abs=LOOK_SECONDS)
+    assert seconds == pytest.approx(STEP, abs=ARRIVAL_LOOK_SECONDS)
     assert play.ended() == {ArrivalEnd.OTHERS: 1}
 
 
@@ -202,7 +202,7 @@ async def test_members_that_are_not_to_be_judged_hide_no_other_pod(
     await asyncio.sleep(0)
     play.come(*(replace(each, **never) for each in MEMBERS[5:10]), PLAIN)  # type: ignore[arg-type]
 
-    assert (await held)[1] <= LOOK_SECONDS
+    assert (await held)[1] <= ARRIVAL_LOOK_SECONDS
 
 
 @pytest.mark.parametrize("together", [True, False])

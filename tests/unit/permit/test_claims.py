@@ -10,7 +10,8 @@ from extender.api.core_v1 import NodeSelector
 from extender.api.reasons import Reason
 from extender.gang import dry_round
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse
-from extender.permit.claims import FOUND_SECONDS, Claims
+from extender.permit.claims import Claims
+from extender.permit.timing import FOUND_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ClaimInfo, PodInfo, StorageClassInfo, VolumeInfo
 from extender.state.cluster.store import Cluster

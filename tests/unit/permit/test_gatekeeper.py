@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from extender.api.wellknown import GANG_GATE
 from extender.gang.options import GangOptions
-from extender.permit import gatekeeper
+from extender.permit import timing
 from extender.permit.gatekeeper import Gatekeeper
 from extender.permit.plans import Plans
 from extender.permit.verdicts import Verdicts
@@ -92,7 +92,7 @@ class Ticking(LoopClock):
     @override
     def monotonic(self) -> float:
         self._ticks += 1
-        return self._ticks * gatekeeper.AT_ONCE_SECONDS * 2 / 5
+        return self._ticks * timing.GATES_SLICE_SECONDS * 2 / 5
 
 
 async def test_a_long_queue_is_looked_at_in_steps(cluster: Cluster) -> None:

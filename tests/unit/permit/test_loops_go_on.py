@@ -9,10 +9,11 @@ import pytest
 from extender.gang import wake
 from extender.gang.options import GangOptions
 from extender.kube.recorder import Event, ObjectRef, Recorder
-from extender.permit.aging import EVERY_SECONDS, Aging
+from extender.permit.aging import Aging
 from extender.permit.plans import Plans
+from extender.permit.timing import CLAIMS_EVERY_SECONDS, FAULT_SECONDS
 from extender.permit.verdicts import Verdicts
-from extender.permit.wake import FAULT_SECONDS, Waker
+from extender.permit.wake import Waker
 from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.runtime.faults import FAULTS, Faults
 from extender.state.cluster import events as ev
@@ -73,7 +74,7 @@ async def test_aging_and_the_look_at_unconfirmed_pods_go_on(
         where = "aging" if part == "_when_entered" else "pods-seen-only-in-requests"
         before = counted(where)
         monkeypatch.setattr(component, part, None)
-        await run(component, 3 * EVERY_SECONDS + 6)
+        await run(component, 3 * CLAIMS_EVERY_SECONDS + 6)
         assert counted(where) >= before + 2
 
 

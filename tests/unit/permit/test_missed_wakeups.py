@@ -6,8 +6,9 @@ from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.permit.plans import Plans
+from extender.permit.timing import MISSED_AGAIN_SECONDS, MISSED_SECONDS
 from extender.permit.verdicts import Verdicts
-from extender.permit.wake import MISSED_AGAIN_SECONDS, MISSED_SECONDS, MissedWakeups
+from extender.permit.wake import MissedWakeups
 from extender.state.cluster import events as ev
 from extender.steps import at_once
 from tests.makers import ManualClock, cluster_of, key, node, observe, pod, pod_group, pods

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
-from extender.permit.ahead.scheduler_lag import FIRST_PAUSE, LAG_SECONDS
+from extender.permit.timing import FIRST_PAUSE, LAG_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import key, node, nodes, observe, pod, pod_group, pods

@@ -14,10 +14,11 @@ from extender.gang.verdicts import OneNode, Refuse
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.pods import PodRef
 from extender.permit.ahead import Ahead, next_groups
-from extender.permit.ahead.begin import FEW
-from extender.permit.ahead.next_groups import ONCE_IN_SECONDS, PODS_AT_ONCE
-from extender.permit.ahead.write import (
+from extender.permit.timing import (
+    FEW_UNSENT,
+    ONCE_IN_SECONDS,
     PARALLEL,
+    PODS_AT_ONCE,
     SILENT_SECONDS,
     STOPPED_SECONDS,
 )
@@ -487,7 +488,7 @@ async def test_none_passes_a_gang_whose_plan_takes_long(
 ) -> None:
     play = Play(cluster, nodes(8))
     await play.judge()
-    monkeypatch.setattr(next_groups, "AT_ONCE_SECONDS", 0.0)
+    monkeypatch.setattr(next_groups, "SLICE_SECONDS", 0.0)
     observe(cluster, gang("a", 2), gang("b", 2, created=1))
     await asyncio.sleep(0.5)
     assert play.calls == []
@@ -564,7 +565,7 @@ async def test_few_begin_at_a_time(cluster: Cluster) -> None:
     view = play.scene.view
     binding = {group for group in view.groups if view.tally(group).binding}
     begun = binding - {key("judged")}
-    assert PODS_AT_ONCE <= len(begun) < PARALLEL + FEW + PODS_AT_ONCE
+    assert PODS_AT_ONCE <= len(begun) < PARALLEL + FEW_UNSENT + PODS_AT_ONCE
     assert begun == {key(f"g{n:03}") for n in range(len(begun))}
     play.ahead.asked()
     may.set()

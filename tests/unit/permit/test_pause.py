@@ -8,7 +8,8 @@ import pytest
 from extender.kube.errors import ForbiddenError
 from extender.kube.pods import PodRef
 from extender.permit.ahead import write
-from extender.permit.ahead.pauses import FEW, PAUSE_SECONDS, REST_SECONDS, WORTH, PauseEnd
+from extender.permit.ahead.pauses import PauseEnd
+from extender.permit.timing import FEW_LEFT, PAUSE_REST_SECONDS, PAUSE_SECONDS, WORTH
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import key, never, node, pod, pod_group, pods, until
@@ -92,7 +93,7 @@ async def test_a_member_of_another_gang_waits_until_few_bindings_are_left(play: 
     """Its gang can begin while these are being written."""
     await play.go(0.01)
     assert (await play.ask(OTHER))[1] == pytest.approx(0.03)
-    assert 0 < play.scene.ahead.going_out <= FEW
+    assert 0 < play.scene.ahead.going_out <= FEW_LEFT
 
 
 async def test_a_member_whose_binding_is_being_written_is_answered_at_once(
@@ -103,7 +104,7 @@ async def test_a_member_whose_binding_is_being_written_is_answered_at_once(
     (uid, *_) = play.scene.ahead.writing
 
     assert await play.ask(play.scene.view.pods[uid]) == (["n0"], 0.0)
-    assert play.scene.ahead.going_out > FEW
+    assert play.scene.ahead.going_out > FEW_LEFT
 
 
 async def test_a_member_waits_while_its_gang_begins(play: Pausing) -> None:
@@ -163,11 +164,11 @@ async def test_pauses_follow_each_other_while_bindings_go_out(play: Pausing) -> 
 
 
 async def test_where_the_api_server_is_slow_pauses_are_few(play: Pausing) -> None:
-    await play.go(REST_SECONDS * 0.9)
+    await play.go(PAUSE_REST_SECONDS * 0.9)
     began, seconds = play.scene.loop.time(), list[float]()
     for member in MEMBERS[1:]:
         seconds.append((await play.ask(member))[1])
-        if play.scene.loop.time() - began > 2 * (PAUSE_SECONDS + REST_SECONDS):
+        if play.scene.loop.time() - began > 2 * (PAUSE_SECONDS + PAUSE_REST_SECONDS):
             break
         await asyncio.sleep(0.05)
 

@@ -9,8 +9,9 @@ from extender.gang import plan
 from extender.gang.fit import Fit, Offer
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
-from extender.permit import planner as module
-from extender.permit.plans import KEPT_AT_ONCE, PLAN_SECONDS, Plans
+from extender.permit import timing
+from extender.permit.plans import Plans
+from extender.permit.timing import PLAN_SECONDS, SLICE_PODS
 from extender.permit.verdicts import Verdicts
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
@@ -19,7 +20,7 @@ from tests.makers import cluster_of, event_of, flat, key, node, nodes, observe, 
 from tests.unit.permit.test_plans import Ticking
 from tests.unit.server.scene import filter_of
 
-NODES, MANY = 300, KEPT_AT_ONCE * 2 + 50
+NODES, MANY = 300, SLICE_PODS * 2 + 50
 SLOW = PLAN_SECONDS
 """Each look at the clock, after each piece of work, takes as long as one call may plan."""
 FULL = [pod(f"full-{n}", 2, on=f"n{n}") for n in range(NODES)]
@@ -91,10 +92,10 @@ def test_a_large_plan_is_kept_in_parts_however_quick_it_is() -> None:
 
 
 def test_a_small_one_is_answered_at_once() -> None:
-    scene = Scene(size=KEPT_AT_ONCE, step=0.0)
+    scene = Scene(size=SLICE_PODS, step=0.0)
     found = scene.plan()
     assert isinstance(found, Fit)
-    assert len(found.placements) == KEPT_AT_ONCE
+    assert len(found.placements) == SLICE_PODS
     assert not scene.plans.planner.is_busy(key("gang"))
 
 
@@ -178,11 +179,11 @@ def test_half_of_the_time_is_for_others() -> None:
     """What a slice took is how long the next one waits."""
     scene = Scene()
     scene.plan()
-    assert scene.plans.planner.work() >= module.SLICE_SECONDS
+    assert scene.plans.planner.work() >= timing.SLICE_SECONDS
 
 
 def test_a_plan_without_end_is_given_up_and_others_have_their_turn() -> None:
-    scene = Scene(step=module.MOST_SECONDS / 3)
+    scene = Scene(step=timing.LONGEST_PLAN_SECONDS / 3)
     scene.plan()
     assert scene.work() < 10
     assert scene.planned == 0
@@ -277,7 +278,7 @@ def test_a_plan_that_breaks_while_it_is_kept_leaves_nothing(
 def test_a_plan_that_is_ended_while_it_is_kept_leaves_nothing() -> None:
     scene = Scene(step=0.0)
     scene.plan()
-    scene.clock.step = module.MOST_SECONDS  # each part takes as long as a plan may
+    scene.clock.step = timing.LONGEST_PLAN_SECONDS  # each part takes as long as a plan may
     scene.work()
     assert scene.planned == 0
     assert not scene.view.keeps_room
@@ -286,7 +287,7 @@ def test_a_plan_that_is_ended_while_it_is_kept_leaves_nothing() -> None:
 def test_the_time_to_keep_room_does_not_count_as_time_to_find_it() -> None:
     scene = Scene(step=0.0)
     scene.plan()
-    scene.plans.planner._spent[key("gang"), "plan"] = module.MOST_SECONDS
+    scene.plans.planner._spent[key("gang"), "plan"] = timing.LONGEST_PLAN_SECONDS
     scene.clock.step = SLOW
     scene.work()
     assert scene.planned == MANY

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from extender.permit.watch_lag import UNCONFIRMED_SECONDS, PodsSeenOnlyInRequests
+from extender.permit.timing import UNCONFIRMED_SECONDS
+from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import cluster_of, nodes, observe, planned, pod

@@ -16,7 +16,8 @@ from extender.kube.errors import UnavailableError
 from extender.kube.preemptions import NotStoredError, TooManyVictimsError
 from extender.permit import preempt
 from extender.permit.plans import Plans
-from extender.permit.preempt import MOST_ATTEMPTS, STANDBY_SECONDS, Preempting
+from extender.permit.preempt import Preempting
+from extender.permit.timing import MOST_ATTEMPTS, STANDBY_SECONDS
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange

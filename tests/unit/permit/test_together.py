@@ -9,11 +9,17 @@ from extender.api.core_v1 import LabelSelector
 from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
-from extender.permit.ahead.begin import BACKLOG
-from extender.permit.ahead.write import AHEAD_SECONDS, AT_ONCE, PARALLEL, SILENT_SECONDS
-from extender.permit.awaiting_bind import COMING_SECONDS
 from extender.permit.bind import HUNG_UP, HUNG_UP_ON_ANOTHER
-from extender.permit.wake import SPARED_SECONDS, Waker
+from extender.permit.timing import (
+    AHEAD_SECONDS,
+    BACKLOG,
+    COMING_SECONDS,
+    PARALLEL,
+    SILENT_SECONDS,
+    SLICE_PODS,
+    SPARED_SECONDS,
+)
+from extender.permit.wake import Waker
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
@@ -342,7 +348,7 @@ async def test_a_gang_does_not_start_whose_caller_hung_up_between_two_slices(
     cluster: Cluster,
 ) -> None:
     """It does not need the member that is lost, and has no other call."""
-    count = 12 * AT_ONCE
+    count = 12 * SLICE_PODS
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count - 1))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
@@ -404,7 +410,7 @@ async def test_a_stop_waits_for_what_is_on_its_way_and_begins_nothing(cluster: C
 async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
     cluster: Cluster,
 ) -> None:
-    count = 2 * AT_ONCE + 10
+    count = 2 * SLICE_PODS + 10
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
@@ -413,7 +419,7 @@ async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
     first = play.begin(many[0])
     await asyncio.sleep(0)
     binding = len(scene.view.tally(GANG).binding)
-    assert 0 < binding <= AT_ONCE
+    assert 0 < binding <= SLICE_PODS
     assert scene.binder.calls == []
 
     assert await first == ""
@@ -422,7 +428,7 @@ async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
 
 
 async def test_a_large_gang_that_loses_a_member_meanwhile_does_not_start(cluster: Cluster) -> None:
-    count = 2 * AT_ONCE
+    count = 2 * SLICE_PODS
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
@@ -452,7 +458,7 @@ async def sliced(cluster: Cluster, count: int) -> Play:
 async def test_a_bind_request_ends_when_the_binding_that_it_waits_for_does_not_begin(
     cluster: Cluster,
 ) -> None:
-    play = await sliced(cluster, 3 * AT_ONCE)
+    play = await sliced(cluster, 3 * SLICE_PODS)
     pods = play.scene.view.pods
     joins = pods[next(iter(play.scene.view.tally(GANG).binding))]
     request = play.scene.loop.create_task(play.scene.bind(joins, "n0"))
@@ -466,7 +472,7 @@ async def test_a_bind_request_ends_when_the_binding_that_it_waits_for_does_not_b
 
 
 async def test_what_begins_in_vain_is_given_back_in_batches(cluster: Cluster) -> None:
-    play = await sliced(cluster, 3 * AT_ONCE)
+    play = await sliced(cluster, 3 * SLICE_PODS)
     changes: list[ClusterChange] = []
     cluster.apply(ev.PodDeleted("gang-1"))
     cluster.subscribe(changes.append)
@@ -495,7 +501,7 @@ async def test_a_member_that_begins_anew_is_not_written_before_its_quorum(
     cluster: Cluster,
 ) -> None:
     """It was to be written, was given back, and is among the first slice of another start."""
-    play = await sliced(cluster, 4 * AT_ONCE)
+    play = await sliced(cluster, 4 * SLICE_PODS)
     play.may.clear()
     await until(lambda: len(play.scene.binder.calls) > PARALLEL)
     calls = len(play.scene.binder.calls)
@@ -535,7 +541,7 @@ async def test_a_bind_request_that_waits_for_a_write_ends_with_its_caller(play: 
 async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
     cluster: Cluster,
 ) -> None:
-    count = 2 * AT_ONCE
+    count = 2 * SLICE_PODS
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))

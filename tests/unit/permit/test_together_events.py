@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.permit.ahead.write import AHEAD_SECONDS, EVENT_SECONDS
+from extender.permit.timing import AHEAD_SECONDS, EVENT_SECONDS
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import nodes, observe, pod_group, until

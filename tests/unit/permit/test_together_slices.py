@@ -7,7 +7,7 @@ import pytest
 
 from extender.gang.verdicts import AnyNode
 from extender.permit.ahead import begin
-from extender.permit.ahead.write import AT_ONCE
+from extender.permit.timing import SLICE_PODS
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -18,15 +18,15 @@ from tests.unit.server.scene import Scene
 pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
 
 GANG = key("gang")
-COUNT = 3 * AT_ONCE
+COUNT = 3 * SLICE_PODS
 
 
 def play_of(cluster: Cluster) -> Play:
     """Return the play of a gang of three slices: the first one on n2, the last one on n0."""
     many = pods(COUNT, pattern=EQUAL)
-    observe(cluster, *nodes(*[AT_ONCE] * 3, slots=999), *many, pod_group(min_member=COUNT))
+    observe(cluster, *nodes(*[SLICE_PODS] * 3, slots=999), *many, pod_group(min_member=COUNT))
     # The last member begins first.
-    cluster.apply(ev.Planned({each.uid: f"n{n // AT_ONCE}" for n, each in enumerate(many)}))
+    cluster.apply(ev.Planned({each.uid: f"n{n // SLICE_PODS}" for n, each in enumerate(many)}))
     return Play(Scene(cluster))
 
 
@@ -35,7 +35,7 @@ async def first_slice(cluster: Cluster) -> Play:
     play = play_of(cluster)
     play.start(play.scene.view.pods["gang-0"])
     await until(lambda: play.scene.view.tally(GANG).binding)
-    assert len(play.scene.view.tally(GANG).binding) == AT_ONCE
+    assert len(play.scene.view.tally(GANG).binding) == SLICE_PODS
     return play
 
 
@@ -67,7 +67,7 @@ async def test_a_pod_that_was_answered_between_two_slices_has_its_room(cluster: 
 
 async def test_a_node_that_changed_between_two_slices_is_not_used(cluster: Cluster) -> None:
     play = await first_slice(cluster)
-    observe(cluster, node("n0", AT_ONCE, slots=999, taints=(taint(),)))
+    observe(cluster, node("n0", SLICE_PODS, slots=999, taints=(taint(),)))
     await asyncio.sleep(1)
 
     assert play.scene.binder.calls == []
@@ -95,7 +95,7 @@ async def test_kube_scheduler_that_is_found_behind_between_two_slices_judges_all
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of a look takes a turn of the event loop of its own."""
-    monkeypatch.setattr(begin, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(begin, "MEMBERS_SLICE_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("in_pieces")
@@ -191,14 +191,14 @@ async def test_a_fault_frees_what_was_begun_and_the_group_starts_later(
         elif where == "releasing":
             patched.setattr(play.scene.waiting, "release", fails)
         else:
-            observe(cluster, node("n0", AT_ONCE, slots=999, taints=(taint(),)))
+            observe(cluster, node("n0", SLICE_PODS, slots=999, taints=(taint(),)))
             patched.setattr(play.scene.waiting, "follow", fails)
         await until(lambda: FAULTS.counts["bind-together"] > faults)
         await asyncio.sleep(0)
         assert not play.scene.view.tally(GANG).binding
         assert play.scene.binder.calls == []
-    observe(cluster, node("n0", AT_ONCE, slots=999))
-    nodes_of = {f"gang-{number}": f"n{number // AT_ONCE}" for number in range(COUNT)}
+    observe(cluster, node("n0", SLICE_PODS, slots=999))
+    nodes_of = {f"gang-{number}": f"n{number // SLICE_PODS}" for number in range(COUNT)}
     free = nodes_of.keys() - play.scene.view.tally(GANG).waiting
     cluster.apply(ev.Planned({uid: nodes_of[uid] for uid in free}))
     play.start(play.scene.view.pods["gang-1"])

@@ -10,10 +10,11 @@ from extender.api.reasons import Reason
 from extender.gang import plan
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
-from extender.permit import turns
+from extender.permit import timing, turns
 from extender.permit.plans import Plans
+from extender.permit.timing import PLANNED_FIRST_SECONDS, RESAMPLE_SECONDS
 from extender.permit.verdicts import Verdicts
-from extender.permit.wake import PLANNED_FIRST_SECONDS, RESAMPLE_SECONDS, ROOM
+from extender.permit.wake import ROOM
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
@@ -134,7 +135,7 @@ async def test_a_group_whose_pods_lacked_room_only_is_planned_ahead(cluster: Clu
 async def test_one_call_plans_for_so_long_and_no_longer(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
     scene = Scene(cluster, node("n0", 40), *(group(f"g{n}", float(n)) for n in range(9)))
 
     assert reported(scene, "g8-0", ["n0"], group="g8") == "n0"
@@ -219,7 +220,7 @@ async def test_only_a_share_of_the_time_is_spent_in_vain(
 
     def in_vain(_: Plans, other: PodGroupInfo, **__: object) -> float:
         asked.append(other.name)
-        return turns.AHEAD_SECONDS / 2
+        return timing.TURN_SECONDS / 2
 
     monkeypatch.setattr(Plans, "plan_ahead", in_vain)
     scene = Scene(cluster, nodes(9), *(group(name, float(n)) for n, name in enumerate("abcdef")))
@@ -371,7 +372,7 @@ async def test_finding_the_groups_that_are_passed_takes_no_longer_than_a_plan(
         return True
 
     monkeypatch.setattr(Plans, "had_no_room", had_no_room)
-    clock = Ticking(turns.AHEAD_SECONDS / 10)
+    clock = Ticking(timing.TURN_SECONDS / 10)
     found = many(clock)
     refusal = found.refusal(key("g99"))
     assert refusal is not None
@@ -392,7 +393,7 @@ async def test_in_strict_order_so_many_are_looked_at_in_one_call(
         return True
 
     monkeypatch.setattr(Plans, "is_oversized", is_oversized)
-    found = many(Ticking(turns.AHEAD_SECONDS / 10), strict_order=True)
+    found = many(Ticking(timing.TURN_SECONDS / 10), strict_order=True)
     calls = 0
     while (refusal := found.refusal(key("g99"))) is not None:
         assert refusal.reason is Reason.PLANNING

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
-from extender.permit.ahead.scheduler_lag import FIRST_PAUSE
+from extender.permit.timing import FIRST_PAUSE
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
