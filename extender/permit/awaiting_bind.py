@@ -1,4 +1,4 @@
-"""What the requests of kube-scheduler say of pods and schedulers, before any watch does.
+"""The pods and schedulers that requests tell us about before any watch does.
 
 A pod that passed filter is assumed on a node by kube-scheduler until its bind request comes. The
 cluster's state shows no more than its plan, if it has one. So its room is not exchanged with that
@@ -25,7 +25,7 @@ class AwaitingBind:
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic
         self._answers: dict[str, _FilterAnswer] = {}
-        """By UID, the oldest first."""
+        """The answers by UID, the oldest first."""
         self._on: dict[str | None, dict[str, None]] = {}
         """UIDs by node."""
 

@@ -43,7 +43,7 @@ HUNG_UP_ON_ANOTHER: Final = "kube-scheduler hung up while another member of the 
 
 _GIVEN_UP: Final[ApiError | None] = UnknownOutcomeError("it was given up")
 Path = Literal["asked", "ahead"]
-"""Whether kube-scheduler asked for a Binding, or it is written ahead of that."""
+"""The way of a Binding: kube-scheduler asked for it, or it is written ahead of that."""
 
 
 class BindRequest(NamedTuple):
@@ -78,11 +78,11 @@ class Binds:
         self._longest_wait = longest_wait
         self._unfinished = 0
         self._requests: dict[str, asyncio.Future[str]] = {}
-        """By UID of the pod: the error of the latest request that writes its Binding, or may."""
+        """The error of the latest request that writes the Binding of a pod, or may, by UID."""
 
     @property
     def unfinished(self) -> int:
-        """How many requests are held or being written, and Bindings ahead of requests."""
+        """Return how many requests are held or being written, with Bindings ahead of requests."""
         return self._unfinished + len(self._ahead.writing)
 
     async def bind(self, request: BindRequest, gone: Gone) -> str:
@@ -224,7 +224,7 @@ class BindingWriter:
         self.metrics = metrics
         self._retry = retry
         self._unsure: dict[str, asyncio.TimerHandle] = {}
-        """By UID: what ends the room of pods that may be bound, or not."""
+        """The timers that end the room of pods that may be bound, or not, by UID."""
 
     async def write(self, pod: PodInfo, node: str, *, latest: float, gone: Gone) -> str:
         """Return the error, empty where the pod is on the node; no attempt begins after `latest`.

@@ -30,12 +30,12 @@ _log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class _Round:
     found: dict[str, tuple[float, Sequence[NodeInfo]]] = field(default_factory=dict)
-    """By UID: when kube-scheduler found nodes for a member, and which."""
+    """The nodes that kube-scheduler found for each member, and when, by UID."""
     need: int = 0
     passed: frozenset[str] | None = None
     """The classes of its claims, once its members may pass."""
     volumes: Mapping[str, VolumeInfo] = field(default_factory=dict)
-    """By key of a claim: the volume that is there for it, where volumes are made by hand."""
+    """The volume that is there for each claim, by its key, where volumes are made by hand."""
 
 
 class Claims:

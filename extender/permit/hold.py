@@ -96,19 +96,19 @@ class _Hold:
 
 @dataclass(slots=True)
 class _Deadline:
-    """When a gang's wait ends, in the loop's time, and what will look after it until then."""
+    """The end of a gang's wait, in the loop's time, and the timers that watch over it."""
 
     at: float
     timer: asyncio.TimerHandle
     look: asyncio.TimerHandle
     last: float
-    """When the last member came: while kube-scheduler brings others it has not come to all."""
+    """The time when the last member came: while others come kube-scheduler has not tried all."""
     begun: bool = False
-    """Whether a member has waited; before that, the deadline is the plan's."""
+    """True once a member has waited; before that, the deadline is the plan's."""
     tried: set[str] = field(default_factory=set)
     """UIDs of members that were made to be tried again since the last one came."""
     again: asyncio.TimerHandle | None = None
-    """What has others tried again when none has come for a moment."""
+    """The timer that has others tried again when none has come for a moment."""
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ class WaitingPods:
         """Members whose gang was released and whose own Binding failed, as long as room is kept for
         them."""
         self._begun: dict[str, _Release] = {}
-        """What was released of each group, as long as members are being bound and it is whole."""
+        """The members released of each group, as long as some are being bound and it is whole."""
         self._ahead: AheadOfRequests | None = None
         cluster.subscribe(self.on_change)
 
@@ -211,12 +211,12 @@ class WaitingPods:
 
     @property
     def held(self) -> int:
-        """How many requests are held."""
+        """Return how many requests are held."""
         return sum(map(len, self._holds.values()))
 
     @property
     def held_groups(self) -> int:
-        """Of how many groups requests are held."""
+        """Return of how many groups requests are held."""
         return len(self._holds)
 
     def holds(self, group: str) -> bool:
@@ -230,7 +230,7 @@ class WaitingPods:
 
     @property
     def stopping(self) -> bool:
-        """Whether this process is about to stop."""
+        """Return whether this process is about to stop."""
         return self._stopping is not None
 
     def on_change(self, change: ClusterChange) -> None:

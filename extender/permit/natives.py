@@ -41,7 +41,7 @@ class NativeGangs:
         self._view = cluster.view()
         self._clock = clock
         self._asked_at: dict[str, float] = {}
-        """By PodGroup without a condition: when kube-scheduler was first made to pause for it."""
+        """The time when kube-scheduler was first made to pause, by PodGroup without a condition."""
         self._refused: TTLCache[tuple[str, str | None], None] = TTLCache(
             REMEMBERED, ROUND_SECONDS, clock.monotonic
         )

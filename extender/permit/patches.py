@@ -68,7 +68,7 @@ class Patches(Generic[T]):
         """UIDs of pods that wait for a patch or are being patched."""
         self._running: set[str] = set()
         self._again: dict[str, tuple[str, PodInfo, T]] = {}
-        """By UID: the patch that a pod gets after the one under way, and its batch."""
+        """The patch that a pod gets after the one under way, with its batch, by UID."""
         self._troubles: dict[str, _Trouble] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 

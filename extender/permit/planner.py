@@ -21,7 +21,7 @@ Work = Generator[None, None, bool]
 
 
 class Planner:
-    """What one call had no time for, by group; listeners are called when it has ended."""
+    """The plans that one call had no time for, by group; listeners hear when one has ended."""
 
     def __init__(self, clock: Clock, rest: Callable[[str, float], None]) -> None:
         """`rest` remembers that a plan which came to nothing is not made again for a time."""

@@ -64,7 +64,7 @@ from extender.steps import Steps
 from extender.telemetry.metrics import Metrics
 
 NOTED: Final = 4
-"""And so many for what is good for their equals: a group's members are few kinds."""
+"""The members that are read for their equals: a group has few kinds of members."""
 _BEHIND_REASONS: Final = frozenset(
     (Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES)
 )
@@ -96,20 +96,20 @@ class _Course:
     """One preemption that is under way, or whose end is being written."""
 
     uid: str
-    """Of the PodGroup."""
+    """The UID of the PodGroup."""
     nomination: PreemptedRoom
     stored: bool
-    """Whether the watch has shown it."""
+    """True once the watch has shown it."""
     seen: Seen = field(default_factory=Seen)
     end: Ended | None = None
     """Why it is over: its status is to be taken back."""
     offered: float | None = None
-    """When its room was last said to be there, by the monotonic clock."""
+    """The time when its room was last said to be there, by the monotonic clock."""
 
 
 @dataclass(slots=True)
 class _Pause:
-    """How long a group is left alone, in seconds of the monotonic clock."""
+    """The pause during which a group is left alone, in seconds of the monotonic clock."""
 
     until: float
     seconds: float
@@ -145,7 +145,7 @@ class Preempting:
         self._is_behind = is_behind
         self._courses: dict[str, _Course] = {}
         self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(REMEMBERED)
-        """By group and UID of its PodGroup."""
+        """The pauses by group and UID of its PodGroup."""
         self._tried = Tried(self._view, plans)
         self._share = FairShare(MOST_GROUPS)
         self._queue: WorkQueue[str] = WorkQueue()
@@ -164,7 +164,7 @@ class Preempting:
 
     @property
     def under_way(self) -> int:
-        """How many groups wait for victims, or for their room."""
+        """Return how many groups wait for victims, or for their room."""
         return sum(course.end is None for course in self._courses.values())
 
     def recover(self) -> Iterator[None]:
@@ -445,8 +445,8 @@ class Tried:
     def __init__(self, view: ClusterView, plans: Plans) -> None:
         self._view, self._plans = view, plans
         self._tried = WeakKeyDictionary[Shape, dict[tuple[str, str], float]]()
-        """Until when it counts that a pod of this shape, scheduler and namespace was tried, by the
-        monotonic clock."""
+        """The time until which it counts that a pod of this shape, scheduler and namespace was
+        tried, by the monotonic clock."""
 
     def note(self, group: str) -> None:
         """Note for equal pods which members kube-scheduler has tried in vain: for want of room."""

@@ -9,7 +9,7 @@ from extender.telemetry.metrics import Metrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What live gangs ask of the process that they run in."""
+    """The facts and functions that live gangs need of the process that they run in."""
 
     metrics: Metrics
     wake_after: Callable[[str, float], None]

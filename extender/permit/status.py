@@ -91,7 +91,7 @@ class ConditionReporter:
         await asyncio.sleep(CONDITION_PAUSE_SECONDS)
 
 
-class GroupMemory:
+class GroupState:
     """The verdicts about groups, the plans that are being made, and the time that groups have."""
 
     def __init__(

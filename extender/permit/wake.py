@@ -75,7 +75,7 @@ class PodPatcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Patch:
-    """What is patched, by its word in metrics, and why a pod was refused that is woken."""
+    """The kind of patch, by its word in metrics, and the reason of the refusal that it ends."""
 
     how: Literal["annotation", "label", "spread", "gate"]
     reason: str | None = None
@@ -107,12 +107,12 @@ class Waker:
         self._for_room: deque[PodInfo] = deque()
         """Those that are still to be woken for room that was given back, in their order."""
         self._room_rests = False
-        """Whether the last pods were woken for room less than ROOM_SECONDS ago."""
+        """True while the last pods were woken for room less than ROOM_SECONDS ago."""
         self._looked: frozenset[PodKind] = frozenset()
         """Kinds of pods whose turn in the decision about room is over, while others had none."""
         self._patches = Patches[_Patch](self._write, failed=self._failed)
         self._spared: dict[str, float] = {}
-        """By group: until when members are not woken that can be bound with another one."""
+        """The time until which members are not woken that can be bound with another, by group."""
         cluster.subscribe(self.on_change)
         plans.planner.on_end(self.after)
 
@@ -379,9 +379,9 @@ class MissedWakeups:
         self._plans = plans
         self._wake = wake
         self._before: dict[str, Refusal] = {}
-        """What the last look found."""
+        """The refusals that the last look found."""
         self._tried: dict[str, float] = {}
-        """When each of these had its last try from here."""
+        """The time of the last try from here, by key."""
         self._served: dict[tuple[bool, str], float] = {}
         """The same by namespace, of groups and of other pods."""
         self._shares = Shares()

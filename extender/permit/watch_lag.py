@@ -61,13 +61,13 @@ class WatchLag:
 
     @property
     def disagreements(self) -> int:
-        """How many of them have lasted longer than a watch is behind."""
+        """Return how many pods have been so for longer than a watch is behind."""
         self._lags.expire()
         return sum(lag.disagrees for lag in self._lags.values())
 
     @property
     def is_behind(self) -> bool:
-        """Whether kube-scheduler sees room for some pod that our watch has yet to show."""
+        """Return whether kube-scheduler sees room for some pod that our watch has yet to show."""
         pods = self._view.pods
         return any(uid in pods and not lag.disagrees for uid, lag in self._lags.items())
 
@@ -118,7 +118,7 @@ class PodsSeenOnlyInRequests:
         self._view = cluster.view()
         self._clock = clock
         self._since: dict[str, float] = {}
-        """By UID: when this component first found the pod, by the monotonic clock."""
+        """The time when this component first found each pod, by UID and the monotonic clock."""
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -37,7 +37,7 @@ from extender.steps import Steps
 
 if TYPE_CHECKING:  # the reconciler needs neither
     from extender.permit.plans import Plans
-    from extender.permit.status import GroupMemory
+    from extender.permit.status import GroupState
 
 PREFIX: Final = f"/apis/{API_VERSION}"
 _IN_NAMESPACE: Final = "/namespaces/{namespace}/localqueues"
@@ -187,7 +187,7 @@ class GroupsShown:
     pacer: Pacer
 
 
-def believed(view: ClusterView, plans: "Plans", memory: "GroupMemory") -> Callable[[], GroupFacts]:
+def believed(view: ClusterView, plans: "Plans", memory: "GroupState") -> Callable[[], GroupFacts]:
     """Return a function that gives the extender's own facts, as they are when it is called."""
 
     def facts() -> GroupFacts:

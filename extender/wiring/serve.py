@@ -40,7 +40,7 @@ from extender.permit.partial_gangs import PartialGangs
 from extender.permit.plans import Plans
 from extender.permit.preempt import Preempting
 from extender.permit.process import Process
-from extender.permit.status import ConditionReporter, GroupMemory
+from extender.permit.status import ConditionReporter, GroupState
 from extender.permit.verdicts import Verdicts
 from extender.permit.wake import MissedWakeups, Waker
 from extender.permit.watch_lag import PodsSeenOnlyInRequests
@@ -182,7 +182,7 @@ class Extender:
     def _show(self, settings: Settings, pod_filter: PodFilter, plans: Plans) -> None:
         """Connect the gauges, and what is shown of gangs, to what they read."""
         view = self._cluster.view()
-        memory = GroupMemory(view, plans, self.waiting, stale=self.watches.stale)
+        memory = GroupState(view, plans, self.waiting, stale=self.watches.stale)
         facts = believed(view, plans, memory)
         add_pod_groups(self.app, GroupsShown(facts, self.unready, self._loop.pacer))
         add_snapshot(
@@ -199,7 +199,7 @@ class Extender:
             lambda: sum(bool(claim.amounts) for claim in view.claims.values())
         )
 
-    def _memory(self, settings: Settings, groups: GroupMemory) -> dict[str, object]:
+    def _memory(self, settings: Settings, groups: GroupState) -> dict[str, object]:
         """Return what this process remembers, for a snapshot."""
         view = self._cluster.view()
         now, watches = SystemClock().wall(), self.watches.states()

@@ -8,7 +8,7 @@ import httpx
 
 from extender.config import Settings
 from extender.kube.decode import Decoder
-from extender.permit.status import GroupMemory
+from extender.permit.status import GroupState
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.server.app import create_app
@@ -54,7 +54,7 @@ class Service:
             max_body_bytes=SMALL_BODY,
         )
         view, plans = self.scene.view, self.scene.plans
-        memory = GroupMemory(view, plans, self.scene.waiting, stale=lambda: self.stale)
+        memory = GroupState(view, plans, self.scene.waiting, stale=lambda: self.stale)
         add_pod_groups(
             self.app,
             GroupsShown(

@@ -86,7 +86,7 @@ class Ahead:
 
     @property
     def may_pause(self) -> bool:
-        """Whether the answer about a member of a gang may have to be held back."""
+        """Return whether the answer about a member of a gang may have to be held back."""
         return self._pauses.are_due or self._arrivals.are_due
 
     async def pause(self, uid: str, group: str, gone: Gone) -> float | None:
@@ -151,12 +151,12 @@ class Ahead:
 
     @property
     def going_out(self) -> int:
-        """How many Bindings are to be written ahead, or are being written."""
+        """Return how many Bindings are to be written ahead, or are being written."""
         return self._writer.going_out
 
     @property
     def writing(self) -> AbstractSet[str]:
-        """The pods whose Bindings are being written, by UID."""
+        """Return the UIDs of the pods whose Bindings are being written."""
         return self._writer.writing
 
     def restarted(self) -> None:

@@ -38,7 +38,7 @@ class _Search:
     seconds: float = 0.0
     turns: int = 0
     is_old: bool = False
-    """Whether the group has changed since it began."""
+    """True if the group has changed since the look began."""
 
 
 @dataclass(slots=True)
@@ -49,10 +49,10 @@ class _Start:
     coming: Sequence[str]
     """Members whose own bind requests are due."""
     is_judged: bool
-    """Whether the next members have been judged by the books as they are now."""
+    """True if the next members have been judged by the books as they are now."""
     begun: deque[Member] = field(default_factory=deque)
     is_sent: bool = False
-    """Whether the first of its Bindings are on their way."""
+    """True once the first of its Bindings are on their way."""
 
 
 class Begin:
@@ -87,11 +87,11 @@ class Begin:
         self._later: dict[str, None] = {}
         """Groups that are to be looked at when fewer Bindings are to be written."""
         self._left: dict[str, Counter[Left]] = {}
-        """What the last decision about a group left to kube-scheduler, until it starts."""
+        """The members that the last decision left to kube-scheduler, counted by reason."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a group may begin of which no bind request is open.
+        """Return whether a group may begin of which no bind request is open.
 
         kube-scheduler is there, and sees what was bound. Few Bindings are still to be written.
         """

@@ -45,7 +45,7 @@ _KUBE_SCHEDULER_FIRST: Final = frozenset((Prospect.ASKED_FOR, Prospect.IN_HAND))
 
 
 class Behind(IntEnum):
-    """Which groups that are behind another one may have their turn."""
+    """The groups behind another one that may have their turn."""
 
     NONE = 0
     EQUALS = 1
@@ -55,7 +55,7 @@ class Behind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _AsItBegan:
-    """What a group was that began; another one is no repetition."""
+    """A group as it was when it began; if it differs, starting it is no repetition."""
 
     uid: str
     generation: int
@@ -84,14 +84,14 @@ class NextGroups:
         self._planned: dict[str, None] = {}
         """Groups that have room, of which no member may have begun."""
         self._kept: dict[str, int] = {}
-        """How many pods groups need that have room by a look before, until they begin."""
+        """The pods that groups need which got room from an earlier look and have not begun."""
         self._asked: dict[str, float] = {}
         """Groups of which no member has begun since they were asked for, and when each is asked for
         again."""
         self._paused: TTLCache[str, float] = TTLCache(
             REMEMBERED, 2 * ONCE_IN_SECONDS, plans.clock.monotonic
         )
-        """How long groups were left alone that did not begin."""
+        """The last pause of groups that did not begin, in seconds."""
         self._begun: TTLCache[str, _AsItBegan] = TTLCache(
             REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
         )

@@ -46,7 +46,7 @@ from extender.state.cluster.store import Cluster
 
 
 class PauseEnd(StrEnum):
-    """What ended a pause."""
+    """The reasons for which a pause ends."""
 
     WRITTEN = "written"
     """Few Bindings are left, or that of the member is on its way after all."""
@@ -75,7 +75,7 @@ class WritePauses:
 
     @property
     def are_due(self) -> bool:
-        """Whether an answer about a member may have to be held back."""
+        """Return whether an answer about a member may have to be held back."""
         rested = self._loop.time() >= self._rests_until
         return rested and self._held is None and self._writer.going_out > 0
 
@@ -138,7 +138,7 @@ class WritePauses:
 
 
 class ArrivalEnd(StrEnum):
-    """What ended a pause."""
+    """The reasons for which a pause ends."""
 
     COMPLETE = "complete"
     """The gang has its pods."""
@@ -180,20 +180,20 @@ class ArrivalPauses:
         self._say_hung_up = hung_up
         self._seconds = writer.metrics.arrival_pause_seconds
         self._sizes: dict[str, int] = {}
-        """By group: how many pods it has, of groups that have no room yet."""
+        """The number of pods of each group that has no room yet."""
         self._grew: dict[str, float] = {}
-        """By group: when its last pod came, of gangs that may still grow, the latest last."""
+        """The time when the last pod came of each gang that may still grow, the latest last."""
         self._in_the_way: TTLCache[str, float] = TTLCache(
             REMEMBERED, 10 * STUCK_SECONDS, self._loop.time
         )
-        """By UID: since when a pod has been known that is to be judged before a gang."""
+        """The time since which a pod has been in the way of a gang, by UID."""
         self._held: _Held | None = None
         self._rests_until = float("-inf")
         cluster.subscribe(self.on_change)
 
     @property
     def are_due(self) -> bool:
-        """Whether an answer about a member may have to be held back."""
+        """Return whether an answer about a member may have to be held back."""
         now = self._loop.time()
         while self._grew and now - next(iter(self._grew.values())) >= GAP_SECONDS:
             del self._grew[next(iter(self._grew))]

@@ -1,4 +1,4 @@
-"""How far kube-scheduler is behind in seeing what was bound ahead of it.
+"""Decides when kube-scheduler has seen what was bound ahead of it.
 
 Its scheduling loop is serial: once it asks for the binding of a pod, each of its later decisions
 counts that pod on its node. It never asks for most pods that are bound ahead, and gives no other
@@ -36,7 +36,7 @@ _LONG_AGO: Final = float("-inf")
 class _Shown(NamedTuple):
     at: float
     number: int
-    """Of the pod that had been shown last by then."""
+    """The number of the pod that had been shown last by then."""
 
 
 class _Refused(NamedTuple):
@@ -63,23 +63,23 @@ class SchedulerLag:
         self._now = clock.monotonic
         self._wake_after = wake_after
         self._shown: deque[_Shown] = deque()
-        """How far the numbers were at each look; of those that are old only the latest."""
+        """The highest number at each look; only the latest of the old ones is kept."""
         self._ended: dict[str, None] = {}
         """Pods that were taken for seen without a proof."""
         self._sign = _LONG_AGO
-        """When kube-scheduler was found to be behind."""
+        """The time when kube-scheduler was last found to be behind."""
         self._everywhere = _LONG_AGO
-        """Since when pods may be unseen on any node."""
+        """The time since which pods may be unseen on any node."""
         self._refused: dict[str, _Refused] = {}
-        """By UID of the pod: what is to be woken when pods have been seen."""
+        """The keys that are woken when pods have been seen, by UID of the pod."""
         self._left_out: TTLCache[str, _LeftOut] = TTLCache(
             REMEMBERED, 2 * LAG_SECONDS, clock.monotonic
         )
-        """By group that failed while nodes were left out: when it is woken."""
+        """The time when a group is woken that failed while nodes were left out."""
 
     @property
     def behind(self) -> bool:
-        """Whether kube-scheduler was behind a short while ago."""
+        """Return whether kube-scheduler was behind a short while ago."""
         return self._now() - self._sign < LAG_SECONDS
 
     def restarted(self) -> None:

@@ -71,9 +71,9 @@ class Announcer:
         self._awaiting_bind = awaiting_bind
         self._behind = behind
         self._bound: dict[str, _Bound] = {}
-        """By UID, the first to be due first."""
+        """The pods that are bound, by UID, the first to be due first."""
         self._unsure: dict[str, tuple[PodInfo, str]] = {}
-        """By UID: pods that have no node yet."""
+        """The pods that have no node yet, by UID."""
 
     def bound(self, pod: PodInfo, node: str) -> None:
         """Expect the Event of a pod whose Binding was made ahead of its request."""
@@ -167,27 +167,27 @@ class AheadWriter:
         self._is_connected = is_connected
         self._ended = ended
         self._called = self._heard = _NEVER
-        """When kube-scheduler last called or had a request open (never, once it has hung up), and
-        when it last called."""
+        """The times when kube-scheduler last called or had a request open (never, once it has hung
+        up), and when it last called."""
         self._held_answer: asyncio.Future[None] | None = None
         """Ends the bind request whose answer is held back, as long as its caller is there."""
         self._queue: asyncio.Queue[Member] = asyncio.Queue()
         """Members in their order; those that are not in `_unsent` any more are passed over."""
         self._unsent: dict[str, Member] = {}
         self._writing: dict[str, asyncio.Timeout] = {}
-        """What ends the writes that are on their way, by UID."""
+        """The time limits of the writes that are on their way, by UID."""
         self._joined: dict[str, asyncio.Future[str]] = {}
         self._answered: set[str] = set()
         """Members whose bind requests were answered while their Bindings were being written."""
 
     @property
     def writing(self) -> AbstractSet[str]:
-        """UIDs of the pods whose Bindings are being written."""
+        """Return the UIDs of the pods whose Bindings are being written."""
         return self._writing.keys()
 
     @property
     def going_out(self) -> int:
-        """How many Bindings are to be written ahead, or are being written."""
+        """Return how many Bindings are to be written ahead, or are being written."""
         return len(self._unsent) + len(self._writing)
 
     # -- what kube-scheduler asks
@@ -262,7 +262,7 @@ class AheadWriter:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a bind request is held, or its answer."""
+        """Return whether a bind request is held, or its answer."""
         return self._held_answer is not None or self._waiting.held_groups > 0
 
     def still_asks(self) -> None:
@@ -279,7 +279,7 @@ class AheadWriter:
 
     @property
     def unsent(self) -> int:
-        """How many Bindings are still to be written, and are not on their way."""
+        """Return how many Bindings are still to be written, and are not on their way."""
         return len(self._unsent)
 
     def begin(self, members: Sequence[Member]) -> None:
