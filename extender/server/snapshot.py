@@ -1,4 +1,4 @@
-"""`GET /debug/snapshot`: what the process remembers and no object of the API server says."""
+"""Serves `GET /debug/snapshot`: the memory of the process that no object of the API server has."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _BUSY: Final = {"model": Status, "description": "Other snapshots are being writt
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """What gives the answer, and the pace at which it is written."""
+    """The source of the answer, and the pace at which it is written."""
 
     memory: Callable[[], Mapping[str, object]]
     """Returns the sections of the answer. An iterator is written item by item, with pauses."""

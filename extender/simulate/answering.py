@@ -1,4 +1,4 @@
-"""What would become of a job, before it is created: the same decisions, with the job added."""
+"""The forecast for a job that is not created yet: a simulation with the job added."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,9 +32,9 @@ from extender.state.cluster.records import PodGroupInfo
 from extender.state.queue.records import PriorityClassInfo, WorkloadPriorityClassInfo
 
 ARRIVES: Final = 0.001
-"""When the job comes, in seconds: behind all that are there."""
+"""The arrival of the job, in seconds: after all jobs that exist."""
 FOREVER: Final = 365 * 86400.0
-"""How far ahead it is looked, in seconds."""
+"""The length of a forecast, in seconds."""
 
 Object = dict[str, Any]
 
@@ -44,7 +44,7 @@ class UnknownJobError(Exception):
 
 
 class Forecast(Shown):
-    """What would become of a job that is created now."""
+    """The forecast for a job that is created now."""
 
     job: str
     starts_now: bool

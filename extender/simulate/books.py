@@ -1,4 +1,4 @@
-"""What is counted while a simulation runs."""
+"""Use of nodes and of quota, summed up while a simulation runs."""
 
 from collections.abc import Iterable
 

@@ -36,13 +36,13 @@ gangs that wait and back-offs of evicted jobs have had their time."""
 MOST_ROUNDS: Final = 1000
 """Rounds of decisions in one moment: with more, something decides in circles."""
 AGING_LOOKS: Final = 30
-"""How often in `gang.agingSeconds` it is looked for gangs that have waited for long."""
+"""Checks for gangs that have waited long, in each `gang.agingSeconds`."""
 GRANTED: Final = 60.0
 """Seconds for which room is granted to pods that are not there yet."""
 
 _Do = Callable[[], None]
 _Event = tuple[float, int, Callable[..., None], tuple[Any, ...]]
-"""When, its number, and what is called with what."""
+"""A time, a number that orders equal times, a function and its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Members:
 
 @dataclass(slots=True)
 class _Moment:
-    """What is to be looked at once everything has been decided."""
+    """The jobs to look at once everything of a moment has been decided."""
 
     touched: dict[SimJob, None] = field(default_factory=dict)
     """The jobs with pods that got a node."""
@@ -78,7 +78,7 @@ class Simulation:
         alone: bool = False,
         on_step: Callable[["Simulation"], None] | None = None,
     ) -> None:
-        """With `alone` kube-scheduler knows no gangs, and there are no queues."""
+        """Prepare a simulation. With `alone` there are no gangs and no queues."""
         self.world, self.alone, self._on_step = world, alone, on_step
         self.clock = VirtualClock(world.began)
         self.cluster, self.queues = Cluster(), Queues(world.complete)
@@ -88,11 +88,11 @@ class Simulation:
         self.preemptions = self.evictions = self.half_placed = 0
         self._events = len(world.jobs)
         self._moved = 0.0
-        """When a job came, or a pod got a node or ended, last."""
+        """The last time at which a job came, or a pod got a node or ended."""
         self._agenda: list[_Event] = []
-        """What happens: jobs come, pods end."""
+        """The events to come: arrivals of jobs and ends of pods."""
         self._looks: list[_Event] = []
-        """What is to be looked at, whatever has happened."""
+        """The checks to come, which move no job by themselves."""
         self._number = world.version
         """Grows with each object: its resourceVersion."""
         self._job_of: dict[str, SimJob] = {}
@@ -133,7 +133,7 @@ class Simulation:
         heapify(self._agenda)
 
     _ages = False
-    """Whether there is a time for the next look at gangs that have waited for long."""
+    """True if the next check for gangs that have waited long is planned."""
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -307,7 +307,6 @@ class Simulation:
                     controller=job.uid,
                     pod_set=each.name if held else None,
                     workload=held,
-                    labels=job.labels,
                 )
                 self._job_of[uid] = job
                 index += 1

@@ -66,9 +66,9 @@ class Believed:
     admission: AdmissionOptions
     makes_groups: bool = True
     run_seconds: Mapping[str, float] = field(default_factory=dict)
-    """For how many seconds pods run in all, by their UID or that of their controller."""
+    """The run time of pods in seconds, by their UID or that of their controller."""
     assumed_seconds: float | None = None
-    """How long pods run that do not say it."""
+    """The run time of pods that do not say it."""
 
 
 def world_of_state(found: Believed) -> World:
@@ -114,7 +114,7 @@ class _Taking:
     def __init__(self, found: Believed) -> None:
         self._found = found
         self.ends: dict[str, float] = {}
-        """When pods end, in seconds from now, by UID."""
+        """The ends of pods by UID, in seconds from now."""
         self._taken: set[str] = set()
         self._by_workload: dict[str, list[PodInfo]] = {}
         for pod in found.cluster.pods.values():
@@ -255,7 +255,7 @@ class _ClusterReading:
         self._of_queues = QueueDecoder(decoder)
         self.cluster, self.queues = Cluster(), Queues(self._of_queues.completed)
         self.run_seconds: dict[str, float] = {}
-        """For how many seconds pods run in all, by their UID or that of their Job."""
+        """The run time of pods in seconds, by their UID or that of their Job."""
 
     async def queues_there(self) -> None:
         """Read queues and workloads. Raises ApiError."""

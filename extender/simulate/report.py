@@ -1,4 +1,4 @@
-"""What a simulation shows: numbers as a model, and as text."""
+"""Runs a simulation and reports on it, as a model and as text."""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence

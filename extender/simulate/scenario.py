@@ -74,7 +74,7 @@ class LogNormal(Section):
 
 
 class Distribution(Section):
-    """How long jobs run, where they differ: one of the two."""
+    """Run times that differ from job to job: one of the two."""
 
     uniform: tuple[Duration, Duration] | None = None
     """evenly between two times"""
@@ -91,7 +91,7 @@ class Distribution(Section):
 
 
 class Arrivals(Section):
-    """When jobs are created: at fixed times, in equal intervals, or at random."""
+    """The times at which jobs are created: fixed, in equal intervals, or at random."""
 
     at: list[Duration] | None = None
     """fixed times"""

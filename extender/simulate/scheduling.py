@@ -26,7 +26,7 @@ from extender.permit.timing import EVICTED_IN_VAIN_SECONDS, NO_VICTIMS_SECONDS
 from extender.permit.verdicts import Verdicts
 from extender.resources.quantity import PODS
 from extender.simulate.world import VirtualClock
-from extender.state.cluster import events as ev
+from extender.state.cluster import events
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import NodeInfo, PodInfo, PreemptedRoom, Shape
 from extender.state.cluster.store import Cluster
@@ -49,7 +49,7 @@ class _PodLine:
     shape: Shape
     pods: list[tuple[PodOrder, PodInfo]] = field(default_factory=list)
     blocked: bool = False
-    """Whether the first one found no node, and nothing has changed since."""
+    """True if the first pod found no node, and nothing has changed since."""
 
 
 class SchedulerModel:
@@ -109,7 +109,7 @@ class SchedulerModel:
 
     @property
     def waiting(self) -> int:
-        """How many pods without a plan wait."""
+        """The number of pods without a plan that wait."""
         return len(self._line_of)
 
     # --- one pass ------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class SchedulerModel:
         there = replace(
             pod, node=node, phase="Running", ready=True, bound_at=self._clock.wall(), gates=()
         )
-        self._cluster.apply(ev.PodApplied(there))
+        self._cluster.apply(events.PodApplied(there))
         self._bound(there)
 
 
@@ -289,7 +289,7 @@ class PreemptionModel:
         self._evict, self._after = evict, after
         self._courses: dict[str, _MakingRoom] = {}
         self._pauses: dict[str, tuple[float, float]] = {}
-        """Until when a group is left alone, and how long that is."""
+        """By group: the time until which it is left alone, and the length of that pause."""
 
     def run(self) -> bool:
         """End what is over, and begin what is due; return whether any pods were evicted."""
@@ -328,7 +328,7 @@ class PreemptionModel:
             self._pause(group, first, first if self._courses else longest)
             return False
         chosen = nominate.nomination(found, view=view, now=now)
-        self._cluster.apply(ev.Nominated(group, chosen))
+        self._cluster.apply(events.Nominated(group, chosen))
         self._courses[group] = _MakingRoom(chosen)
         self._evict(group, [*self._pods(chosen)])
         return True
@@ -351,7 +351,7 @@ class PreemptionModel:
             if over is None:
                 return
         del self._courses[group]
-        self._cluster.apply(ev.NominationsEnded((group,)))
+        self._cluster.apply(events.NominationsEnded((group,)))
         if over is not None and over.reason in _IN_VAIN:
             self._pause(group, *EVICTED_IN_VAIN_SECONDS)
 

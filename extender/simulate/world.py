@@ -12,7 +12,7 @@ from extender.state.queue.pod_defaults import Complete
 from extender.state.queue.records import PodSetInfo, WorkloadInfo
 
 EPOCH: Final = 1_767_225_600.0
-"""When a simulation begins that starts from no cluster: 2026-01-01, in seconds since the epoch."""
+"""The start of a simulation of a scenario: 2026-01-01, in seconds since the epoch."""
 
 
 class VirtualClock:
@@ -42,16 +42,15 @@ class SimJob:
     """The class of the scenario, or the kind of the object."""
     arrival: float
     run_seconds: float | None
-    """How long a pod runs. With None that is not known, and a pod never ends."""
+    """The run time of a pod. With None it is unknown, and the pod never ends."""
     pod_sets: Sequence[PodSetInfo] = ()
     priority: int = 0
     queue: str = ""
     pod_group: PodGroupInfo | None = None
     """The PodGroup that it brings."""
     workload: WorkloadInfo | None = None
-    """As it is to be created; None: no queue admits it."""
+    """The Workload to create. With None no queue admits the job."""
     uid: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
     gang_size: int = 0
     """The number of pods that start together and run only together. With 0 each runs alone."""
 
@@ -64,19 +63,19 @@ class SimJob:
     finished_pods: int = 0
     """The number of pods of this attempt that have finished."""
     is_running: bool = False
-    """Whether enough pods have had a node in this attempt."""
+    """True once enough pods have had a node in this attempt."""
     attempt: int = 0
     """Incremented when the pods are created or deleted together, so that events of earlier pods are
     ignored."""
     admitted: float | None = None
     started: float | None = None
-    """When enough pods had a node for the first time."""
+    """The time at which enough pods had a node for the first time."""
     ended: float | None = None
     preempted: int = 0
     evicted: int = 0
-    """How often it had to go for another reason."""
+    """The number of evictions that were no preemptions."""
     is_half_placed: bool = False
-    """Whether some of the pods that start together have nodes, and too few."""
+    """True while some of the pods that start together have nodes, but too few."""
     was_half_placed: bool = False
     last_reason: str = ""
     """Why it waits, in the words of the last decision."""
@@ -112,7 +111,7 @@ class World:
     running: Sequence[SimJob] = ()
     """Jobs that are there at the beginning, with their pods."""
     pod_ends: Mapping[str, float] = field(default_factory=dict)
-    """When pods end that are there at the beginning, by UID; of others it is not known."""
+    """The ends of pods that exist at the beginning, by UID. Pods without an end never end."""
     step: float = 0.1
     until: float | None = None
     began: float = EPOCH
@@ -121,9 +120,9 @@ class World:
     complete: Complete | None = None
     """Completes pod sets by LimitRanges and RuntimeClasses."""
     compare: bool = False
-    """Whether it is to be played with kube-scheduler alone as well."""
+    """True if kube-scheduler alone is simulated as well."""
     notes: Sequence[str] = ()
-    """What is assumed, or left out."""
+    """Assumptions, and what is left out."""
 
     def seconds_left(self, job: SimJob, uids: Sequence[str], now: float) -> dict[float, list[str]]:
         """Return the UIDs of pods of a job by the seconds for which they run from now on.

@@ -59,7 +59,7 @@ class Snapshot(Struct, frozen=True, rename="camel"):
     lists: dict[str, Raw]
     """The lists, by path."""
     memory: dict[str, Any] = {}
-    """What the process remembered, for a reader."""
+    """The memory of the process, for a reader."""
     settings: dict[str, Any] = {}
     """The sections of its settings that decisions depend on."""
     kind: str = KIND
@@ -146,7 +146,7 @@ class StoppedClock:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSource:
-    """Where objects are read from, and the time that counts for them."""
+    """A place to read objects from, and the clock for them."""
 
     reader: Reader
     clock: Clock

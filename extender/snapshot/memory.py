@@ -1,4 +1,4 @@
-"""What a process remembers that no object of the API server says, as plain values for a reader.
+"""The memory of a process that no object of the API server has, as plain values for a reader.
 
 Lists that may be long are iterators over copies, so that they can be written with pauses while the
 state goes on.

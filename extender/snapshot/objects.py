@@ -147,7 +147,7 @@ _KEPT: Final[Mapping[str, Kept]] = {
     "jobs": _JOB,
     "workloads": _WORKLOAD,
 }
-"""By plural. Objects of other kinds have no pod template, and are kept but for their metadata."""
+"""The fields to keep by plural. Objects of other kinds have no pod template and stay whole."""
 _METADATA: Final = frozenset(
     (
         "name",

@@ -1,4 +1,4 @@
-"""How a snapshot is taken: the API server is listed, and a process is asked what it remembers."""
+"""Takes a snapshot: lists the API server, and asks a process what it remembers."""
 
 import ssl
 from collections.abc import Callable, Mapping
@@ -22,14 +22,14 @@ from extender.snapshot.file import ObjectList, ObjectSource, ProcessName, Snapsh
 from extender.snapshot.objects import PATHS, reduced
 
 PATH: Final = "/debug/snapshot"
-"""Where a process answers what it remembers."""
+"""The path at which a process answers what it remembers."""
 URLS: Final[Mapping[ProcessName, str]] = {
     "extender": "http://127.0.0.1:8888",
     "reconciler": "http://127.0.0.1:8889",
 }
-"""Where each process listens by default."""
+"""The default URL of each process."""
 _SECONDS: Final = 60.0
-"""Without a byte."""
+"""Seconds without a byte after which a process is given up."""
 _SHOWN: Final = 300
 """Characters of an answer that is no JSON."""
 _NEEDED: Final = ("nodes", "pods")
@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 @dataclass(frozen=True, slots=True)
 class ProcessClient:
-    """How a process is asked."""
+    """The address and credentials with which a process is asked."""
 
     url: str
     ca_file: Path | None = None
