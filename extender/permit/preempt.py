@@ -23,8 +23,8 @@ from extender.gang.filter import BEHIND, DISAGREE
 from extender.gang.fit import finds_no_node
 from extender.gang.options import GangOptions
 from extender.gang.preempt import nominate
-from extender.gang.preempt.choosing import Preemption, choosing
 from extender.gang.preempt.nominate import Ended, Seen, overtaken
+from extender.gang.preempt.search import Preemption, choosing
 from extender.kube.errors import ApiError
 from extender.kube.preemptions import NotStoredError, TooManyVictimsError
 from extender.permit.plans import Plans

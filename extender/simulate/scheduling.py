@@ -18,8 +18,8 @@ from extender.gang.fit import candidates, fits, fitting
 from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions
 from extender.gang.preempt import nominate
-from extender.gang.preempt.choosing import choosing
 from extender.gang.preempt.nominate import Seen
+from extender.gang.preempt.search import choosing
 from extender.gang.verdicts import Refuse
 from extender.permit.plans import Plans
 from extender.permit.timing import EVICTED_IN_VAIN_SECONDS, NO_VICTIMS_SECONDS

@@ -12,7 +12,7 @@ from time import thread_time
 from typing import Any, Final
 
 from extender.gang.options import GangOptions
-from extender.gang.preempt.choosing import Preemption, choosing
+from extender.gang.preempt.search import Preemption, choosing
 from extender.runtime.clock import SystemClock
 from extender.runtime.process import Garbage
 from extender.state.cluster.records import NodeInfo, PodInfo

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from extender.api.core_v1 import LabelSelector
 from extender.gang.options import GangOptions
-from extender.gang.preempt.choosing import Preemption, choosing, stands
+from extender.gang.preempt.search import Preemption, choosing, stands
 from extender.gang.preempt.units import Unit
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import BudgetInfo, NodeInfo, PodGroupInfo, PodInfo, Shape
@@ -289,17 +289,35 @@ def gangs_of_unlike_size(draw: st.DrawFn) -> Scene:
 
 @settings(max_examples=examples(300))
 @given(gangs_of_unlike_size())
-def test_no_other_gangs_would_do_with_fewer_pods(scene: Scene) -> None:
+def test_no_gang_could_have_stayed(scene: Scene) -> None:
     found, _ = choose(scene)
     assert found is not None
-    chosen, sizes = uids(found.victims), Counter(p.group for p in scene.running if p.group)
-    enough = [
-        some
-        for count in range(1, len(sizes) + 1)
-        for some in combinations(sizes, count)
-        if sum(sizes[each] for each in some) >= len(scene.members)
-    ]
-    assert len(chosen) == min(sum(sizes[each] for each in some) for some in enough)
+    chosen = uids(found.victims)
+    assert scene.fits(chosen)
+    for unit in found.victims:
+        assert not scene.fits(chosen - uids([unit]))
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
+def test_of_equal_pods_as_few_go_as_members_lack_room(
+    counts: list[int], data: st.DataObject
+) -> None:
+    """Each node has room for four pods, of which some are there."""
+    scene = Scene([node(f"n{number}", 4) for number in range(len(counts))])
+    for number, count in enumerate(counts):
+        said: dict[str, Any] = {
+            "priority": data.draw(st.integers(0, 2)),
+            "bound_at": data.draw(st.integers(1, 4)),
+        }
+        scene.running += [pod(f"p{number}-{n}", 1, on=f"n{number}", **said) for n in range(count)]
+    free = 4 * len(counts) - sum(counts)
+    size = data.draw(st.integers(free + 1, 4 * len(counts)))
+    scene.members = [pod(f"gang-{n}", 1, group="gang", priority=5) for n in range(size)]
+    scene.gang = pod_group("gang", size)
+    found, _ = choose(scene)
+    assert found is not None
+    assert len(uids(found.victims)) == size - free
 
 
 @settings(max_examples=examples(300))

@@ -6,7 +6,7 @@ from math import floor
 from typing import Final
 
 from extender.api.reasons import PreemptionReason
-from extender.gang.preempt.choosing import Preemption
+from extender.gang.preempt.search import Preemption
 from extender.gang.preempt.units import Going, Unit
 from extender.state.cluster.records import (
     NominatedRoom,

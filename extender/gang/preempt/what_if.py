@@ -5,7 +5,7 @@ unlike pods the count of each shape is a bound, and the packer has the last word
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from extender.fit.candidates import Feasibility, PodShape, clashes
@@ -35,23 +35,18 @@ class SearchedNode:
     """One node, and what it has now that some of its units are gone."""
 
     __slots__ = (
-        *("_all", "info", "region", "room", "taken", "placed"),
-        *("plain", "units", "stays", "least", "gained"),
+        *("_all", "info", "region", "room"),
+        *("plain", "units", "stays"),
     )
 
     def __init__(self, info: NodeInfo, region: str, room: Resources) -> None:
         self.info, self.region, self.room = info, region, room
-        self.taken: Resources = {}
-        """What a selection has taken of the room, for as many pods as it has `placed`."""
-        self.placed = Counter[PodShape]()
         self.plain: list[PodInfo] = []
         """Pods without a gang that may go."""
         self.units: list[Evictable] = []
         """Units of gangs that have pods on it."""
         self.stays: list[PodShape] = []
         """Pods that stay, of those that do not share the node with all others."""
-        self.least, self.gained = 0, 0
-        """The lowest priority that makes room, and for how many pods there may be room in all."""
         self._all: list[Evictable] | None = None
 
     def all(self, units: Evictables) -> list[Evictable]:
@@ -60,31 +55,6 @@ class SearchedNode:
             plain = filter(None, map(units.of, self.plain))
             self._all = sorted((*self.units, *plain), key=lambda unit: unit.rank)
         return self._all
-
-    @property
-    def promise(self) -> tuple[int, int, float, float, str]:
-        """What nodes are sorted by before their units are looked at, the most promising first.
-
-        That is the lowest priority that makes room, the lowest cost, pods that may go for each that
-        may come, the start of the youngest gang, and the name.
-        """
-        units, there = self.units, len(self.plain) + len(self.units)
-        costs = [pod.cost for pod in self.plain if pod.cost is not None]
-        if len(costs) < len(self.plain):
-            costs.append(0)
-        costs += [unit.rank.cost for unit in units]
-        age = min([unit.rank.age for unit in units], default=0.0)
-        return self.least, min(costs, default=0), there / self.gained, age, self.info.name
-
-    def take(self, pod: PodShape, count: int) -> None:
-        """Place so many pods."""
-        self.placed[pod] += count
-        add(self.taken, {name: n * count for name, n in pod.shape.requests.items()})
-
-    def clear(self) -> None:
-        """Take back all that was placed."""
-        self.placed.clear()
-        self.taken.clear()
 
     def is_closed(self, pod: PodShape, beside: Iterable[PodInfo]) -> bool:
         """Return whether pods that stay, or these, keep pods of a shape away."""
@@ -177,48 +147,24 @@ class WhatIf:
 
     # -- what if
 
-    def go(self, unit: Evictable) -> Collection[SearchedNode]:
-        """Have a unit go, with all that goes with it; return the nodes that have more room."""
-        moved: dict[str, SearchedNode] = {}
+    def go(self, unit: Evictable) -> None:
+        """Have a unit go, with all that goes with it."""
         for part in [*unit.going()]:
-            self._move(part, moved, gone=True)
-        return moved.values()
+            self._move(part, gone=True)
 
     def stay(self, unit: Evictable) -> None:
         """Have a unit stay after all; what went with it is still gone."""
-        self._move(unit, {}, gone=False)
+        self._move(unit, gone=False)
 
     def holds(self, node: SearchedNode, pod: PodShape) -> int:
         """Return how many pods of a shape alone a node takes now."""
         count = slots(pod.shape, node.room)
-        return self._shared(node, pod, count) if pod.shape.one_per_node else count
-
-    def takes(
-        self,
-        node: SearchedNode,
-        pod: PodShape,
-        *,
-        more: Mapping[str, int] = _NOTHING,
-        without: Collection[Evictable] = (),
-    ) -> int:
-        """Return how many it takes beside those that were placed; `without` leave so much `more`.
-
-        Never more than zero where it is closed to them.
-        """
-        count = _slots(pod.shape, node.room, more, less=node.taken)
         if not pod.shape.one_per_node or count <= 0:
             return count
-        return self._shared(node, pod, count, without=without)
-
-    def _shared(
-        self, node: SearchedNode, pod: PodShape, count: int, *, without: Collection[Evictable] = ()
-    ) -> int:
-        if count <= 0 or node.placed[pod]:
-            return 0
-        there = (u for u in node.all(self.units) if not u.gone and u not in without)
+        there = (unit for unit in node.all(self.units) if not unit.gone)
         return int(not node.is_closed(pod, (p for unit in there for p in unit.pods)))
 
-    def _move(self, unit: Evictable, moved: dict[str, SearchedNode], *, gone: bool) -> None:
+    def _move(self, unit: Evictable, *, gone: bool) -> None:
         change = add if gone else subtract
         nodes = [self.nodes[name] for name in unit.on if name in self.nodes]
         for node in nodes:
@@ -232,7 +178,6 @@ class WhatIf:
         for node in nodes:
             change(node.room, unit.on[node.info.name])
             self.total[node.region] += self.holds(node, self.wanted[node.region][0][0])
-            moved[node.info.name] = node
         for node in nodes:
             self._compare(node.region)
 
@@ -259,12 +204,11 @@ class WhatIf:
         levels = self._look_at_pods(node)
         if self._alone:
             node.stays.extend(self._stays(node))
+        # Of every shape: `any` must not stop at the first that finds room.
         gained = [self._count(node, pod, levels=levels, gains=of_shape) for pod, of_shape in shapes]
         if any(gained):
             self.nodes[info.name] = node
             self.by_region[region].append(node)
-            node.gained = max(map(sum, map(dict.values, gained)))
-            node.least = min(map(min, filter(None, gained)))
 
     def _look_at_pods(self, node: SearchedNode) -> Mapping[int, Resources]:
         """Sort the pods of a node, and return what those of each priority take that may go."""
@@ -323,22 +267,23 @@ class WhatIf:
         *,
         levels: Mapping[int, Resources],
         gains: Counter[int],
-    ) -> dict[int, int]:
-        """Add for how many more pods of a shape there is room, priority by priority."""
-        more, gained = _NOTHING, dict[int, int]()
+    ) -> bool:
+        """Add for how many more pods of a shape there is room, priority by priority.
+
+        Return whether there is any.
+        """
+        more = _NOTHING
         before = self._would_take(node, pod, NONE_GOES)
         if before:
             gains[NONE_GOES] += before
-            gained[NONE_GOES] = before
         for priority in sorted(levels) if len(levels) > 1 else levels:
             more = Resources(more)
             add(more, levels[priority])
             found = self._would_take(node, pod, priority, more=more)
             if found > before:
                 gains[priority] += found - before
-                gained[priority] = found - before
                 before = found
-        return gained
+        return before > 0
 
     def _would_take(
         self, node: SearchedNode, pod: PodShape, limit: int, *, more: Mapping[str, int] = _NOTHING
@@ -351,18 +296,12 @@ class WhatIf:
         return int(not node.is_closed(pod, (p for unit in there for p in unit.pods)))
 
 
-def _slots(
-    shape: Shape,
-    room: Mapping[str, int],
-    more: Mapping[str, int],
-    *,
-    less: Mapping[str, int] = _NOTHING,
-) -> int:
+def _slots(shape: Shape, room: Mapping[str, int], more: Mapping[str, int]) -> int:
     """Return for how many pods there is room by amounts, without making a sum of them."""
     most = 1 << 30
     for name, amount in shape.requests.items():
         if amount:
-            found = (room.get(name, 0) + more.get(name, 0) - less.get(name, 0)) // amount
+            found = (room.get(name, 0) + more.get(name, 0)) // amount
             if found <= 0:
                 return 0
             most = min(most, found)

@@ -8,7 +8,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.gang.options import GangOptions
-from extender.gang.preempt.choosing import Preemption, choosing, stands
+from extender.gang.preempt.search import Preemption, choosing, stands
 from extender.resources.quantity import parse_resources
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import (
@@ -115,28 +115,34 @@ OTHERS: dict[str, tuple[list[Any], set[str] | None]] = {
         ],
         {"old-0", "old-1"},
     ),
-    "few pods before many": (
+    "in their order, however many pods go": (
         [
             nodes(4, 4),
             pod_group("gang", 1),
             pods(1, 4, priority=PRIORITY),
             [pod(f"a{n}", 1, on="n0") for n in range(4)],
-            pod("b", 4, on="n1"),
+            pod("b", 4, on="n1", cost=1),
+        ],
+        {"a0", "a1", "a2", "a3"},
+    ),
+    "none that could have stayed": (
+        [
+            nodes(4, 4),
+            pod_group("gang", 1),
+            pods(1, 4, priority=PRIORITY),
+            [pod(f"a{n}", 1, on="n0") for n in range(4)],
+            pod("b", 4, on="n1", cost=-1),
         ],
         {"b"},
     ),
-    "a gang that is enough before two that are too": (
-        [FOUR, GANG, low("one", 1), low("two", 2, first=1), low("three", 1, first=3)],
-        {"two-0", "two-1"},
-    ),
-    "the smaller of two gangs, for what the larger one leaves beyond is of no use": (
+    "not the first gang, where the next one is needed and enough": (
         [
-            nodes(*[4] * 6),
+            nodes(4, 4, 4),
             GANG,
-            low("large", 4, said={"started": 20.0}),
-            low("small", 2, first=4, said={"started": 10.0}),
+            low("small", 1, said={"started": 20.0}),
+            low("large", 2, first=1, said={"started": 10.0}),
         ],
-        {"small-0", "small-1"},
+        {"large-0", "large-1"},
     ),
     "members that their gang can do without": (
         [nodes(4, 4, 4), GANG, low("low", 3, least=1)],

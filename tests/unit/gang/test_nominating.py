@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from extender.api.reasons import PreemptionReason
-from extender.gang.preempt.choosing import Place, Preemption
 from extender.gang.preempt.nominate import (
     ABSENT_SECONDS,
     LONGEST_SECONDS,
@@ -21,6 +20,7 @@ from extender.gang.preempt.nominate import (
     remaining,
     sentence,
 )
+from extender.gang.preempt.search import Place, Preemption
 from extender.gang.preempt.units import Unit
 from extender.kube import nominations
 from extender.state.cluster import events as ev

@@ -10,7 +10,7 @@ import pytest
 from extender.api.reasons import PreemptionReason, Reason
 from extender.gang.filter import BEHIND
 from extender.gang.options import GangOptions
-from extender.gang.preempt.choosing import Place, Preemption
+from extender.gang.preempt.search import Place, Preemption
 from extender.gang.preempt.units import Unit
 from extender.kube.errors import UnavailableError
 from extender.kube.preemptions import NotStoredError, TooManyVictimsError

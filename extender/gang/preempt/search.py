@@ -1,15 +1,17 @@
 """Which pods make room for a gang that does not fit.
 
 Nothing where it fits without, and nothing unless all its missing members fit then. First the lowest
-priority is looked for up to which units have to go. Of these some are selected that are enough
-(`selecting`), and then as many as possible are put back, the most important first: what a budget
-protects, then by priority, by cost, and the oldest. What is left is needed, each of it. The packer
-that plans gangs has the last word, and says where the members go.
+priority is looked for up to which units have to go. Units up to it are taken in their order, the
+least important first, until the gang fits. Then as many as possible are put back, the most
+important first: what a budget protects, then by priority, by cost, and the oldest. What is left is
+needed, each of it. The packer that plans gangs has the last word, and says where the members go.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from extender.fit import domains
@@ -28,8 +30,6 @@ from extender.gang.fit import (
     pod_shape,
 )
 from extender.gang.options import GangOptions
-from extender.gang.preempt.fewer import Exchange
-from extender.gang.preempt.selecting import Selection
 from extender.gang.preempt.units import Evictable, Evictables, Going, Unit
 from extender.gang.preempt.what_if import Regions, WhatIf
 from extender.resources.quantity import Resources, add
@@ -39,10 +39,10 @@ from extender.steps import PIECE, Steps
 
 REGIONS: Final = 8
 """Domains in which victims are looked for, at most, where one is required."""
+_AT_ONCE: Final = 16
+"""Nodes whose units are sorted in one piece."""
 LOOKS: Final = 256
 """How often a gang of unlike pods is packed, at most, to find out which units may stay."""
-_AT_ONCE: Final = 16
-"""Regions in which units are selected in one piece, at most, where every one has to have room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,31 +288,59 @@ class _UnitSearch:
         self, regions: tuple[str, ...], limit: int, *, keep_budgets: bool
     ) -> Steps[_Try | None]:
         """Return which units of a priority, or below it, have to go in each of these regions."""
-        units = yield from self._selected(regions, limit, keep_budgets=keep_budgets)
+        units = yield from self._taken(regions, limit, keep_budgets=keep_budgets)
         self._looks = 0
         found = None
-        if units is not None and (yield from self._fits()):
+        if units and (yield from self._fits()):
             found = self._try(regions, (yield from self._needed(units)))
-            found = yield from self._with_fewer_pods(found, keep_budgets=keep_budgets)
         for number, part in enumerate([*self._what_if.gone]):
             if number % PIECE == PIECE - 1:
                 yield
             self._what_if.stay(part)
         return found
 
-    def _selected(
+    def _taken(
         self, regions: Sequence[str], limit: int, *, keep_budgets: bool
-    ) -> Steps[list[Evictable] | None]:
-        """Have units go until each region has room; return these, or None where one has none."""
-        units: list[Evictable] = []
-        for number, region in enumerate(regions):
+    ) -> Steps[list[Evictable]]:
+        """Have units of a priority, or below it, go until each region has room; return these.
+
+        The least important go first, and what a budget protects after all others.
+        """
+        taken: list[Evictable] = []
+        for region in regions:
+            taken += yield from self._taken_in(region, limit, protected=False)
+        if keep_budgets or (yield from self._fits()):
+            return taken
+        for region in regions:
+            taken += yield from self._taken_in(region, limit, protected=True)
+        return taken
+
+    def _taken_in(self, region: str, limit: int, *, protected: bool) -> Steps[list[Evictable]]:
+        """Have units of one region go until it has room, or those that no budget protects."""
+        taken: list[Evictable] = []
+        there: list[list[Evictable]] = []
+        for number, node in enumerate(self._what_if.by_region[region]):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 yield
-            selection = Selection(self._what_if, region, limit, keep_budgets=keep_budgets)
-            if not (yield from selection.making()):
-                return None
-            units += selection.units
-        return units
+            there.append(node.all(self._what_if.units))
+        for number, unit in enumerate(merge(*there, key=attrgetter("rank"))):
+            if number % PIECE == PIECE - 1:
+                yield
+            # How many unlike pods there is room for the packer alone says: all go, and come back.
+            if self._equal and region not in self._what_if.lacking:
+                break
+            if unit.rank.priority > limit:
+                break
+            if not unit.gone and (protected or not self._is_protected(unit)):
+                self._what_if.go(unit)
+                taken.append(unit)
+        return taken
+
+    def _is_protected(self, unit: Evictable) -> bool:
+        guarded = Counter[str]()
+        for part in unit.going():
+            guarded.update(part.guarded)
+        return bool(guarded) and self._budgets.would_break(guarded)
 
     def _have_gone(self, units: Iterable[Evictable]) -> Steps[None]:
         for number, unit in enumerate(units):
@@ -332,40 +360,48 @@ class _UnitSearch:
 
     def _needed(self, chosen: Iterable[Evictable]) -> Steps[list[Evictable]]:
         """Put back all that is not needed; return what is, the most important first."""
-        every = dict.fromkeys(part for unit in chosen for part in (unit, *unit.beyond))
-        order = sorted(every, key=lambda unit: unit.rank, reverse=True)
-        rest: dict[Evictable, Evictable] = {b: unit for unit in order for b in unit.beyond}
-        tried = set[Evictable]()
-        for guarded in (True, False):
-            for unit in order:
-                whole = rest.get(unit)
-                if unit in tried or (whole is not None and whole.gone):
-                    continue
-                if guarded and not self._budgets.broken_by(unit.guarded):
-                    continue
-                tried.add(unit)
-                self._what_if.stay(unit)
-                if not (yield from self._fits()):
-                    self._what_if.go(unit)
-        return [unit for unit in order if unit.gone and not (unit in rest and rest[unit].gone)]
+        every: dict[Evictable, None] = {}
+        whole: dict[Evictable, Evictable] = {}
+        for number, unit in enumerate(chosen):
+            if number % PIECE == PIECE - 1:
+                yield
+            every[unit] = None
+            for beyond in unit.beyond:
+                every[beyond], whole[beyond] = None, unit
+        order = sorted(every, key=attrgetter("rank"), reverse=True)
+        yield
+        for number, unit in enumerate(order if self._view.has_budgets else ()):
+            if number % PIECE == PIECE - 1:
+                yield
+            if not self._equal and self._looks > LOOKS // 2:
+                break
+            if self._budgets.broken_by(unit.guarded):
+                yield from self._put_back([unit], whole)
+        yield from self._put_back([unit for unit in order if unit.gone], whole)
+        return [unit for unit in order if unit.gone and not (unit in whole and whole[unit].gone)]
 
-    def _with_fewer_pods(self, found: _Try, *, keep_budgets: bool) -> Steps[_Try]:
-        """Return a try with other gangs in the place of the most important ones, if fewer pods go.
+    def _put_back(
+        self, units: Sequence[Evictable], whole: Mapping[Evictable, Evictable]
+    ) -> Steps[None]:
+        """Put back as many of these as possible, the first ones rather than the last.
 
-        For equal pods alone: of these it is known for how many each gang leaves room. And for one
-        region alone.
+        All are tried at once, then each half: most may stay. Members above minMember stay only
+        with the `whole` of their gang.
         """
-        if not self._equal or len(found.regions) > 1:
-            return found
-        exchange = Exchange(self._what_if, found.regions[0], found.units, keep_budgets=keep_budgets)
-        new = yield from exchange.finding(len(self._pods))
-        if new is None:
-            return found
-        yield from self._have_gone(new)
-        if not (yield from self._fits()):
-            return found
-        other = self._try(found.regions, (yield from self._needed([*exchange.kept, *new])))
-        return min(found, other, key=lambda each: each[:3])
+        some: list[Evictable] = []
+        for number, unit in enumerate(units):
+            if number % PIECE == PIECE - 1:
+                yield
+            if unit not in whole or not whole[unit].gone:
+                self._what_if.stay(unit)
+                some.append(unit)
+        if not some or (yield from self._fits()):
+            return
+        yield from self._have_gone(some)
+        if len(some) > 1:
+            half = len(some) // 2
+            yield from self._put_back(some[:half], whole)
+            yield from self._put_back(some[half:], whole)
 
     # -- whether that is enough
 
