@@ -2,9 +2,19 @@
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
+from extender.permit import plans, turns
 from tests.protocol.service import Service
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no plan go on later because the machine is slow."""
+    monkeypatch.setattr(plans, "PLAN_SECONDS", 60.0)
+    monkeypatch.setattr(turns, "PLAN_SECONDS", 60.0)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 60.0)
 
 
 @pytest_asyncio.fixture

@@ -72,13 +72,6 @@ def filter_of(cluster: Cluster, plans: Plans, **more: Any) -> PodFilter:
     return PodFilter(cluster, plans, claims, scheduler_lag=lag, process=process, no_node=no_node)
 
 
-def plans_of(cluster: Cluster, verdicts: Verdicts) -> Plans:
-    """Return plans that take no time, however busy the machine is."""
-    plans = Plans(cluster, verdicts)
-    plans.clock = ManualClock()
-    return plans
-
-
 class ScriptedBinder:
     """Fails with what is scripted for a pod, one by one, then succeeds."""
 
@@ -126,7 +119,7 @@ class Scene:
         self.woken: list[tuple[str, float]] = []
         verdicts = Verdicts(cluster, options=self.options, clock=LoopClock())
         self.verdicts = verdicts
-        self.plans = plans_of(cluster, verdicts)
+        self.plans = Plans(cluster, verdicts)
         self.events: list[Event] = []
         self.is_connected = True
         self.stale: str | None = None
