@@ -46,9 +46,9 @@ from extender.jobs.context import is_ready, release_limits, unreadable_release
 from extender.jobs.decide import decide
 from extender.kube.decode import UNREADABLE
 from extender.kube.errors import RefusedError
-from extender.kube.identity import Identity
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Event, ObjectRef
+from extender.kube.set_aside import Identity
 from extender.queueing import readiness, transitions
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS

@@ -18,9 +18,9 @@ from extender.gang.options import GangOptions
 from extender.gang.preempt import nominate
 from extender.gang.preempt.nominate import Checked, check, has_started_since
 from extender.kube.errors import ApiError, BudgetError
+from extender.kube.pod_groups import VictimWriter
 from extender.kube.pod_groups import about as about_group
 from extender.kube.pods import PodRef
-from extender.kube.preemptions import VictimWriter
 from extender.kube.recorder import Event, ObjectRef
 from extender.runtime.clock import Clock
 from extender.state.cluster import events

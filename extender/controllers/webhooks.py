@@ -8,9 +8,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from extender.kube.certificates import CertificateSecret, Kept
 from extender.kube.errors import ApiError, ConflictError
-from extender.kube.webhook_clients import StoredVersions, WebhookClients
+from extender.kube.webhooks import CertificateSecret, Kept, StoredVersions, WebhookClients
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff

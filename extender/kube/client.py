@@ -41,7 +41,7 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _CONNECT_SECONDS: Final = 5.0
 _LEAST_SECONDS: Final = 1.0
-"""For the second try, though reading credentials again took long."""
+"""The time for the second try, though reading credentials again took long."""
 _LEAST_PAUSE: Final = 0.1
 """Seconds before a busy server is asked again, though it names none."""
 _READ_BUFFER: Final = 2**21
@@ -90,7 +90,7 @@ class KubeClient:
         self._seconds = timeout
         self._connection: _Connection | None = None
         self._retired: list[_Connection] = []
-        """Of credentials that count no more, and still in use: watches, most of the time."""
+        """Connections with older credentials that are still in use, mostly by watches."""
         self._looking: asyncio.Task[None] | None = None
 
     @property
@@ -285,7 +285,10 @@ class KubeClient:
         finally:
             connection.users -= 1
             if self._retired:
-                await self._close_retired()
+                unused = [each for each in self._retired if not each.users]
+                self._retired = [each for each in self._retired if each.users]
+                for each in unused:
+                    await each.close()
 
     def _current(self) -> _Connection:
         connection = self._connection
@@ -295,12 +298,6 @@ class KubeClient:
             self._retired.append(connection)
             connection = self._connection = self._connected()
         return connection
-
-    async def _close_retired(self) -> None:
-        unused = [each for each in self._retired if not each.users]
-        self._retired = [each for each in self._retired if each.users]
-        for each in unused:
-            await each.close()
 
     def _connected(self) -> _Connection:
         credentials, posts = self.keyring.current, None

@@ -1,4 +1,4 @@
-"""What we show the API server: read from a kubeconfig or the pod's service account, and read again.
+"""Credentials for the API server, read from a kubeconfig or the pod's service account.
 
 Certificates and tokens are renewed in place by others: cert-manager, kubeadm, the kubelet, a plugin
 that a kubeconfig runs. So files are looked at every few seconds, a plugin is run again before what
@@ -12,20 +12,18 @@ import os
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import structlog
+import yaml
 from cryptography import x509
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import (
-    ConfigException,
-    load_incluster_config,
-    load_kube_config,
-)
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
 from yaml import YAMLError
 
@@ -35,9 +33,9 @@ from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff
 
 LOOK_SECONDS: Final = 5.0
-"""How often files are looked at: a kubelet or an administrator renews them hours ahead."""
+"""The time between looks at the files: a kubelet or an administrator renews them hours ahead."""
 AHEAD_SECONDS: Final = 60.0
-"""How long before its end what a plugin gave is asked for again."""
+"""The time before the end of what a plugin gave at which the plugin is run again."""
 READ_SECONDS: Final = 30.0
 """A plugin that takes longer hangs."""
 _UNUSABLE: Final = (
@@ -49,9 +47,12 @@ _UNUSABLE: Final = (
     AttributeError,
     LookupError,
 )
-"""What the library raises for a kubeconfig that it cannot use."""
+"""The errors that the library raises for a kubeconfig that it cannot use."""
 CERTIFICATE: Final = "client_certificate"
 TOKEN: Final = "token"  # noqa: S105 - a word for it
+DEFAULT_NAMESPACE: Final = "default"
+POD_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""The file where the kubelet writes the namespace of a pod with a service account."""
 
 _log = structlog.get_logger(__name__)
 
@@ -62,7 +63,7 @@ class _Claims(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How to reach the API server, as it was read at one moment."""
+    """The address of the API server and the credentials for it, as they were read at one moment."""
 
     host: str
     tls: ssl.SSLContext = field(repr=False)
@@ -73,7 +74,7 @@ class Credentials:
     ends: Mapping[str, float] = field(default_factory=dict)
     """By what it is: until when it counts, in seconds since the epoch, as far as that is known."""
     files: tuple[Path, ...] = ()
-    """What all this was read from."""
+    """The files that all this was read from."""
     runs_plugin: bool = False
     fingerprint: bytes = field(default=b"", repr=False)
     """Differs where anything that a connection is made of does."""
@@ -206,16 +207,16 @@ class Keyring:
     ) -> None:
         self.current = first
         self.counts: Counter[str] = Counter()
-        """How often they were read again, by what became of it: renewed, unchanged or failed."""
+        """The number of times they were read again, by result: renewed, unchanged or failed."""
         self.refusals = 0
-        """How often the API server did not take them."""
+        """The number of times the API server refused them."""
         self._read = read
         self._clock = clock or SystemClock()
         self._backoff = backoff or Backoff(1.0, 30.0, jitter=lambda: 1.0)
         self._not_before = 0.0
         self._ahead_backoff = Backoff(1.0, 30.0, jitter=lambda: 1.0)
         self._ahead_not_before = 0.0
-        """For a plugin that is run ahead of an end, whatever the API server takes until then."""
+        """No plugin is run ahead of an end before this time."""
         self._lock = asyncio.Lock()
         self._stamp = stamp(first.files)
 
@@ -283,3 +284,34 @@ class Keyring:
         _log.info("credentials renewed", why=why, api_server=found.host)
         self.current = found
         return True
+
+
+def default_namespace(kubeconfig: Path | None) -> str:
+    """Return the namespace of what `load` connects with, or `default`.
+
+    It is that of the given file's context, else the pod's own, else that of the context in the
+    files of $KUBECONFIG together, or in ~/.kube/config. A file that cannot be read is skipped: the
+    connection reports what is wrong with it.
+    """
+    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        with suppress(OSError, ValueError):
+            return POD_NAMESPACE_FILE.read_text().strip() or DEFAULT_NAMESPACE
+        return DEFAULT_NAMESPACE
+    current, contexts = "", dict[str, Any]()
+    for path in _kubeconfigs(kubeconfig):
+        try:
+            config = yaml.safe_load(path.read_text())
+            named = {each["name"]: each["context"] for each in config.get("contexts") or ()}
+            current = current or config.get("current-context") or ""
+        except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError):
+            continue
+        contexts = {**named, **contexts}  # the first file with a context counts, as in kubectl
+    found = contexts.get(current)
+    return (found.get("namespace") if isinstance(found, dict) else None) or DEFAULT_NAMESPACE
+
+
+def _kubeconfigs(kubeconfig: Path | None) -> list[Path]:
+    if kubeconfig is not None:
+        return [kubeconfig]
+    named = [Path(each) for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    return named or [Path.home() / ".kube" / "config"]

@@ -33,7 +33,7 @@ from extender.api.wellknown import (
     REQUIRED_TOPOLOGY,
     TOPOLOGY_ASSIGNMENT,
 )
-from extender.kube import grants, nominations, topology_wire
+from extender.kube import kept_room, topology_wire
 from extender.kube.patterns import Patterns
 from extender.kube.shapes import Shapes
 from extender.kube.sharing import SharedLabels
@@ -85,7 +85,7 @@ UNREADABLE: Final = (
     ArithmeticError,  # times and amounts beyond what a number holds
     RecursionError,  # nested too deeply
 )
-"""What the content of an object may raise while it is decoded; any other error is a bug."""
+"""The errors of content that cannot be decoded; any other error is a bug."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -298,8 +298,8 @@ class Decoder:
             min_run=_count(said.get(MIN_RUN_SECONDS)),
             placement=said.get(PLACEMENT_ANNOTATION, self._placement),
             assigned=self._assigned(found.metadata.namespace, said.get(TOPOLOGY_ASSIGNMENT)),
-            grant=grants.read(found.status.granted_room),
-            nomination=nominations.read(found.status.preemption),
+            grant=kept_room.read_grant(found.status.granted_room),
+            nomination=kept_room.read_preemption(found.status.preemption),
             done=_count(said.get(DONE_ANNOTATION)) or 0,
             started=status.started,
             succeeded=status.succeeded,

@@ -68,8 +68,8 @@ T = TypeVar("T")
 Labelled = dict[str, object]
 """An object, or as much of it as its labels."""
 _REMEMBERED: Final = 4096
-"""So many pod templates are remembered, and as many pod sets and admissions: what many Workloads
-have is in memory once."""
+"""The number of pod templates that are remembered, and of pod sets and of admissions: what many
+Workloads have is in memory once."""
 _USUAL: Final = 4096
 """Bytes of a template; with longer ones fewer are remembered."""
 _NO_SHAPE: Final = Shape()

@@ -1,4 +1,4 @@
-"""What can go wrong between this process and the API server."""
+"""Errors between this process and the API server."""
 
 import re
 from collections.abc import Mapping
@@ -59,14 +59,14 @@ class UnavailableError(ApiError):
     """408, 5xx, no connection, no answer in time: a retry may succeed."""
 
     is_unsent = False
-    """Whether no connection could be made: no API server is there."""
+    """True if no connection could be made: no API server is there."""
 
 
 class UnauthorizedError(UnavailableError):
     """401, or a certificate that is refused: new credentials may help."""
 
     renewed = False
-    """Whether there are others by now."""
+    """True if there are others by now."""
 
 
 class LargeAnswerError(ApiError):

@@ -17,7 +17,7 @@ import structlog
 from extender.api.core_v1 import Stored
 from extender.kube.client import KubeClient
 from extender.kube.errors import ApiError, ConflictError, NotFoundError
-from extender.kube.lists import decoded
+from extender.kube.watch import decoded
 from extender.runtime.clock import Clock
 
 _log = structlog.get_logger(__name__)

@@ -1,4 +1,4 @@
-"""What makes members of gangs equal for kube-scheduler: their whole spec and labels, less a list.
+"""Patterns: members of gangs are equal for kube-scheduler by spec and labels, less a list.
 
 The list has what differs from one pod of a template to the next and is read by no scheduler plugin.
 So a field that comes with a later release makes pods unequal: that is slower, and not wrong. The

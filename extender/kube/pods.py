@@ -1,4 +1,4 @@
-"""What is written of pods: bindings, and the patches that make kube-scheduler try again."""
+"""The writes of pods: bindings, and the patches that make kube-scheduler try again."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +18,7 @@ from extender.kube.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from extender.kube.lists import decoded
+from extender.kube.watch import decoded
 
 _encode = msgspec.json.Encoder().encode
 _decode_pod = msgspec.json.Decoder(Pod).decode

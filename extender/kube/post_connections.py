@@ -33,7 +33,7 @@ class PostAnswer:
 
     status: int
     body: bytes
-    """Of a failure; that of a success is not kept."""
+    """The body of a failure; that of a success is not kept."""
     headers: Mapping[str, str]
     """Retry-After, where it was sent."""
 
@@ -55,7 +55,7 @@ class PostConnection(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request can be sent."""
+        """True if a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     async def post(self, request: bytes) -> PostAnswer:

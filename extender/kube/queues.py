@@ -1,7 +1,8 @@
-"""What is written of queues, workloads and jobs."""
+"""The writes of queues, workloads and jobs, and the look-up of the owners of workloads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -15,22 +16,30 @@ from extender.api.wellknown import (
     TOPOLOGY_ASSIGNMENT,
     WorkloadCondition,
 )
-from extender.kube import grants, topology_wire
+from extender.kube import kept_room, topology_wire
 from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
 from extender.kube.decode import DecodeError
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.errors import ForbiddenError, InvalidError
+from extender.kube.errors import ForbiddenError, InvalidError, NotFoundError
 from extender.kube.pod_groups import VERSION as POD_GROUP_VERSION
 from extender.kube.pod_groups import as_condition, as_time
+from extender.kube.set_aside import identify
+from extender.kube.watch import decoded
 from extender.resources.quantity import exact
 from extender.state.cluster.records import Grant
-from extender.state.queue.records import AdmissionInfo, Assignment, JobObject, Meta, WorkloadInfo
+from extender.state.queue.records import (
+    AdmissionInfo,
+    JobObject,
+    Meta,
+    OwnerRef,
+    WorkloadInfo,
+)
 from extender.state.topology import DomainAssignment
 
 FIELD_MANAGER: Final = "gang-extender-queue"
-"""Of what the queue applies: PodGroups of jobs."""
+"""The manager of PodGroups that the queue makes for jobs."""
 ROOM_FIELD_MANAGER: Final = "gang-extender-room"
-"""Of `status.grantedRoom` of PodGroups."""
+"""The manager of `status.grantedRoom` of PodGroups."""
 _POD_GROUP: Final = {"apiVersion": f"{GROUP_X}/{POD_GROUP_VERSION}", "kind": "PodGroup"}
 Json = dict[str, Any]
 
@@ -147,7 +156,7 @@ class JobWriter:
             metadata["annotations"] = said
         spec = {"minMember": min_member}
         stored = await self._apply(path, FIELD_MANAGER, metadata=metadata, spec=spec)
-        granted = grants.as_json(grant) if grant is not None else None
+        granted = kept_room.grant_as_json(grant) if grant is not None else None
         if granted is not None:
             metadata = {**named, "uid": _decode_stored(stored).metadata.uid}
             status = {"grantedRoom": granted}
@@ -216,7 +225,9 @@ def status_patch(before: WorkloadInfo, after: WorkloadInfo) -> Json:
     if before.admission != after.admission:
         patch["admission"] = _admission(after.admission)
     if before.requeue != after.requeue:
-        patch["requeueState"] = _requeue(after)
+        state = after.requeue
+        at = as_time(state.at) if state is not None and state.at is not None else None
+        patch["requeueState"] = None if state is None else {"count": state.count, "requeueAt": at}
     if before.reclaimable != after.reclaimable:
         patch["reclaimablePods"] = [
             {"name": name, "count": count} for name, count in after.reclaimable.items()
@@ -240,18 +251,6 @@ def status_patch(before: WorkloadInfo, after: WorkloadInfo) -> Json:
     return patch
 
 
-def _requeue(workload: WorkloadInfo) -> Json | None:
-    state = workload.requeue
-    if state is None:
-        return None
-    return {"count": state.count, "requeueAt": as_time(state.at) if state.at is not None else None}
-
-
-def _topology(given: Assignment) -> Json:
-    found = given.topology
-    return {} if found is None else {"topologyAssignment": topology_wire.as_json(found)}
-
-
 def _admission(admission: AdmissionInfo | None) -> Json | None:
     if admission is None:
         return None
@@ -263,8 +262,66 @@ def _admission(admission: AdmissionInfo | None) -> Json | None:
                 "flavors": dict(each.flavors),
                 "resourceUsage": {n: exact(n, value) for n, value in each.usage.items()},
                 "count": each.count,
-                **_topology(each),
+                **(
+                    {"topologyAssignment": topology_wire.as_json(each.topology)}
+                    if each.topology is not None
+                    else {}
+                ),
             }
             for each in admission.assignments
         ],
     }
+
+
+class _Resource(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    kind: str = ""
+    namespaced: bool = True
+
+
+class _Resources(msgspec.Struct, frozen=True, gc=False):
+    resources: list[_Resource] | None = None
+
+
+_decode_resources: Final = msgspec.json.Decoder(_Resources).decode
+
+
+class Owners:
+    """Asks the API server; how a kind is called in paths is asked once."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._known: dict[tuple[str, str], _Resource] = {}
+
+    async def exists(self, owner: OwnerRef, namespace: str) -> bool | None:
+        """Return whether an owner is there, None where our role may not know.
+
+        A kind that the API server does not serve has no objects. Raises ApiError.
+        """
+        try:
+            resource = await self._resource(owner)
+            if resource is None:
+                return False
+            group, _, version = owner.api_version.rpartition("/")
+            where = namespace if resource.namespaced else ""
+            path = objects(group, version, resource.name, namespace=where)
+            found = await self._client.request("GET", f"{path}/{quote(owner.name)}")
+            return identify(found).uid == owner.uid
+        except NotFoundError:
+            self._known.pop((owner.api_version, owner.kind), None)
+            return False
+        except (ForbiddenError, DecodeError):
+            return None
+
+    async def _resource(self, owner: OwnerRef) -> _Resource | None:
+        known = owner.api_version, owner.kind
+        if known not in self._known:
+            root = "apis" if "/" in owner.api_version else "api"
+            raw = await self._client.request("GET", f"/{root}/{quote(owner.api_version)}")
+            found = decoded(_decode_resources, raw).resources or ()
+            own = (each for each in found if each.kind == owner.kind and "/" not in each.name)
+            resource = next(own, None)
+            if resource is None:
+                return None
+            self._known[known] = resource
+        return self._known[known]

@@ -35,13 +35,13 @@ LONGEST_INSTANCE: Final = 128
 LONGEST_NOTE: Final = 1024
 """The API server counts both in bytes."""
 REST_SECONDS: Final = 0.1
-"""How long Events wait at least that are too much: a process that wakes for each costs more."""
+"""The least wait of Events that are too many: a process that wakes for each costs more."""
 LONGEST_REST: Final = 2.0
 """Most seconds from one Event to the next that waits."""
 LONGEST_WAY: Final = 10.0
-"""How long an Event gives way to what else is being written, in seconds."""
+"""The longest time that an Event gives way to other writes, in seconds."""
 WAY_SECONDS: Final = 0.02
-"""Between two looks whether that is over."""
+"""The time between two looks whether the other writes are done."""
 _GROUPS_REMEMBERED: Final = 10_000
 _OF_ALL: Final = frozenset((0, 429, 503))
 """Status of answers that may concern all Events; with others another Event may be written."""
@@ -52,7 +52,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """What an Event is about."""
+    """The object that an Event is about."""
 
     api_version: str
     kind: str
@@ -75,7 +75,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """So many Events at once, and one more after each interval, in seconds."""
+    """A number of Events at once, and one more after each interval, in seconds."""
 
     burst: int
     interval: float
@@ -83,7 +83,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLimits:
-    """How many Events there may be of each object and of all, and how many may wait.
+    """The number of Events that are allowed for each object and for all, and that may wait.
 
     What is too much for an object is dropped, what is too much for all waits. Writing takes no more
     than `share` of the time: a slow API server has more important things to write. `pauses` are
@@ -101,9 +101,9 @@ PER_OBJECT: Final = Limit(10, 30.0)
 NOTICES: Final = EventLimits(
     per_object=PER_OBJECT, overall=Limit(250, 0.02), waiting=2000, share=0.2
 )
-"""Of those that are about the same objects again and again."""
+"""The limits for Events about the same objects again and again."""
 ONE_OF_EACH: Final = EventLimits(overall=Limit(100, 0.01), waiting=20_000)
-"""Of those of which each object has one."""
+"""The limits for Events of which each object has one."""
 
 
 @dataclass(slots=True)

@@ -14,10 +14,8 @@ from typing import Generic, TypeVar
 import structlog
 
 from extender.kube.decode import DecodeError
-from extender.kube.freshness import Freshness
-from extender.kube.identity import Identity, identify
-from extender.kube.set_aside import ObjectsSetAside
-from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher
+from extender.kube.set_aside import Identity, ObjectsSetAside, identify
+from extender.kube.watch import Apply, Delete, Freshness, Init, InitApply, InitDone, Watcher
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 
@@ -28,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Feed(Generic[T]):
-    """How decoded objects get into a state, and what the state has of them."""
+    """The functions that bring decoded objects into a state, and say what the state has of them."""
 
     listed: Callable[[Sequence[T], int], Iterator[object]]
     """Returns the steps in which it takes in all objects that a list of a version has."""
@@ -48,9 +46,9 @@ class Reflector(Generic[T]):
         self.first_list = asyncio.Event()
         """Set when the first list has been taken in whole."""
         self.needed = True
-        """Whether nothing can be decided without it."""
+        """True if nothing can be decided without it."""
         self.aside = ObjectsSetAside()
-        """Where objects are put that cannot be read."""
+        """The objects that cannot be read."""
         self._listing: list[T] = []
         self._unread: set[str] = set()
         """Keys of the objects of a list that cannot be read."""
@@ -62,12 +60,12 @@ class Reflector(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether all objects have been seen once."""
+        """True if all objects have been seen once."""
         return self.first_list.is_set()
 
     @property
     def freshness(self) -> Freshness:
-        """When the API server was last heard of."""
+        """The time since the API server was last heard of."""
         return self._watcher.freshness
 
     @property

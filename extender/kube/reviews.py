@@ -30,7 +30,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a caller asks to read: an object, or a `path` that is none."""
+    """The thing that a caller asks to read: an object, or a `path` that is not one."""
 
     group: str = ""
     resource: str = ""

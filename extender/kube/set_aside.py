@@ -1,4 +1,4 @@
-"""Objects that cannot be read: each is set aside alone, and everything else goes on.
+"""Objects that cannot be read. Each is set aside alone, and everything else goes on.
 
 What is believed of such an object is what its last readable version said, until it is deleted or
 can be read again. So a pod that has a node keeps its room there.
@@ -8,11 +8,57 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+import msgspec
 import structlog
+from msgspec import Raw
 
-from extender.kube.identity import Identity
+from extender.kube.decode import DecodeError, deeply, readable
 
 _log = structlog.get_logger(__name__)
+
+
+class _IdentityMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    metadata: _IdentityMeta = _IdentityMeta()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Names one object, and one version of it."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    version: str = ""
+    api_version: str = ""
+    kind: str = ""
+    """Objects out of a list of a built-in kind do not say these two."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the name of what has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+_decode = readable("object")(msgspec.json.Decoder(_Object).decode)
+
+
+def identify(raw: bytes | Raw) -> Identity:
+    """Return which object it is. Raises DecodeError where not even that can be read."""
+    found = deeply(_decode, raw)
+    meta = found.metadata
+    if not meta.name and not meta.uid:
+        raise DecodeError("an object without a name and a UID")
+    said = found.api_version, found.kind
+    return Identity(meta.name, meta.namespace, meta.uid, meta.resource_version, *said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +66,7 @@ class Aside:
     """One object that cannot be read, or not decided about, and why."""
 
     kind: str
-    """What its reflector is called, such as `pods`."""
+    """The name of its reflector, such as `pods`."""
     object: Identity
     why: str
 

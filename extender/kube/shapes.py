@@ -1,4 +1,4 @@
-"""What of a pod decides where it fits: one Shape for all pods of a template.
+"""The Shape of a pod decides where the pod fits: one Shape for all pods of a template.
 
 Reading amounts, terms and ports takes longer than everything else of a pod. Pods of one template
 say them in the same bytes, and so does one pod in all its events: what these bytes mean is read
@@ -6,24 +6,25 @@ once.
 """
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import Final
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from extender.api import core_v1 as core
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import BESIDE_LABEL
-from extender.kube.resizes import as_counted, is_sidecar, may_be_resized
 from extender.kube.sizes import MOST_RESOURCES, NamespaceBytes, check_names, checked_size
 from extender.resources.ignored import IgnoredResources, is_extended, stands_for_device_class
 from extender.resources.quantity import (
     ContainerRequests,
     QuantityError,
     Resources,
+    parse,
     parse_resources,
     pod_requests,
 )
@@ -39,6 +40,8 @@ _decode_pod = msgspec.json.Decoder(core.Pod).decode
 _decode_affinity = msgspec.json.Decoder(core.Affinity | None).decode
 _decode_spread = msgspec.json.Decoder(list[core.TopologySpreadConstraint] | None).decode
 _decode_tolerations = msgspec.json.Decoder(list[core.Toleration] | None).decode
+_decode_resized = msgspec.json.Decoder(core.ResizedPod).decode
+_Amounts = Mapping[str, core.Amount] | None
 
 
 class Shapes:
@@ -302,3 +305,84 @@ def _covers(term: core.PodAffinityTerm, namespace: str) -> bool:
     everywhere = term.namespace_selector == core.LabelSelector()
     here = not term.namespaces and term.namespace_selector is None
     return everywhere or here or namespace in (term.namespaces or ())
+
+
+def may_be_resized(pod: core.Pod | core.UnreadPod) -> bool:
+    """Return whether the spec of a pod on a node has changed; a resize is one of few reasons."""
+    return pod.metadata.generation > 1 and bool(pod.spec.node_name)
+
+
+def as_counted(pod: core.Pod, raw: bytes | Raw) -> core.Pod:
+    """Return a pod with the requests that count for its node, in place of those of its spec.
+
+    The spec says what is wanted. The status says what the kubelet has set aside
+    (`allocatedResources`) and what the containers have by now (`resources`). kube-scheduler counts
+    the largest of the three, and leaves out the spec of a resize that its node can never do.
+    Source: KEP-1287, KEP-5419.
+    """
+    found = _decode_resized(raw)
+    status, spec = found.status, pod.spec
+    spec_counts = not _is_infeasible(status.conditions or ())
+    reported = {
+        each.name: each
+        for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    }
+    containers = zip(spec.containers, found.spec.containers, strict=True)
+    first = zip(spec.init_containers or (), found.spec.init_containers or (), strict=True)
+    changed = replace(
+        spec,
+        containers=[
+            _resized_container(c, reported.get(n.name), spec_counts=spec_counts)
+            for c, n in containers
+        ],
+        # Other init containers are never resized: they end.
+        init_containers=[
+            _resized_container(c, reported.get(n.name), spec_counts=spec_counts)
+            if is_sidecar(c)
+            else c
+            for c, n in first
+        ],
+        resources=_resized_pod_resources(spec.resources, status, spec_counts=spec_counts),
+    )
+    return replace(pod, spec=changed)
+
+
+def is_sidecar(container: core.Container) -> bool:
+    """Return whether an init container keeps running beside the others."""
+    return container.restart_policy == "Always"
+
+
+def _resized_container(
+    container: core.Container, status: core.ContainerStatus | None, *, spec_counts: bool
+) -> core.Container:
+    if status is None or status.resources is None:
+        return container
+    asked = container.resources.requests if spec_counts else None
+    largest = _largest(asked, status.resources.requests, status.allocated_resources)
+    return replace(container, resources=core.ResourceRequirements(largest))
+
+
+def _resized_pod_resources(
+    asked: core.ResourceRequirements | None, status: core.ResizeStatus, *, spec_counts: bool
+) -> core.ResourceRequirements | None:
+    """Return what counts of the requests of a pod as a whole: of what its spec names."""
+    if asked is None or not asked.requests or status.resources is None:
+        return asked
+    wanted = asked.requests if spec_counts else None
+    largest = _largest(wanted, status.resources.requests, status.allocated_resources)
+    return core.ResourceRequirements({r: n for r, n in largest.items() if r in asked.requests})
+
+
+def _largest(*lists: _Amounts) -> dict[str, core.Amount]:
+    """Return the largest amount of each resource. Raises QuantityError where one is none."""
+    largest: dict[str, core.Amount] = {}
+    for amounts in lists:
+        for name, amount in (amounts or {}).items():
+            if name not in largest or parse(amount) > parse(largest[name]):
+                largest[name] = amount
+    return largest
+
+
+def _is_infeasible(conditions: Iterable[core.PodCondition]) -> bool:
+    pending = (each.reason for each in conditions if each.type == "PodResizePending")
+    return next(pending, None) == "Infeasible"

@@ -14,7 +14,7 @@ from extender.kube.sizes import NamespaceBytes, WeakDict, size_of
 MOST: Final = 8192
 """Mappings that are remembered: an object whose mapping was forgotten keeps it."""
 MOST_CHARACTERS: Final = 4096
-"""Of one of them, by `size_of`; what is longer is its object's own."""
+"""The most characters of one of them, by `size_of`; what is longer is its object's own."""
 MOST_IN_ALL: Final = 8 * 1024 * 1024
 """The same of all that are remembered."""
 _NONE: Final[Mapping[str, str]] = {}

@@ -9,12 +9,16 @@ starts over with `Init`. A consumer that replaces its cache at `InitDone` is rig
 States: empty -> listing (page by page) -> watching -> (end of stream, trouble) watching again from
 the last resource version -> (410, silence, no API server) empty. Trouble is waited out with growing
 pauses and never ends the stream; only the consumer does.
+
+`pages` and `everything` read a list without a watch; `Freshness` says how long ago a
+watch last heard of the API server.
 """
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -22,18 +26,26 @@ import structlog
 from msgspec import Raw
 
 from extender.kube.client import KubeClient
+from extender.kube.decode import DecodeError, deeply
 from extender.kube.errors import (
     ApiError,
     ForbiddenError,
     GoneError,
     InvalidError,
+    LargeAnswerError,
     NotFoundError,
     SilentError,
+    UnavailableError,
     from_response,
 )
-from extender.kube.freshness import Freshness
-from extender.kube.lists import decoded, pages
+from extender.runtime.clock import Clock, SystemClock
+from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import Pacer
 from extender.runtime.retry import Backoff, asked_pause
+
+PAGE_SIZE: Final = 1000
+PAGE_BYTES: Final = 16 * 1024 * 1024
+"""A page with more is asked for again, with fewer objects."""
 
 WATCH_SECONDS: Final = 290
 """The server ends a watch after this; bookmarks keep the resource version fresh until then."""
@@ -46,6 +58,127 @@ _FAILURES: Final = 3
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
+
+
+class Reader(Protocol):
+    """A KubeClient, or a snapshot, which answers the same requests from a file."""
+
+    async def request(self, method: str, path: str, *, most: int = sys.maxsize) -> bytes:
+        """Return what is at a path. Raises ApiError."""
+
+
+class _ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """Some of the objects of a resource, as raw JSON."""
+
+    metadata: _ListMeta
+    items: list[Raw] | None = None
+
+
+_decode_page = msgspec.json.Decoder(Page).decode
+
+
+async def pages(client: Reader, path: str, selector: str = "") -> AsyncIterator[Page]:
+    """Yield all objects; `selector` is more of the query, from an `&` on. Raises ApiError."""
+    token, size = "", PAGE_SIZE
+    while True:
+        query = f"?limit={size}{selector}"
+        if token:
+            query += f"&continue={quote(token)}"
+        try:
+            most = PAGE_BYTES if size > 1 else sys.maxsize
+            answer = await client.request("GET", path + query, most=most)
+        except LargeAnswerError:
+            size = max(1, size // 8)
+            continue
+        size = min(PAGE_SIZE, 2 * size)
+        page = decoded(_decode_page, answer)
+        yield page
+        token = page.metadata.continue_token
+        if not token:
+            return
+
+
+async def everything(
+    client: Reader,
+    path: str,
+    decode: Callable[[bytes], T],
+    *,
+    selector: str = "",
+    pacer: Pacer | None = None,
+) -> list[T]:
+    """Return all objects of a resource that can be read, decoded with rests. Raises ApiError."""
+    found: list[T] = []
+    async for page in pages(client, path, selector):
+        for item in page.items or ():
+            try:
+                found.append(decode(bytes(item)))
+            except DecodeError as error:
+                _log.warning("object ignored", path=path, error=str(error))
+            except Exception as error:  # noqa: BLE001 - a bug, which costs this one object
+                FAULTS.report("decode", error, key=path)
+            if pacer is not None and pacer.is_due:
+                await pacer.rest()
+    return found
+
+
+def decoded(decode: Callable[[bytes | Raw], T], raw: bytes | Raw) -> T:
+    """Return what the API server sent; raises UnavailableError for what cannot be read.
+
+    One object that is nested deeply must not make the page unreadable in which it comes.
+    """
+    try:
+        return deeply(decode, raw)
+    except RecursionError as error:
+        raise UnavailableError("the API server sent something nested too deeply") from error
+    except msgspec.MsgspecError as error:
+        raise UnavailableError(f"the API server sent something unreadable: {error}") from error
+
+
+@dataclass(slots=True)
+class Freshness:
+    """The time since a watch last heard something, and what has gone wrong since.
+
+    What counts is what the API server sends: a page of a list, an event, a bookmark. A connection
+    that stands and says nothing does not.
+    """
+
+    clock: Clock = field(default_factory=SystemClock)
+    trouble: str = ""
+    """The last error, until something comes again."""
+    _heard: float | None = None
+    _began: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Count from now where nothing comes at all."""
+        self._began = self.clock.monotonic()
+
+    def heard(self) -> None:
+        """Record that something came."""
+        self._heard = self.clock.monotonic()
+        self.trouble = ""
+
+    def failed(self, error: Exception) -> None:
+        """Record an error."""
+        self.trouble = str(error)
+
+    @property
+    def age(self) -> float:
+        """Seconds since something came, or since the beginning where nothing ever did."""
+        last = self._began if self._heard is None else self._heard
+        return self.clock.monotonic() - last
+
+    def stale(self, limit: float) -> str | None:
+        """Return what is wrong once nothing has come for `limit` seconds, or None."""
+        age = self.age
+        if age <= limit:
+            return None
+        since = f"nothing heard for {age:.0f} s, the limit is {limit:.0f} s"
+        return f"{since}: {self.trouble}" if self.trouble else since
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +273,11 @@ class Watcher:
         self._versions = (path,) if isinstance(path, str) else tuple(path)
         self._path = self._versions[0]
         self._misses = 0
-        """How many versions were not there, one after the other."""
+        """The number of versions that were not there, one after the other."""
         self._has_listed = False
-        """Whether there was a list since the resource was absent."""
+        """True if there was a list since the resource was absent."""
         self.is_absent = False
-        """Whether it counts as a resource without objects."""
+        """True if it counts as a resource without objects."""
         self.forbidden = ""
         """The refusal, where it is absent because the client may not read what there is."""
         self._sleep = sleep
@@ -153,7 +286,7 @@ class Watcher:
         given = (selectors or {}).items()
         self._selector = "".join(f"&{name}={quote(text)}" for name, text in given if text)
         self._version = ""
-        """Where the watch goes on; none where it has to list first."""
+        """The version from which the watch goes on; none if it has to list first."""
         self._highest = 0
         """The highest version before the last list."""
         self._latest: Raw | None = None

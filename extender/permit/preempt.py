@@ -26,7 +26,7 @@ from extender.gang.preempt import nominate
 from extender.gang.preempt.nominate import Ended, Seen, overtaken
 from extender.gang.preempt.search import Preemption, choosing
 from extender.kube.errors import ApiError
-from extender.kube.preemptions import NotStoredError, TooManyVictimsError
+from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit.plans import Plans
 from extender.permit.timing import (
     EVICTED_IN_VAIN_SECONDS,

@@ -18,8 +18,8 @@ from extender.jobs.job import template_of
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
-from extender.kube.lists import Reader, everything
 from extender.kube.queues import collection, objects
+from extender.kube.watch import Reader, everything
 from extender.queueing.options import AdmissionOptions
 from extender.simulate.world import SimJob, World
 from extender.snapshot.file import ObjectSource

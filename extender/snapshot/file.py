@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.errors import NotFoundError
-from extender.kube.lists import Reader
+from extender.kube.watch import Reader
 from extender.runtime.clock import Clock, SystemClock
 
 KIND: Final = "Snapshot"

@@ -17,7 +17,7 @@ from msgspec import Raw
 from typing_extensions import override
 
 from extender.kube.errors import ForbiddenError, NotFoundError
-from extender.kube.lists import everything
+from extender.kube.watch import everything
 from extender.snapshot.file import ObjectList, ObjectSource, ProcessName, Snapshot, SnapshotError
 from extender.snapshot.objects import PATHS, reduced
 

@@ -12,9 +12,9 @@ from extender.api.core_v1 import ObjectMeta
 from extender.api.selectors import matches_selector
 from extender.jobs import registry
 from extender.jobs.kinds.batch_job import BatchJob
-from extender.kube import admitted_pods, managed_jobs
+from extender.kube import admission_facts
+from extender.kube.admission_facts import NOTHING, ManagedJobs
 from extender.kube.client import KubeClient
-from extender.kube.managed_jobs import NOTHING, ManagedJobs
 from extender.kube.queues import collection, objects
 from extender.kube.reflector import Feed, Reflector
 from extender.state.cluster import events
@@ -56,7 +56,7 @@ class _Admissions:
         return Reflector(
             "workloads",
             watch,
-            admitted_pods.read,
+            admission_facts.read_workload,
             feed=Feed(
                 lambda found, _: cluster.replace(
                     events.WorkloadsListed(found, served=not watch.is_absent)
@@ -72,7 +72,7 @@ class _Admissions:
         return Reflector(
             f"jobs of {kind}",
             watcher(self._client, path, optional=True),
-            partial(admitted_pods.read_job, kind=kind, has_quota=has_quota),
+            partial(admission_facts.read_job, kind=kind, has_quota=has_quota),
             feed=Feed(
                 lambda found, _: cluster.replace(events.BatchJobsListed(found, kind)),
                 lambda found: cluster.apply(events.BatchJobApplied(found)),
@@ -82,11 +82,12 @@ class _Admissions:
         )
 
     def _managed_jobs(self, namespace: str) -> Reflector[ManagedJobs]:
-        path, only = managed_jobs.path(namespace), f"metadata.name={managed_jobs.NAME}"
+        path = admission_facts.config_maps(namespace)
+        only = f"metadata.name={admission_facts.MANAGED_JOBS}"
         return Reflector(
-            managed_jobs.NAME,
+            admission_facts.MANAGED_JOBS,
             watcher(self._client, path, fields=only, optional=True),
-            managed_jobs.read,
+            admission_facts.read_managed_jobs,
             feed=Feed(
                 lambda found, _: iter((self._manage(found[0] if found else NOTHING),)),
                 self._manage,
@@ -99,7 +100,7 @@ class _Admissions:
         return Reflector(
             "namespaces",
             watcher(self._client, "/api/v1/namespaces", optional=True),
-            managed_jobs.read_namespace,
+            admission_facts.read_namespace,
             feed=Feed(
                 lambda found, _: iter((self._list(found),)),
                 lambda found: self._label(found.name, found.labels or {}),

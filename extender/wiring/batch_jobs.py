@@ -11,8 +11,8 @@ from typing import Final
 from extender.api.wellknown import QUEUE_LABEL
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.kube.decode import DecodeError
-from extender.kube.identity import Identity, identify
 from extender.kube.reflector import Feed, Reflector
+from extender.kube.set_aside import Identity, identify
 from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as cluster_events

@@ -33,12 +33,12 @@ from extender.jobs.actions import ReportRefusal
 from extender.jobs.kinds.pod_group import group_name_of
 from extender.jobs.registry import Integration
 from extender.jobs.workload import refusal
-from extender.kube import admitted_pods
+from extender.kube import admission_facts
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
-from extender.kube.lists import Reader, everything
 from extender.kube.queues import collection, objects
+from extender.kube.watch import Reader, everything
 from extender.permit.aging import Aging
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
@@ -317,7 +317,7 @@ async def _read_all(client: Reader, decoder: Decoder) -> tuple[Cluster, list[Pod
     pods = await _read_pods(client, cluster, decoder)
     with suppress(NotFoundError):
         path = collection("workloads", "")
-        admitted = await everything(client, path, admitted_pods.read)
+        admitted = await everything(client, path, admission_facts.read_workload)
         cluster.apply(cluster_events.WorkloadsListed(admitted))
     for version in NATIVE_VERSIONS:
         path = objects(GROUP_NATIVE, version, "podgroups")

@@ -22,12 +22,12 @@ from extender.controllers.workload import JobAccess, WorkloadController
 from extender.controllers.workload_writer import Workloads, about
 from extender.explain.facts import Facts
 from extender.jobs import registry
-from extender.kube import managed_jobs
+from extender.kube import admission_facts
+from extender.kube.admission_facts import ManagedJobs
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError
-from extender.kube.managed_jobs import ManagedJobs
 from extender.kube.pods import TopologyGateWriter
 from extender.kube.queues import QueueWriter, WorkloadWriter
 from extender.kube.recorder import Event, ObjectRef, Recorder
@@ -332,7 +332,7 @@ class QueueControllers:
         pauses = backoff(0.2, 30.0)
         while True:
             try:
-                return await managed_jobs.write(*self._managed)
+                return await admission_facts.write_managed_jobs(*self._managed)
             except ApiError as error:
                 _log.warning("could not say which jobs are managed", error=str(error))
                 await asyncio.sleep(pauses.next())

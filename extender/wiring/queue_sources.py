@@ -10,14 +10,13 @@ from urllib.parse import quote
 import structlog
 
 from extender.jobs.registry import Integration
-from extender.kube import admitted_pods
+from extender.kube import admission_facts
 from extender.kube.client import KubeClient
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError, NotFoundError
-from extender.kube.lists import everything
-from extender.kube.owners import Owners
-from extender.kube.queues import JobWriter, collection, objects
+from extender.kube.queues import JobWriter, Owners, collection, objects
 from extender.kube.reflector import Feed, Reflector
+from extender.kube.watch import everything
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 from extender.state.cluster import events as cluster_events
@@ -183,7 +182,7 @@ class Sources:
     def _workloads(self) -> Reflector[WorkloadInfo]:
         """Return the reflector that says to the cluster's state how many pods are admitted, too."""
         found = self._record_reflector("workloads", WorkloadInfo, self._decoder.workload)
-        of_queues, cluster, pods = found.feed, self._cluster, admitted_pods.of_workload
+        of_queues, cluster, pods = found.feed, self._cluster, admission_facts.admitted_pods_of
 
         def listed(workloads: Sequence[WorkloadInfo], version: int) -> Iterator[object]:
             yield from cluster.replace(cluster_events.WorkloadsListed([*map(pods, workloads)]))

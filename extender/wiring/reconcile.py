@@ -31,8 +31,7 @@ from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError, RefusedError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
-from extender.kube.pod_groups import PodGroupWriter, about
-from extender.kube.preemptions import VictimWriter
+from extender.kube.pod_groups import PodGroupWriter, VictimWriter, about
 from extender.kube.recorder import Event, ObjectRef, Recorder, refusal, unreadable
 from extender.kube.reflector import Reflector
 from extender.kube.reviews import Reviews

@@ -12,9 +12,8 @@ from extender.api.wellknown import GROUP_NATIVE, NATIVE_VERSIONS, POD_GROUP_GROU
 from extender.kube.claims import DECODERS
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
-from extender.kube.identity import Identity
 from extender.kube.reflector import Feed, Reflector
-from extender.kube.set_aside import ObjectsSetAside
+from extender.kube.set_aside import Identity, ObjectsSetAside
 from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff

@@ -24,9 +24,8 @@ from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ConfigurationError
 from extender.kube.patterns import Patterns
-from extender.kube.pod_groups import PodGroupConditionWriter
+from extender.kube.pod_groups import PodGroupConditionWriter, PreemptorWriter
 from extender.kube.pods import PodWriter
-from extender.kube.preemptions import PreemptorWriter
 from extender.kube.recorder import ONE_OF_EACH, Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.permit.aging import Aging

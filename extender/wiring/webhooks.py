@@ -20,9 +20,8 @@ from extender.config import Settings
 from extender.config import Webhooks as Section
 from extender.controllers.webhooks import Certificates, ConversionGate, GivenFiles, MadeByUs, Source
 from extender.jobs import registry
-from extender.kube.certificates import CertificateSecret
 from extender.kube.client import KubeClient
-from extender.kube.webhook_clients import Address, WebhookClients
+from extender.kube.webhooks import Address, CertificateSecret, WebhookClients
 from extender.runtime.clock import Clock
 from extender.server.connections import Connections
 from extender.server.webhooks import webhooks_app

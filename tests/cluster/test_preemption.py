@@ -10,8 +10,8 @@ import pytest
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.errors import BudgetError
+from extender.kube.pod_groups import VictimWriter
 from extender.kube.pods import PodRef
-from extender.kube.preemptions import VictimWriter
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs, message
 from tests.cluster.groups import SECONDS, Groups

@@ -14,8 +14,8 @@ from extender.controllers.webhooks import (
     MadeByUs,
     Source,
 )
-from extender.kube.certificates import CertificateSecret, Kept
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
+from extender.kube.webhooks import CertificateSecret, Kept
 from extender.runtime.retry import Backoff
 from extender.webhooks.certificates import Bundle, fault, issue
 

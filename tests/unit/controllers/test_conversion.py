@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from extender.controllers.webhooks import SETTLE_SECONDS, ConversionGate, refusal
 from extender.kube.errors import ApiError, UnavailableError
-from extender.kube.webhook_clients import StoredVersions, WebhookClients
+from extender.kube.webhooks import StoredVersions, WebhookClients
 from extender.runtime.retry import Backoff
 
 CRD = "clusterqueues.kueue.x-k8s.io"

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from extender.controllers.preemption import PAUSES, FailedCalls
 from extender.kube.errors import UnavailableError
+from extender.kube.pod_groups import VictimWriter
 from extender.kube.pods import PodRef
-from extender.kube.preemptions import VictimWriter
 from extender.state.cluster.store import Cluster
 from tests.makers import nodes, observe, pod
 

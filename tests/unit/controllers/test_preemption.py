@@ -18,8 +18,8 @@ from extender.controllers.preemption import (
 )
 from extender.gang.options import GangOptions
 from extender.kube.errors import ApiError, BudgetError, UnavailableError
+from extender.kube.pod_groups import VictimWriter
 from extender.kube.pods import PodRef
-from extender.kube.preemptions import VictimWriter
 from extender.kube.recorder import Event
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender.kube.errors import ForbiddenError, NotFoundError, UnavailableError
-from extender.kube.owners import Owners
+from extender.kube.queues import Owners
 from extender.state.queue.records import OwnerRef
 
 CLUSTER = OwnerRef("ray.io/v1", "RayCluster", "mine", "uid-1")

@@ -16,13 +16,13 @@ from extender.kube.errors import (
     ThrottledError,
     from_response,
 )
-from extender.kube.pods import PodRef
-from extender.kube.preemptions import (
+from extender.kube.pod_groups import (
     NotStoredError,
     PreemptorWriter,
     TooManyVictimsError,
     VictimWriter,
 )
+from extender.kube.pods import PodRef
 from extender.state.cluster.records import (
     ConditionInfo,
     NominatedRoom,

@@ -20,9 +20,17 @@ from extender.kube.errors import (
     SilentError,
     UnavailableError,
 )
-from extender.kube.freshness import Freshness
 from extender.kube.reflector import Feed, Reflector
-from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher, WatchEvent
+from extender.kube.watch import (
+    Apply,
+    Delete,
+    Freshness,
+    Init,
+    InitApply,
+    InitDone,
+    Watcher,
+    WatchEvent,
+)
 from extender.runtime.clock import SystemClock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer

@@ -13,7 +13,7 @@ from extender.gang.options import GangOptions
 from extender.gang.preempt.search import Place, Preemption
 from extender.gang.preempt.units import Unit
 from extender.kube.errors import UnavailableError
-from extender.kube.preemptions import NotStoredError, TooManyVictimsError
+from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit import preempt
 from extender.permit.plans import Plans
 from extender.permit.preempt import Preempting

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from extender.kube.credentials import Credentials, Keyring
 from extender.kube.errors import UnauthorizedError
-from extender.kube.freshness import Freshness
+from extender.kube.watch import Freshness
 from extender.telemetry.metrics import AccessMetrics
 from extender.wiring.health import Watches
 from tests.makers import ManualClock

@@ -1,4 +1,7 @@
-"""What makes the API server call the webhooks: conversion in CRDs, and webhook configurations."""
+"""The objects that make the API server call the webhooks, and the Secret with their certificate.
+
+The API server calls them for the conversion of CRDs and for webhook configurations.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,7 +11,8 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from extender.kube.client import JSON_PATCH, STRATEGIC_PATCH, KubeClient
+from extender.api.core_v1 import Stored
+from extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -18,6 +22,9 @@ _MANAGER: Final = "fieldManager=gang-extender-reconciler"
 CONVERT: Final = "/convert"
 OLDER_VERSIONS: Final = "scheduling.x-k8s.io/older-versions"
 """Annotation of a CRD. Where it stands, with any value, `served` is the administrator's alone."""
+_AUTHORITIES: Final = "ca.crt"
+_CERTIFICATE: Final = "tls.crt"
+_KEY: Final = "tls.key"
 
 _T = TypeVar("_T")
 
@@ -27,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the API server finds the webhooks: two Services, or one URL instead."""
+    """The place where the API server finds the webhooks: two Services, or one URL instead."""
 
     namespace: str
     admission: str
@@ -114,7 +121,7 @@ class _WebhookConfiguration(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StoredVersions:
-    """How the objects of a CRD are stored, and what the API server does to read them."""
+    """The versions in which the objects of a CRD are stored, and what is done to read them."""
 
     crd: str
     older: tuple[str, ...]
@@ -122,7 +129,7 @@ class StoredVersions:
     strategy: str
     """`None`, which changes nothing but the version's name, or `Webhook`."""
     ours: bool
-    """Whether that webhook is at this process's address."""
+    """True if that webhook is at this process's address."""
 
 
 class WebhookClients:
@@ -258,3 +265,70 @@ def _agrees(found: _ClientConfig, wanted: Mapping[str, Any]) -> bool:
 def _same_place(found: _ClientConfig, wanted: Mapping[str, Any]) -> bool:
     place = msgspec.convert(wanted, _ClientConfig)
     return (found.url, found.service) == (place.url, place.service)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The content of the Secret; parts that are missing are empty."""
+
+    authorities: bytes
+    certificate: bytes
+    key: bytes
+    version: str = ""
+    """The resourceVersion that it was read at."""
+
+
+class _Secret(Stored, frozen=True):
+    data: dict[str, bytes] | None = None
+
+
+class CertificateSecret:
+    """One Secret of the type kubernetes.io/tls; every method raises ApiError."""
+
+    def __init__(self, client: KubeClient, *, namespace: str, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._collection = f"/api/v1/namespaces/{namespace}/secrets"
+
+    async def read(self) -> Kept | None:
+        """Return what it holds, None where there is no such Secret."""
+        try:
+            answer = await self._client.request("GET", f"{self._collection}/{self._name}")
+        except NotFoundError:
+            return None
+        try:
+            found = msgspec.json.decode(answer, type=_Secret)
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"not a readable Secret: {error}") from error
+        data = found.data or {}
+        return Kept(
+            data.get(_AUTHORITIES, b""),
+            data.get(_CERTIFICATE, b""),
+            data.get(_KEY, b""),
+            found.metadata.resource_version,
+        )
+
+    async def create(self, kept: Kept) -> None:
+        """Make the Secret; ConflictError where another replica was quicker."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": self._name,
+                "labels": {"app.kubernetes.io/name": "gang-extender"},
+            },
+            "type": "kubernetes.io/tls",
+            "data": _data(kept),
+        }
+        await self._client.request("POST", self._collection, body=_encode(body))
+
+    async def replace(self, kept: Kept, *, version: str) -> None:
+        """Write over what was read at a version; ConflictError where it has changed since."""
+        body = {"metadata": {"resourceVersion": version}, "data": _data(kept)}
+        path = f"{self._collection}/{self._name}?{_MANAGER}"
+        await self._client.request("PATCH", path, body=_encode(body), content_type=MERGE_PATCH)
+
+
+def _data(kept: Kept) -> dict[str, bytes]:
+    # msgspec writes bytes as base64, as a Secret has them.
+    return {_AUTHORITIES: kept.authorities, _CERTIFICATE: kept.certificate, _KEY: kept.key}

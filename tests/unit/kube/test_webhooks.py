@@ -8,7 +8,7 @@ import pytest
 
 from extender.kube.client import JSON, JSON_PATCH
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
-from extender.kube.webhook_clients import OLDER_VERSIONS, Address, WebhookClients
+from extender.kube.webhooks import OLDER_VERSIONS, Address, WebhookClients
 
 CRD = "clusterqueues.kueue.x-k8s.io"
 CRDS = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"

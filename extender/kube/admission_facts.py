@@ -1,17 +1,26 @@
-"""For how many pods Workloads are admitted, and the jobs of all kinds that these are for."""
+"""The facts of admission that `serve` reads: admitted Workloads, jobs and jobs that are held back.
+
+The setting for jobs without a queue name is the reconciler's. It keeps it for the extender in a
+ConfigMap that no other client may write.
+"""
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 from msgspec import Raw, field
 
-from extender.api.core_v1 import Condition, ObjectMeta, Wire
+from extender.api.core_v1 import Condition, LabelSelector, ObjectMeta, Wire
 from extender.api.queue_wire import Reclaimable
 from extender.api.wellknown import QUEUE_LABEL, WorkloadCondition
+from extender.kube.client import MERGE_PATCH, KubeClient
 from extender.kube.decode import controller_of, readable
 from extender.state.cluster.records import AdmittedPods, JobInfo
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.usage import left_of, remaining
+
+MANAGED_JOBS: Final = "gang-managed-jobs"
+_MANAGED_JOBS_KEY: Final = "withoutQueueName"
 
 
 class _PodCount(Wire, frozen=True):
@@ -53,7 +62,7 @@ _decode_job = msgspec.json.Decoder(_OtherJob).decode
 
 
 @readable("Workload")
-def read(raw: bytes | Raw) -> AdmittedPods:
+def read_workload(raw: bytes | Raw) -> AdmittedPods:
     """Return the pods of a Workload. Raises DecodeError where the JSON is not one."""
     found = _decode_workload(raw)
     meta, status = found.metadata, found.status
@@ -74,8 +83,8 @@ def read(raw: bytes | Raw) -> AdmittedPods:
     )
 
 
-def of_workload(workload: WorkloadInfo) -> AdmittedPods:
-    """Return the same of a Workload that was read as a whole."""
+def admitted_pods_of(workload: WorkloadInfo) -> AdmittedPods:
+    """Return the pods of a Workload that was read as a whole."""
     given = workload.admission.assignments if workload.admission is not None else ()
     runs = _may_run(each.type for each in workload.conditions if each.status == "True")
     return AdmittedPods(
@@ -109,4 +118,56 @@ def read_job(raw: bytes | Raw, *, kind: str, has_quota: bool) -> JobInfo:
         maker=controller_of(meta),
         kind=kind,
         needs_quota=needs,
+    )
+
+
+class ManagedJobs(Wire, frozen=True):
+    """Kinds whose jobs are held back in some namespaces."""
+
+    kinds: tuple[str, ...] = ()
+    """The kinds, as GROUP/KIND."""
+    namespaces: LabelSelector = LabelSelector()
+
+
+NOTHING: Final = ManagedJobs()
+
+
+class _ConfigMap(Wire, frozen=True):
+    data: dict[str, str] | None = None
+
+
+class _Namespace(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_decode_config_map = msgspec.json.Decoder(_ConfigMap).decode
+_decode_namespace = msgspec.json.Decoder(_Namespace).decode
+
+
+@readable("ConfigMap")
+def read_managed_jobs(raw: bytes | Raw) -> ManagedJobs:
+    """Return what the ConfigMap says. Raises DecodeError where the JSON is not one."""
+    said = (_decode_config_map(raw).data or {}).get(_MANAGED_JOBS_KEY, "{}")
+    return msgspec.json.decode(said, type=ManagedJobs)
+
+
+@readable("Namespace")
+def read_namespace(raw: bytes | Raw) -> ObjectMeta:
+    """Return the metadata of a Namespace. Raises DecodeError where the JSON is not one."""
+    return _decode_namespace(raw).metadata
+
+
+def config_maps(namespace: str) -> str:
+    """Return the path of the ConfigMaps of a namespace."""
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+async def write_managed_jobs(client: KubeClient, namespace: str, jobs: ManagedJobs) -> None:
+    """Keep the setting. Raises ApiError."""
+    body = {"data": {_MANAGED_JOBS_KEY: msgspec.json.encode(jobs).decode()}}
+    await client.request(
+        "PATCH",
+        f"{config_maps(namespace)}/{MANAGED_JOBS}?fieldManager=gang-extender-reconciler",
+        body=msgspec.json.encode(body),
+        content_type=MERGE_PATCH,
     )
