@@ -27,7 +27,7 @@ from extender.gang.fit import (
 )
 from extender.gang.room import Lack, Room, lack_of
 from extender.gang.verdicts import Refuse, about, not_admitted
-from extender.state.cluster.group_tally import GroupTally
+from extender.state.cluster.groups import GroupTally
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.steps import Steps

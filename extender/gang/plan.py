@@ -14,7 +14,7 @@ from extender.gang.gates import Gate, GateCheck, PlanAttempt, attempt_of, imposs
 from extender.gang.room import Room
 from extender.gang.verdicts import Refuse, about
 from extender.resources.quantity import Resources, subtract
-from extender.state.cluster.group_queue import Turn
+from extender.state.cluster.groups import Turn
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.steps import Steps

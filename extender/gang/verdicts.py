@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from extender.api.reasons import Reason
 from extender.gang.room import Lack
-from extender.state.cluster.admissions import AdmissionBarrier
+from extender.state.cluster.jobs import AdmissionBarrier
 from extender.state.cluster.view import ClusterView
 
 

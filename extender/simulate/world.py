@@ -8,8 +8,8 @@ from extender.gang.options import GangOptions
 from extender.queueing.options import AdmissionOptions
 from extender.state.cluster.records import JobInfo, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.queue.events import Record
-from extender.state.queue.pod_defaults import Complete
 from extender.state.queue.records import PodSetInfo, WorkloadInfo
+from extender.state.queue.store import Complete
 
 EPOCH: Final = 1_767_225_600.0
 """The start of a simulation of a scenario: 2026-01-01, in seconds since the epoch."""

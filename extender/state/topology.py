@@ -1,4 +1,4 @@
-"""Where pods of a pod set go: how many into which domain of nodes."""
+"""The domains of nodes where the pods of a pod set go, and the number of pods in each."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class DomainAssignment:
 
     @property
     def count(self) -> int:
-        """How many pods have a domain."""
+        """The number of pods that have a domain."""
         return sum(count for _, count in self.domains)
 
     def by_rank(self) -> Iterator[Domain]:

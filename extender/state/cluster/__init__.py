@@ -1,1 +1,1 @@
-"""What is believed of the cluster: nodes, pods, PodGroups, Jobs, and the room on nodes."""
+"""The state of the cluster: nodes, pods, PodGroups, Jobs, and the room on nodes."""

@@ -158,7 +158,7 @@ class WorkloadsListed:
 
     workloads: Sequence[AdmittedPods]
     served: bool = True
-    """Whether the API server has such objects: without them nothing admits jobs."""
+    """True if the API server has such objects: without them nothing admits jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class JobsManaged:
     """Kinds of which all jobs need a queue to admit them, named or not, but in some namespaces."""
 
     kinds: frozenset[str] = frozenset()
-    """As GROUP/KIND."""
+    """The kinds, as GROUP/KIND."""
     except_in: frozenset[str] = frozenset()
 
 
@@ -263,7 +263,7 @@ class Sighted:
 
 @dataclass(frozen=True, slots=True)
 class AllUnseen:
-    """Whether kube-scheduler may not have seen some pods on any of the nodes."""
+    """True if kube-scheduler may not have seen some pods on any of the nodes."""
 
     is_so: bool
 
@@ -337,7 +337,7 @@ class Looked:
     names: Sequence[str]
     at: float
     agrees: bool = True
-    """Whether our books say the same of all nodes that it sent."""
+    """True if our books say the same of all nodes that it sent."""
 
 
 Listed = (
@@ -392,7 +392,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
-    """What an event touched: what is worth deciding again."""
+    """The things that an event touched, which are worth deciding again."""
 
     groups: frozenset[str] = frozenset()
     """Groups that gained, lost or placed a pod, or whose PodGroup is another one now."""

@@ -1,4 +1,4 @@
-"""Pods of native PodGroups: which group each is a member of, here.
+"""Pods of native PodGroups, and the group that each is a member of here.
 
 Where kube-scheduler schedules native groups itself their pods are in no group here, whatever their
 labels say. Where it does not, a pod is a member of the group that a label names, be it of the same
@@ -14,14 +14,14 @@ from extender.state.cluster.records import PodInfo
 
 @dataclass(slots=True)
 class Natives:
-    """What is known of native gangs. Written by `Cluster` only."""
+    """The facts about native gangs. Written by `Cluster` only."""
 
     ours: bool | None = None
-    """Whether the extender schedules them; None while that is not known."""
+    """True if the extender schedules them; None while that is not known."""
     fixed: bool = False
-    """Whether that is said by a setting, so that no condition changes it."""
+    """True if that is said by a setting, so that no condition changes it."""
     cycles: bool = False
-    """Whether kube-scheduler has written a condition to one: it tries groups as a whole."""
+    """True if kube-scheduler has written a condition to one: it tries groups as a whole."""
     basic: set[str] = field(default_factory=set)
     """Keys of the PodGroups without a gang policy."""
     pods: dict[str, PodInfo] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 _FEW: Final = 8
-"""Where more than one node of so many changed, sorting all of them takes less time."""
+"""If more than one in this number of nodes changed, sorting all takes less time."""
 
 Entry = tuple[int, str]
 """An amount, and the name of the node that has it; equal amounts are in the order of names."""
@@ -28,7 +28,7 @@ class NodeOrder:
         self._orders: dict[str, list[Entry]] = {}
         self._most: dict[str, int] = {}
         self._having = Counter[str]()
-        """How many nodes have a resource: of those that none has, all orders are one."""
+        """The number of nodes that have a resource; if none has it, all orders are the same."""
         self._changed: set[str] = set()
         """Nodes to be read again."""
         self._moved: dict[str, Mapping[str, int] | None] = {}

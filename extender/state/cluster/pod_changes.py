@@ -1,4 +1,7 @@
-"""Which groups the new version of a pod concerns."""
+"""The groups that a new version of a pod concerns, and the pods that kube-scheduler is to place."""
+
+from collections import Counter
+from collections.abc import Collection
 
 from extender.api.wellknown import TOPOLOGY_GATE
 from extender.state.cluster.records import PodInfo
@@ -42,3 +45,45 @@ def gated(pod: PodInfo) -> frozenset[str]:
     """Return the workload of a pod that waits for the domain that it goes to."""
     waits = pod.workload is not None and TOPOLOGY_GATE in pod.gates and not pod.terminating
     return frozenset((pod.workload,)) if waits and pod.workload else frozenset()
+
+
+def is_fresh(pod: PodInfo) -> bool:
+    """Return whether the API shows a pod as one that kube-scheduler is still to judge."""
+    judged = pod.node is not None or pod.unschedulable is not None
+    return not (judged or pod.gates or pod.terminating)
+
+
+def is_plain(pod: PodInfo) -> bool:
+    """Return whether a pod without a group waits for a node.
+
+    One of a DaemonSet that found no room waits for its own node alone.
+    """
+    waits = pod.node is None and not (pod.gates or pod.terminating)
+    return waits and pod.group is None and not (pod.only_node and pod.unschedulable is not None)
+
+
+class PodsByPriority:
+    """Pods, counted by scheduler and priority."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, tuple[str, int]] = {}
+        """The scheduler and priority that a pod is counted under, by UID."""
+        self.counts = Counter[tuple[str, int]]()
+
+    def put(self, pod: PodInfo) -> None:
+        """Count a pod, as it is now."""
+        self.drop(pod.uid)
+        under = self.of[pod.uid] = pod.scheduler, pod.priority
+        self.counts[under] += 1
+
+    def drop(self, uid: str) -> None:
+        """Count a pod no more, if it is counted."""
+        under = self.of.pop(uid, None)
+        if under is not None:
+            self.counts[under] -= 1
+            if not self.counts[under]:
+                del self.counts[under]
+
+    def highest(self, schedulers: Collection[str]) -> int | None:
+        """Return the highest priority among those of schedulers."""
+        return max((n for scheduler, n in self.counts if scheduler in schedulers), default=None)

@@ -1,4 +1,4 @@
-"""What decisions know of nodes, pods, PodGroups and Jobs.
+"""The facts about nodes, pods, PodGroups and Jobs that decisions know.
 
 Twin of `state/queue/records.py`. Amounts are as in `resources.quantity`.
 """
@@ -27,20 +27,20 @@ class NodeInfo:
     unready_since: float | None = None
     """Since when it says so, in seconds since the epoch; None where it does not."""
     features: frozenset[str] = frozenset()
-    """What its kubelet says that it can do (`declaredFeatures`)."""
+    """The features that its kubelet says that it has (`declaredFeatures`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """Which pods a term of affinity between pods, or a spread constraint, is about."""
+    """The pods that a term of affinity between pods, or a spread constraint, is about."""
 
     selector: LabelSelector | None
     namespaces: frozenset[str] = frozenset()
     """None of them: that of the pod that has the term."""
     by_labels: bool = False
-    """Whether labels of namespaces select some too: no namespace is watched."""
+    """True if labels of namespaces select some too: no namespace is watched."""
     spread: bool = False
-    """Whether it is a spread constraint."""
+    """True if it is a spread constraint."""
 
     def covers(self, namespace: str, *, own: str) -> bool:
         """Return whether it may be about pods of a namespace; `own` is that of its own pod."""
@@ -64,7 +64,7 @@ class Shape:
     """
 
     requests: Mapping[str, int] = field(default_factory=dict)
-    """What a node must have free for it."""
+    """The room that a node must have free for it."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -79,11 +79,11 @@ class Shape:
     seeks: tuple[PodTerm, ...] = ()
     """Pods that decide where it may go: required affinity, and spread that must be kept."""
     extended: bool = False
-    """Whether a container names an extended resource, be it none of it."""
+    """True if a container names an extended resource, be it none of it."""
     features: frozenset[str] = frozenset()
-    """What a node's kubelet must say that it can do."""
+    """The features that a node's kubelet must have."""
     beside_nodes: Mapping[str, int] = field(default_factory=dict)
-    """What it asks for that kube-scheduler does not look for on nodes; quota counts it."""
+    """The things it asks for that kube-scheduler does not look for on nodes; quota counts it."""
 
     @property
     def asked(self) -> Mapping[str, int]:
@@ -132,7 +132,7 @@ class PodInfo:
     scheduler: str = "default-scheduler"
     phase: str = "Pending"
     ready: bool = False
-    """Whether everything in it is ready, readiness gates aside (`ContainersReady`)."""
+    """True if everything in it is ready, readiness gates aside (`ContainersReady`)."""
     owners: tuple[str, ...] = ()
     """`namespace/name` of what owns it."""
     controller: str | None = None
@@ -142,27 +142,27 @@ class PodInfo:
     only_node: str | None = None
     """The one node of a pod that says that a DaemonSet made it."""
     readiness_gate: bool = False
-    """Whether it waits for us to say that its gang is ready."""
+    """True if it waits for us to say that its gang is ready."""
     pod_set: str | None = None
-    """Which pods of its workload it is one of, where its template was admitted by a queue."""
+    """The pod set of its workload, if its template was admitted by a queue."""
     workload: str | None = None
     """`namespace/name` of the Workload that it was admitted with, where its template says so."""
     gang_ready: bool = False
-    """Whether we have said so."""
+    """True if we have said so."""
     index: int | None = None
-    """Which part of an Indexed Job's work it does."""
+    """The part of an Indexed Job's work that it does."""
     preempts: bool = True
-    """Whether others may be evicted for it (`preemptionPolicy`)."""
+    """True if others may be evicted for it (`preemptionPolicy`)."""
     cost: int | None = None
-    """What its annotation says: of equal priority the cheaper one makes room first."""
+    """The cost by its annotation: of equal priority the cheaper one makes room first."""
     mirror: bool = False
-    """Whether it is the copy of a static pod, which cannot be evicted."""
+    """True if it is the copy of a static pod, which cannot be evicted."""
     bound_at: float = 0.0
-    """When it got its node, by its status."""
+    """The time when it got its node, by its status."""
     refused_at: float | None = None
-    """When its node refused it before it ran, because other pods had the room (`OutOfcpu`)."""
+    """The time when its node refused it before it ran, as other pods had the room (`OutOfcpu`)."""
     gone_by: float | None = None
-    """When it has to be gone, once it is being deleted: the end of its grace period."""
+    """The time when it has to be gone, once it is being deleted: the end of its grace period."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """But for the completion index, so that the pods of a Job share one mapping."""
     pattern: Pattern | None = None
@@ -175,7 +175,7 @@ class PodInfo:
 
     @property
     def is_gated_by_us(self) -> bool:
-        """Whether our own gate is the only one that keeps kube-scheduler from trying it."""
+        """True if our own gate is the only one that keeps kube-scheduler from trying it."""
         return self.gates == (GANG_GATE,)
 
     def as_requested(self) -> "PodInfo":
@@ -206,7 +206,7 @@ class BudgetInfo:
     selector: LabelSelector | None = None
     """None selects no pods, an empty one all of the namespace."""
     allowed: int = 0
-    """How many of its pods may be evicted now, by its status."""
+    """The number of its pods that may be evicted now, by its status."""
 
     @property
     def key(self) -> str:
@@ -230,7 +230,7 @@ class ClaimInfo:
     classes: frozenset[str] = frozenset()
     """Its StorageClass, or the DeviceClasses that it asks for, as `KIND NAME`."""
     allocated: bool = False
-    """Whether it has a volume, or devices."""
+    """True if it has a volume, or devices."""
     users: frozenset[str] = frozenset()
     """UIDs of what a ResourceClaim is reserved for."""
     size: int = 0
@@ -245,13 +245,13 @@ class VolumeInfo:
 
     key: str
     storage_class: str = ""
-    """As `KIND NAME`, like that of a claim."""
+    """The key, as `KIND NAME`, like that of a claim."""
     size: int = 0
     modes: frozenset[str] = frozenset()
     claim: str = ""
     """The key of the claim that it is kept for or bound to."""
     free: bool = True
-    """Whether a claim may still be bound to it."""
+    """True if a claim may still be bound to it."""
     nodes: NodeSelector | None = None
     """The nodes that can use it; None for all."""
 
@@ -263,7 +263,7 @@ class StorageClassInfo:
     key: str
     """`KIND NAME`, as claims and volumes name it."""
     static: bool = False
-    """Whether its volumes are made by hand: no provisioner makes one for a claim."""
+    """True if its volumes are made by hand: no provisioner makes one for a claim."""
 
 
 ClaimObject = ClaimInfo | VolumeInfo | StorageClassInfo
@@ -278,7 +278,7 @@ LONGEST_SECONDS: Final = 1200.0
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the status of a PodGroup says of room that a queue has found for its pods."""
+    """The room that a queue has found for the pods of a PodGroup, by its status."""
 
     rooms: Mapping[str, Resources]
     """By node."""
@@ -288,7 +288,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class NominatedRoom:
-    """What is kept of one node for members of a group while victims leave it."""
+    """The room of one node that is kept for members of a group while victims leave it."""
 
     pods: tuple[str, ...]
     """Names of the members that are to go there."""
@@ -310,14 +310,14 @@ class PreemptedRoom:
     """Room that a group gets by preemption, and the victims that leave for it."""
 
     since: float
-    """In seconds since the epoch."""
+    """The time in seconds since the epoch."""
     rooms: Mapping[str, NominatedRoom]
     """By node."""
     victims: tuple[VictimInfo, ...]
 
     @property
     def amounts(self) -> Mapping[str, Resources]:
-        """What is kept, by node."""
+        """The room that is kept, by node."""
         return {node: room.amounts for node, room in self.rooms.items()}
 
 
@@ -374,17 +374,17 @@ class PodGroupInfo:
     schedule_timeout: float | None = None
     created: float = 0.0
     on_partial: str | None = None
-    """What its annotation says is to become of it when it has lost its quorum."""
+    """The annotation that says what becomes of it when it has lost its quorum."""
     required_topology: str | None = None
     """The label of which all nodes of its pods have the same value."""
     preferred_topology: str | None = None
     """The label of which the nodes of its pods have as few values as possible."""
     cost: int | None = None
-    """What its annotation says: of equal priority the cheaper gang makes room first."""
+    """The cost by its annotation: of equal priority the cheaper gang makes room first."""
     min_run: float | None = None
-    """For how many seconds it asks to run before it makes room for others."""
+    """The seconds that it asks to run before it makes room for others."""
     placement: str | None = None
-    """How its pods stand to each other, by its annotation or else by the setting."""
+    """The placement of its pods to each other, by its annotation or else by the setting."""
     assigned: Mapping[str, DomainAssignment] = field(default_factory=dict)
     """By pod set: the domains of nodes that a queue has chosen for its pods."""
     grant: Grant | None = None
@@ -394,7 +394,7 @@ class PodGroupInfo:
     """When its present run reached `min_member` scheduled pods: `scheduleStartTime` of its status,
     in seconds since the epoch."""
     succeeded: int = 0
-    """How many of its pods are there that have succeeded, by its status."""
+    """The number of its pods that are there and have succeeded, by its status."""
     version: int = field(default=0, compare=False)
     """The resourceVersion in which it was first seen: creation times are whole seconds, and this
     gives the order within one. After a restart it is that of the last change before."""
@@ -402,7 +402,7 @@ class PodGroupInfo:
     status: PodGroupStatusInfo = field(default=PodGroupStatusInfo(), compare=False)
     """Not compared: what is asked for is the same whatever became of it."""
     nomination: PreemptedRoom | None = field(default=None, compare=False)
-    """What its status says of room that it gets by preemption."""
+    """The room that it gets by preemption, by its status."""
 
     @property
     def key(self) -> str:
@@ -430,18 +430,18 @@ class JobInfo:
     group: str | None = None
     """`namespace/name` of the PodGroup that its pod template names."""
     begun: int = 0
-    """How many pods it begins with."""
+    """The number of pods that it begins with."""
     done: int = 0
-    """How many of them it will not start again."""
+    """The number of them that it will not start again."""
     more: int = 0
-    """How many pods it starts in the place of others that succeeded."""
+    """The number of pods that it starts in the place of others that succeeded."""
     held_by_queue: str | None = None
     """`namespace/name` of itself where it has a queue: its pods start only when it is admitted."""
     maker: str | None = None
     """The UID of what made it: its pods may be those of a job of another kind."""
     created: float = 0.0
     completed: float | None = None
-    """When it completed: its pods are done as long as a Job that was there then goes on."""
+    """The time when it completed: its pods are done as long as a Job that was there then goes on."""
     kind: str = BATCH_JOB
     """Its kind, as GROUP/KIND."""
     needs_quota: bool = True
@@ -450,16 +450,16 @@ class JobInfo:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedPods:
-    """What the status of a Workload says of pods: only the reconciler writes it."""
+    """The pods that a Workload is admitted for, by its status: only the reconciler writes it."""
 
     key: str
     """`namespace/name` of the Workload."""
     owners: tuple[str, ...] = ()
     """UIDs of its job, or of the pods that are its job together."""
     pods: int = 0
-    """How many pods may have nodes; 0 while it is not admitted."""
+    """The number of pods that may have nodes; 0 while it is not admitted."""
     is_of_pods: bool = False
-    """Whether its job is a group of plain pods, or one pod."""
+    """True if its job is a group of plain pods, or one pod."""
 
 
 @dataclass(frozen=True, slots=True)

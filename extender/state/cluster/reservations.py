@@ -37,7 +37,7 @@ class ReservationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Yields:
-    """Which askers may use reserved room; an asker may be several of these."""
+    """The askers that may use reserved room; an asker may be several of these."""
 
     own_pod: bool = False
     """The pod that has the reservation."""
@@ -79,7 +79,7 @@ class Reservation:
     """By node; amounts as in `resources.quantity`."""
     kind: ReservationKind
     until: float | None = None
-    """When it ends by itself, in seconds since the epoch."""
+    """The time when it ends by itself, in seconds since the epoch."""
 
     @property
     def node(self) -> str:
@@ -125,14 +125,14 @@ class Share(NamedTuple):
 
 @dataclass(slots=True)
 class Asker:
-    """What asks for room."""
+    """The asker for room."""
 
     priority: int
     pod: str
     """A UID; empty for a group."""
     group: str | None
     has_begun: Callable[[str | None], bool]
-    """Whether a group has room for some members, and not yet for enough."""
+    """True if a group has room for some members, and not yet for enough."""
 
     def may_use(self, share: Share, amounts: Mapping[str, int], whole: Mapping[str, int]) -> bool:
         """Return whether a share of a node that has `whole` in all yields to it."""

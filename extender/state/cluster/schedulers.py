@@ -1,12 +1,12 @@
-"""Which schedulers place pods on a node, for as long as they are there and a minute more."""
+"""The schedulers that place pods on a node, while such pods are there and a minute more."""
 
 from collections.abc import Collection, Container
 from typing import Final
 
-from extender.state.cluster.doubts import Doubts
+from extender.state.cluster.expiring_set import ExpiringSet
 
 SECONDS: Final = 60.0
-"""Where a scheduler has placed a pod it may place another one soon."""
+"""The time that a scheduler may soon place another pod on a node."""
 
 
 class SchedulersOnNodes:
@@ -15,7 +15,7 @@ class SchedulersOnNodes:
     def __init__(self) -> None:
         self._pods: dict[str, dict[str, int]] = {}
         """By scheduler and node; 0 for a while after the last pod went."""
-        self._gone = Doubts[tuple[str, str]](SECONDS)
+        self._gone = ExpiringSet[tuple[str, str]](SECONDS)
 
     def count(self, scheduler: str, node: str) -> None:
         """Count a pod on a node."""

@@ -21,8 +21,8 @@ from extender.resources.quantity import CPU
 from extender.state.cluster import events as ev
 from extender.state.cluster import pod_changes, relist
 from extender.state.cluster.events import ClusterChange, Event, Listed
-from extender.state.cluster.fresh import is_fresh, is_plain
-from extender.state.cluster.group_tally import GroupTally
+from extender.state.cluster.groups import GroupTally
+from extender.state.cluster.pod_changes import is_fresh, is_plain
 from extender.state.cluster.records import (
     JobInfo,
     PodGroupInfo,
@@ -251,7 +251,7 @@ class Cluster:
             return _NOTHING
         self._tables.nodes[event.node.name] = event.node
         doubted = before is not None and before.features != event.node.features
-        self._tables.looks.forget(event.node.name, doubted=doubted)
+        self._tables.feasible_by_pattern.forget(event.node.name, doubted=doubted)
         self._nodes_changed((event.node.name,))
         if before is None:
             return _NOTHING
@@ -291,7 +291,7 @@ class Cluster:
         if tables.nodes.pop(event.name, None) is None:
             return _NOTHING
         # Another one of that name may declare other features.
-        tables.looks.forget(event.name, doubted=True)
+        tables.feasible_by_pattern.forget(event.name, doubted=True)
         self._resized((event.name,))
         oldest = _added(self._gone_nodes, event.name)
         if oldest is not None and oldest not in tables.nodes:
@@ -642,7 +642,7 @@ class Cluster:
         nodes = self._tables.nodes
         there = [nodes[name].name for name in event.names if name in nodes]
         self._tables.schedulers.pass_time(event.at)
-        self._tables.looks.add(event.pattern, there, at=event.at, agrees=event.agrees)
+        self._tables.feasible_by_pattern.add(event.pattern, there, at=event.at, agrees=event.agrees)
         return _NOTHING
 
     def _tried(self, uid: str) -> None:
@@ -741,7 +741,7 @@ class Cluster:
             tables.schedulers.count(pod.scheduler, pod.node)
             tables.priorities[pod.priority] = tables.priorities.get(pod.priority, 0) + 1
         if pod.shape.shuns or pod.shape.seeks:
-            tables.shunned.add(pod)
+            tables.pod_affinity_index.add(pod)
         self._look_whether_it_waits(pod)
         for index, name in _indexes(tables, pod):
             index.setdefault(name, set()).add(pod.uid)
@@ -766,7 +766,7 @@ class Cluster:
             if not tables.priorities[pod.priority]:
                 del tables.priorities[pod.priority]
         if pod.shape.shuns or pod.shape.seeks:
-            tables.shunned.remove(pod)
+            tables.pod_affinity_index.remove(pod)
         tables.fresh.drop(pod.uid)
         tables.plain.drop(pod.uid)
         for index, name in _indexes(tables, pod):
@@ -871,9 +871,11 @@ class Cluster:
         assert self._tables.fresh.counts == fresh.fresh.counts
         assert self._tables.plain.of == fresh.plain.of, "plain pods are not the recount"
         assert self._tables.plain.counts == fresh.plain.counts
-        assert self._tables.shunned.counts == fresh.shunned.counts, "terms are not the recount"
+        assert self._tables.pod_affinity_index.counts == fresh.pod_affinity_index.counts, (
+            "terms are not the recount"
+        )
         assert self._tables.schedulers.as_counted() == fresh.schedulers.as_counted()
-        for look in self._tables.looks:
+        for look in self._tables.feasible_by_pattern:
             assert look.nodes <= fresh.nodes.keys(), f"looks at {look.nodes - fresh.nodes.keys()}"
         for order, want in ((self._tables.left, fresh.left), (self._tables.whole, fresh.whole)):
             assert order.all() == want.all(), "what nodes have left is not the recount"

@@ -18,7 +18,7 @@ class Unseen:
 
     def __init__(self) -> None:
         self.everywhere = False
-        """Whether there may be others, on any node."""
+        """True if there may be others, on any node."""
         self.version = 0
         """The number of the pod that was shown last; 0 before the first one."""
         self._node: dict[str, str] = {}
@@ -34,7 +34,7 @@ class Unseen:
 
     @property
     def exist(self) -> bool:
-        """Whether there are such pods, or may be."""
+        """True if there are such pods, or may be."""
         return self.everywhere or bool(self._node)
 
     @property

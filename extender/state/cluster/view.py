@@ -13,16 +13,14 @@ from typing import Final
 
 from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_GROUPS
 from extender.resources.quantity import Resources
-from extender.state.cluster.admissions import AdmissionBarrier, Admissions, AdmissionTable
-from extender.state.cluster.fresh import PodsByPriority
-from extender.state.cluster.gains import Gains
-from extender.state.cluster.group_queue import GroupQueue, Turn
-from extender.state.cluster.group_tally import GroupTally
-from extender.state.cluster.job_table import JobTable
-from extender.state.cluster.looks import Look, Looks
+from extender.state.cluster.change_log import Gains, PodLog
+from extender.state.cluster.feasible_by_pattern import FeasibleByPattern, PatternNodes
+from extender.state.cluster.groups import GroupQueue, GroupTally, Turn
+from extender.state.cluster.jobs import AdmissionBarrier, Admissions, AdmissionTable, JobTable
 from extender.state.cluster.natives import Natives
 from extender.state.cluster.node_order import NodeOrder
-from extender.state.cluster.pod_log import PodLog
+from extender.state.cluster.pod_affinity_index import PodAffinityIndex
+from extender.state.cluster.pod_changes import PodsByPriority
 from extender.state.cluster.records import (
     AdmittedPods,
     BudgetInfo,
@@ -47,7 +45,6 @@ from extender.state.cluster.reservations import (
     VictimsRoom,
 )
 from extender.state.cluster.schedulers import SchedulersOnNodes
-from extender.state.cluster.shunned import Shunned
 from extender.state.cluster.unseen import Unseen
 
 NO_GROUP: Final = ""
@@ -89,16 +86,16 @@ class ClusterTables:
     changed: Gains = field(default_factory=Gains)
     """Nodes that came, went or changed."""
     pod_log: PodLog = field(default_factory=PodLog)
-    looks: Looks = field(default_factory=Looks)
-    shunned: Shunned = field(default_factory=Shunned)
+    feasible_by_pattern: FeasibleByPattern = field(default_factory=FeasibleByPattern)
+    pod_affinity_index: PodAffinityIndex = field(default_factory=PodAffinityIndex)
     """Pods whose terms may be about others."""
     fresh: PodsByPriority = field(default_factory=PodsByPriority)
-    """Of which nothing has been said yet."""
+    """Nothing has been said of it yet."""
     plain: PodsByPriority = field(default_factory=PodsByPriority)
     """Without a group, that wait for a node."""
     schedulers: SchedulersOnNodes = field(default_factory=SchedulersOnNodes)
     priorities: dict[int, int] = field(default_factory=dict)
-    """How many pods on nodes have each priority."""
+    """The number of pods on nodes with each priority."""
     version: int = 0
     ended: dict[str, PodInfo] = field(default_factory=dict)
     """Finished members by UID, as far as they are watched."""
@@ -225,7 +222,7 @@ class ClusterView:
 
     @property
     def natives_are_ours(self) -> bool | None:
-        """Whether the extender schedules native gangs; None while that is not known."""
+        """True if the extender schedules native gangs; None while that is not known."""
         return self._tables.natives.ours
 
     def naming(self, key: str) -> Collection[str]:
@@ -234,7 +231,7 @@ class ClusterView:
 
     @property
     def has_group_cycles(self) -> bool:
-        """Whether kube-scheduler tries the pods of a native group together, as far as is known."""
+        """True if kube-scheduler tries the pods of a native group together, as far as is known."""
         return self._tables.natives.cycles or not self._tables.natives.ours
 
     def member_of(self, pod: PodInfo, labelled: str | None) -> str | None:
@@ -318,7 +315,7 @@ class ClusterView:
 
     @property
     def has_budgets(self) -> bool:
-        """Whether there are PodDisruptionBudgets."""
+        """True if there are PodDisruptionBudgets."""
         return bool(self._tables.budgets)
 
     def budget(self, namespace: str, name: str) -> BudgetInfo | None:
@@ -447,20 +444,20 @@ class ClusterView:
         """Yield the nodes that have gained room after a `capacity_version`."""
         return self._tables.gained.since(version)
 
-    def look(self, pattern: Pattern) -> Look | None:
+    def look(self, pattern: Pattern) -> PatternNodes | None:
         """Return what kube-scheduler has said of nodes for pods of a pattern."""
-        return self._tables.looks.of(pattern)
+        return self._tables.feasible_by_pattern.of(pattern)
 
     def good_nodes(self, pattern: Pattern) -> Collection[str]:
         """Return the nodes that kube-scheduler found good for a pattern and that are as they were.
 
         Room aside, and what our own reading says of them.
         """
-        return self._tables.looks.good(pattern)
+        return self._tables.feasible_by_pattern.good(pattern)
 
     def is_good(self, pattern: Pattern, node: str) -> bool:
         """Return whether a node is one of these."""
-        return node in self._tables.looks.good(pattern)
+        return node in self._tables.feasible_by_pattern.good(pattern)
 
     def is_named(self, pattern: Pattern) -> bool:
         """Return whether a term of a pod may be about pods of a pattern.
@@ -468,7 +465,7 @@ class ClusterView:
         These are required anti-affinity, and of pods without a node also required affinity and
         spread constraints that must be kept.
         """
-        return self._tables.shunned.names(pattern)
+        return self._tables.pod_affinity_index.names(pattern)
 
     def highest_fresh(self, schedulers: Collection[str]) -> int | None:
         """Return the highest priority of pending pods that schedulers have not judged yet.
@@ -532,7 +529,7 @@ class ClusterView:
 
     @property
     def has_plans(self) -> bool:
-        """Whether a plan keeps room for any pod."""
+        """True if a plan keeps room for any pod."""
         kept = self._reservations.pods.values()
         return any(each.kind is ReservationKind.PLANNED for each in kept)
 
@@ -578,7 +575,7 @@ class ClusterView:
 
     @property
     def keeps_room(self) -> bool:
-        """Whether any node has such reservations."""
+        """True if any node has such reservations."""
         return bool(self._reservations.kept)
 
     def used(self, node: str) -> Mapping[str, int]:
@@ -587,12 +584,12 @@ class ClusterView:
 
     @property
     def left(self) -> NodeOrder:
-        """What the pods on nodes leave of them, those that wait for quorum counted as there."""
+        """The part that the pods on nodes leave, those that wait for quorum counted as there."""
         return self._tables.left
 
     @property
     def whole(self) -> NodeOrder:
-        """What nodes have for pods."""
+        """The resources that nodes have for pods."""
         return self._tables.whole
 
     def is_overcommitted(self, node: str, resources: Iterable[str]) -> bool:

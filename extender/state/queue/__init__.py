@@ -1,1 +1,1 @@
-"""What is known of queues, quota and the work that waits for it."""
+"""The state of queues, quota and the work that waits for it."""

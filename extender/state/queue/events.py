@@ -70,7 +70,7 @@ class JobDeleted:
 
     job: JobObject
     for_good: bool = False
-    """Whether it is known not to be there any more."""
+    """True if it is known not to be there any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Forgotten:
 
     workload: str
     admission: AdmissionInfo | None = None
-    """What had been assumed; something else that was assumed since stays."""
+    """The admission that had been assumed; something else that was assumed since stays."""
 
 
 Event = Applied | Deleted | JobApplied | JobDeleted | Assumed | Forgotten
@@ -104,7 +104,7 @@ Event = Applied | Deleted | JobApplied | JobDeleted | Assumed | Forgotten
 
 @dataclass(frozen=True, slots=True)
 class QueueChange:
-    """What an event touched: what is worth deciding again."""
+    """The things that an event touched, which are worth deciding again."""
 
     workloads: frozenset[str] = frozenset()
     """Keys of workloads that came, changed or went."""

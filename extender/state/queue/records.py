@@ -1,4 +1,4 @@
-"""What decisions know of queues, quota and workloads: one frozen record for each object.
+"""The facts about queues, quota and workloads: one frozen record for each object.
 
 Amounts are integers as in `extender.resources.quantity`, times are seconds since the epoch.
 Source: the API `kueue.x-k8s.io/v1beta2`.
@@ -30,7 +30,7 @@ StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the state keeps of any object's metadata."""
+    """The metadata that the state keeps of any object."""
 
     name: str
     namespace: str = ""
@@ -74,7 +74,7 @@ class TopologyInfo:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How much of one resource of one flavor; a limit of None is no limit."""
+    """The quota of one resource of one flavor; a limit of None is no limit."""
 
     nominal: int = 0
     borrowing_limit: int | None = None
@@ -109,7 +109,7 @@ def quotas_of(groups: Iterable[ResourceGroupInfo]) -> dict[FlavorResource, Quota
 
 @dataclass(frozen=True, slots=True)
 class Fungibility:
-    """When the search for a flavor may stop before the last one."""
+    """The conditions under which the search for a flavor may stop before the last one."""
 
     when_can_borrow: Literal["MayStopSearch", "TryNextFlavor"] = "MayStopSearch"
     when_can_preempt: Literal["MayStopSearch", "TryNextFlavor"] = "TryNextFlavor"
@@ -118,7 +118,7 @@ class Fungibility:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPolicy:
-    """Which workloads a ClusterQueue's workloads may preempt."""
+    """The workloads that a ClusterQueue's workloads may preempt."""
 
     within_cluster_queue: Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"] = "Never"
     reclaim_within_cohort: Literal["Never", "LowerPriority", "Any"] = "Never"
@@ -208,7 +208,7 @@ class PriorityClassInfo:
     name: str
     value: int
     is_default: bool = False
-    """Whether pods get it that name none."""
+    """True if pods get it that name none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,7 +245,7 @@ class RuntimeClassInfo:
 
 @dataclass(frozen=True, slots=True)
 class DomainRequest:
-    """Where the pods of a pod set are to be; levels are labels of nodes."""
+    """The domain where the pods of a pod set are to be; levels are labels of nodes."""
 
     required: str | None = None
     """They go to one domain of this level."""
@@ -256,15 +256,15 @@ class DomainRequest:
     slice_level: str | None = None
     """Each slice of them goes to one domain of this level."""
     slice_size: int = 1
-    """How many pods of subsequent indexes are a slice."""
+    """The number of pods of subsequent indexes that are a slice."""
     index_label: str | None = None
     """The label of pods that says which one it is."""
     fault: str = ""
-    """What of it cannot be honoured."""
+    """The part of it that cannot be honoured."""
 
     @property
     def is_explicit(self) -> bool:
-        """Whether it says where pods are to be, and not only how they are counted."""
+        """True if it says where pods are to be, and not only how they are counted."""
         return bool(self.required or self.preferred or self.unconstrained or self.slice_level)
 
     @property
@@ -280,20 +280,20 @@ class PodSetInfo:
     name: str
     count: int
     shape: Shape
-    """What one pod asks for, with one `pods`."""
+    """The resources that one pod asks for, with one `pods`."""
     min_count: int | None = None
     template: bytes = field(default=b"", compare=False, repr=False)
     """The pod template as JSON; equal ones share memory."""
     fault: str = ""
     """Why the API server would take none of its pods."""
     resource_claims: bool = False
-    """Whether its pods have resource claims (dynamic resource allocation)."""
+    """True if its pods have resource claims (dynamic resource allocation)."""
     topology: DomainRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one pod set was given."""
+    """The quota that one pod set was given."""
 
     name: str
     flavors: Mapping[str, str]
@@ -302,7 +302,7 @@ class Assignment:
     """Amount by resource, of all `count` pods together."""
     count: int
     topology: DomainAssignment | None = None
-    """Where the pods go, in a flavor with a topology."""
+    """The domains where the pods go, in a flavor with a topology."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ class AdmissionInfo:
 
 @dataclass(frozen=True, slots=True)
 class RequeueInfo:
-    """How often a workload had to go back because its pods were not ready, and until when."""
+    """The number of times a workload went back because its pods were not ready, and until when."""
 
     count: int = 0
     at: float | None = None
@@ -339,7 +339,7 @@ class OwnerRef:
 
 @dataclass(frozen=True, slots=True)
 class EvictionCount:
-    """How often a workload was evicted for a reason."""
+    """The number of times that a workload was evicted for a reason."""
 
     reason: str
     cause: str
@@ -396,19 +396,19 @@ class WorkloadInfo:
 
     @property
     def was_preempted(self) -> bool:
-        """Whether it has been preempted before, whether for quota, room or a gang."""
+        """True if it has been preempted before, whether for quota, room or a gang."""
         return any(each.reason == EvictionReason.PREEMPTED for each in self.evictions)
 
     @property
     def is_of_pods(self) -> bool:
-        """Whether its job is a group of pods, or one pod; no label names the UID of such a job."""
+        """True if its job is a group of pods, or one pod; no label names the UID of such a job."""
         if not self.owners:
             return self.lost_owners and JOB_UID_LABEL not in self.meta.labels
         return all(each.group_kind == "/Pod" for each in self.owners)
 
     @property
     def lost_owners(self) -> bool:
-        """Whether a job had it that owns it no more, as after `kubectl delete --cascade=orphan`.
+        """True if a job had it that owns it no more, as after `kubectl delete --cascade=orphan`.
 
         A Workload that waits for the job that will bring it along never had one.
         """
@@ -436,17 +436,17 @@ class WorkloadInfo:
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended for good."""
+        """True if it has ended for good."""
         return self.holds(WorkloadCondition.FINISHED)
 
     @property
     def evicted(self) -> bool:
-        """Whether it has to give its quota back."""
+        """True if it has to give its quota back."""
         return self.holds(WorkloadCondition.EVICTED)
 
     @property
     def admitted(self) -> bool:
-        """Whether its job may run."""
+        """True if its job may run."""
         return self.holds(WorkloadCondition.ADMITTED)
 
 
@@ -466,7 +466,7 @@ class JobObject:
     group: str = ""
     """The name that all objects have which are one job together; nothing for one alone."""
     completion_mode: CompletionMode | None = None
-    """Of a Job; other kinds have none."""
+    """The completion mode of a Job; other kinds have none."""
     done: Mapping[str, int] = field(default_factory=dict)
     """Pods by pod set that no start makes any more, where their quota is not given back yet."""
 

@@ -11,7 +11,7 @@ Nothing here awaits, and nothing reads a clock.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from math import inf
@@ -20,16 +20,17 @@ from typing import Any, Final, TypeVar
 from extender.api.wellknown import OWN_PREFIX, PRIORITY_CLASS_LABEL
 from extender.state.queue import events as ev
 from extender.state.queue.events import Event, QueueChange, Record
-from extender.state.queue.pod_defaults import Complete, PodDefaults
 from extender.state.queue.records import (
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
     JobObject,
+    LimitInfo,
     LimitRangeInfo,
     LocalQueueInfo,
     Meta,
     NamespaceInfo,
+    PodSetInfo,
     PriorityClassInfo,
     RuntimeClassInfo,
     TopologyInfo,
@@ -40,6 +41,8 @@ from extender.state.queue.records import (
 from extender.state.queue.usage import Usage, add, usage
 from extender.state.queue.view import QueueTables, QueueView
 
+Complete = Callable[[PodSetInfo, Sequence[LimitInfo], Mapping[str, RuntimeClassInfo]], PodSetInfo]
+"""Returns a pod set as its pods will be under these limits and with these RuntimeClasses."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -54,6 +57,35 @@ AT_ONCE: Final = 32
 _Named = NamespaceInfo | PriorityClassInfo | WorkloadPriorityClassInfo | RuntimeClassInfo
 """Records of which no version is known."""
 _STRUCTURE: Final = (FlavorInfo, TopologyInfo, ClusterQueueInfo, CohortInfo)
+
+
+class PodDefaults:
+    """Completes pod sets with what LimitRanges and RuntimeClasses give them."""
+
+    def __init__(self, tables: QueueTables, complete: Complete | None) -> None:
+        self._tables = tables
+        self._complete = complete
+        self._limits: dict[str, tuple[LimitInfo, ...]] = {}
+        """By namespace."""
+
+    def look_at(self, namespace: str) -> None:
+        """Read the LimitRanges of a namespace anew."""
+        ranges = self._tables.limit_ranges.values()
+        mine = [each for each in ranges if each.meta.namespace == namespace]
+        mine.sort(key=lambda each: each.meta.name)
+        self._limits[namespace] = tuple(chain.from_iterable(each.items for each in mine))
+
+    def completed(self, workload: WorkloadInfo) -> WorkloadInfo:
+        """Return a workload with what its pods will ask for; the same one if that is nothing new.
+
+        One that has ended needs no pods.
+        """
+        if self._complete is None or workload.finished:
+            return workload
+        limits = self._limits.get(workload.meta.namespace, ())
+        classes = self._tables.runtime_classes
+        pod_sets = tuple(self._complete(each, limits, classes) for each in workload.pod_sets)
+        return workload if pod_sets == workload.pod_sets else replace(workload, pod_sets=pod_sets)
 
 
 class Queues:

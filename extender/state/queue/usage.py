@@ -1,4 +1,4 @@
-"""How much quota a workload takes."""
+"""The quota that a workload takes."""
 
 from collections.abc import Mapping
 from typing import Final

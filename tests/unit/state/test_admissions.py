@@ -9,7 +9,7 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import QUEUE_LABEL, QUEUE_POD_GROUP_LABEL
 from extender.gang.fit import candidates
 from extender.state.cluster import events as ev
-from extender.state.cluster.admissions import AdmissionBarrier
+from extender.state.cluster.jobs import AdmissionBarrier
 from extender.state.cluster.records import AdmittedPods, JobInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import NAMESPACE, key, node, nodes, observe, pod, pod_group, pods

@@ -11,7 +11,7 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE, GROUP_SIGS, GROUP_X
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.group_tally import GroupTally
+from extender.state.cluster.groups import GroupTally
 from extender.state.cluster.records import JobInfo, PodInfo, Refusal
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.store import Cluster

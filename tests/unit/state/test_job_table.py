@@ -3,7 +3,7 @@
 import pytest
 
 from extender.state.cluster import events as ev
-from extender.state.cluster.job_table import JobTable
+from extender.state.cluster.jobs import JobTable
 from extender.state.cluster.records import JobInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import observe

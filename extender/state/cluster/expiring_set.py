@@ -1,16 +1,16 @@
-"""What is in doubt for a time: state has no clock, so the time begins with the next one given."""
+"""A set whose entries expire. State has no clock: their time starts at the next `pass_time`."""
 
 from collections.abc import Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 _MOST: Final = 10_000
-"""Where no time is ever given, so many are kept."""
+"""The most entries that are kept if no time is ever given."""
 
 T = TypeVar("T", bound=Hashable)
 
 
-class Doubts(Generic[T]):
-    """Things in doubt, each for so many seconds from the first time that is given after it."""
+class ExpiringSet(Generic[T]):
+    """Entries that stay for a number of seconds from the first time given after they were added."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -22,7 +22,7 @@ class Doubts(Generic[T]):
         return what in self._new or what in self._until
 
     def add(self, what: T) -> T | None:
-        """Doubt something from now on; return what is in doubt no more instead, if there is."""
+        """Add an entry from now on; return the entry that had to go for it, if there is one."""
         self._until.pop(what, None)
         self._new[what] = None
         if len(self._new) <= _MOST:
@@ -32,7 +32,7 @@ class Doubts(Generic[T]):
         return oldest
 
     def pass_time(self, now: float) -> Iterator[T]:
-        """Yield what is in doubt no more by `now`, in seconds."""
+        """Yield the entries that have expired by `now`, in seconds, and remove them."""
         new, self._new = self._new, {}
         self._until.update(dict.fromkeys(new, now + self._seconds))
         while self._until:

@@ -1,10 +1,15 @@
-"""How far the pods of one group have come."""
+"""The progress of the pods of one group, and the queue of groups that could start."""
 
+from bisect import bisect_left, insort
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.reservations import ReservationKind
+
+Turn = tuple[int, float, int, str]
+"""The order of groups, lowest first: priority negated, time, arrival, `namespace/name`."""
 
 
 @dataclass(slots=True)
@@ -29,7 +34,7 @@ class GroupTally:
     all_gated_by_us: dict[str, None] = field(default_factory=dict, compare=False)
     """By our own gate alone, whether or not room is kept for them, in order of arrival."""
     priorities: dict[int, int] = field(default_factory=dict)
-    """How many members have each priority."""
+    """The number of members with each priority."""
     able: Counter[int] = field(default_factory=Counter, compare=False)
     """The same without those that do not run and could not: behind gates of others, or without a
     node by kube-scheduler's last word."""
@@ -119,3 +124,50 @@ def _is_able(pod: PodInfo) -> bool:
     return pod.node is not None or (
         pod.unschedulable is None and (not pod.gates or pod.is_gated_by_us)
     )
+
+
+class GroupQueue:
+    """Groups in order; moving one costs a search and a shift, whatever their number."""
+
+    __slots__ = ("_line", "_turns")
+
+    def __init__(self) -> None:
+        self._turns: dict[str, Turn] = {}
+        self._line: list[Turn] = []
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._turns
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the groups, first to be served first."""
+        return (turn[-1] for turn in self._line)
+
+    def put(self, turn: Turn) -> None:
+        """Give the group at the end of `turn` its place, whether or not it had another one."""
+        group = turn[-1]
+        if self._turns.get(group) != turn:
+            self.drop(group)
+            self._turns[group] = turn
+            insort(self._line, turn)
+
+    def drop(self, group: str) -> bool:
+        """Remove a group; return whether it was in."""
+        turn = self._turns.pop(group, None)
+        if turn is None:
+            return False
+        del self._line[bisect_left(self._line, turn)]
+        return True
+
+    def position(self, turn: Turn) -> int:
+        """Return how many groups come before a turn."""
+        return bisect_left(self._line, turn)
+
+    def ahead_of(self, turn: Turn) -> Iterator[str]:
+        """Yield the groups that come before a turn, first to be served first."""
+        for other in self._line:
+            if other >= turn:
+                return
+            yield other[-1]

@@ -31,14 +31,14 @@ def _selects(selector: LabelSelector | None, pattern: Pattern) -> bool:
     )
 
 
-class Shunned:
-    """How many pods have the same terms, by shape and namespace."""
+class PodAffinityIndex:
+    """The number of pods with the same terms, by shape and namespace."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[Shape, str, bool], int] = {}
         """The last part of the key says whether the pods have no node yet."""
         self._answers = WeakKeyDictionary[Pattern, bool]()
-        """What is known of patterns until there are other terms."""
+        """The answers for patterns, until there are other terms."""
 
     def add(self, pod: PodInfo) -> None:
         """Count a pod with terms."""

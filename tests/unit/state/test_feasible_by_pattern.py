@@ -6,10 +6,10 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector, Requirement
 from extender.state.cluster import events as ev
-from extender.state.cluster import looks
-from extender.state.cluster.doubts import Doubts
+from extender.state.cluster import feasible_by_pattern
+from extender.state.cluster.expiring_set import ExpiringSet
+from extender.state.cluster.pod_affinity_index import may_name
 from extender.state.cluster.records import Pattern, PodTerm, Shape
-from extender.state.cluster.shunned import may_name
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from tests.makers import (
@@ -131,40 +131,40 @@ def test_a_look_counts_for_a_minute() -> None:
     of, other = pattern(), pattern()
     cluster = cluster_of(nodes(4, 4), looked(0, of, "n0"), looked(30, other, "n0"))
     view = cluster.view()
-    observe(cluster, looked(looks.SECONDS, other))
+    observe(cluster, looked(feasible_by_pattern.SECONDS, other))
     assert view.is_good(of, "n0")
-    observe(cluster, looked(looks.SECONDS + 1, other))
+    observe(cluster, looked(feasible_by_pattern.SECONDS + 1, other))
     assert view.look(of) is None
     assert view.is_good(other, "n0")
 
 
 def test_of_many_patterns_the_first_are_forgotten() -> None:
-    every = [pattern() for _ in range(looks.MOST + 1)]
+    every = [pattern() for _ in range(feasible_by_pattern.MOST + 1)]
     view = cluster_of(nodes(4), [looked(0, each, "n0") for each in every]).view()
     assert view.look(every[0]) is None
     assert all(view.is_good(each, "n0") for each in every[1:])
 
 
 def test_what_is_in_doubt_is_so_for_a_time_from_the_next_moment() -> None:
-    doubts = Doubts[str](5)
-    assert doubts.add("a") is None
-    assert "a" in doubts
-    assert [*doubts.pass_time(100)] == []
-    doubts.add("b")
-    assert [*doubts.pass_time(104)] == []
-    assert [*doubts.pass_time(105)] == ["a"]
-    assert "a" not in doubts
-    doubts.add("b")
-    assert [*doubts.pass_time(109)] == []
-    assert "b" in doubts
-    assert [*doubts.pass_time(114)] == ["b"]
+    expiring = ExpiringSet[str](5)
+    assert expiring.add("a") is None
+    assert "a" in expiring
+    assert [*expiring.pass_time(100)] == []
+    expiring.add("b")
+    assert [*expiring.pass_time(104)] == []
+    assert [*expiring.pass_time(105)] == ["a"]
+    assert "a" not in expiring
+    expiring.add("b")
+    assert [*expiring.pass_time(109)] == []
+    assert "b" in expiring
+    assert [*expiring.pass_time(114)] == ["b"]
 
 
 def test_without_any_time_only_so_much_is_in_doubt() -> None:
-    doubts = Doubts[int](5)
-    ended = [doubts.add(number) for number in range(10_001)]
+    expiring = ExpiringSet[int](5)
+    ended = [expiring.add(number) for number in range(10_001)]
     assert ended == [*[None] * 10_000, 0]
-    assert 0 not in doubts
+    assert 0 not in expiring
 
 
 # --- terms of other pods

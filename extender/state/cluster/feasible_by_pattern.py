@@ -1,4 +1,4 @@
-"""What kube-scheduler said of nodes for pods of a pattern, as long as it is worth something.
+"""The nodes that kube-scheduler found feasible for pods of a pattern, until they change.
 
 Each filter request names nodes on which an equal pod has passed its filters. That says nothing of
 the other nodes: it may be a sample. Samples add up, until a node changes.
@@ -7,19 +7,19 @@ the other nodes: it may be a sample. Samples add up, until a node changes.
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from extender.state.cluster.doubts import Doubts
+from extender.state.cluster.expiring_set import ExpiringSet
 from extender.state.cluster.records import Pattern
 
 MOST: Final = 64
 """Patterns; of more the first ones are forgotten."""
 SECONDS: Final = 60.0
-"""How long a look counts: a kube-scheduler that was started with other settings looks anew."""
+"""The time that an answer counts: kube-scheduler may restart with other settings."""
 _FEATURES_SECONDS: Final = 5.0
-"""How far kube-scheduler's watch may be behind ours where our own reading sees no difference."""
+"""The lag of kube-scheduler's watch behind ours that a change unknown to us may have."""
 _NOWHERE: Final[frozenset[str]] = frozenset()
 
 
-class Look:
+class PatternNodes:
     """The nodes that were good for a pattern and have not changed since."""
 
     __slots__ = ("agrees", "began", "nodes")
@@ -27,25 +27,25 @@ class Look:
     def __init__(self, began: float) -> None:
         self.nodes: set[str] = set()
         self.began = began
-        """Of the first request, in seconds."""
+        """The time of the first request, in seconds."""
         self.agrees = True
-        """Whether our books agreed with the last request: none counts until they do again."""
+        """True if our books agreed with the last request: no node counts until they do again."""
 
 
-class Looks:
-    """The looks by pattern."""
+class FeasibleByPattern:
+    """The feasible nodes by pattern."""
 
     def __init__(self) -> None:
-        self._of: dict[Pattern, Look] = {}
+        self._of: dict[Pattern, PatternNodes] = {}
         """The one first that began first."""
-        self._doubted = Doubts[str](_FEATURES_SECONDS)
+        self._doubted = ExpiringSet[str](_FEATURES_SECONDS)
         """Nodes that declare other features than before. kube-scheduler may ask for one that is
         unknown here, and its answer may be about the node as it was."""
 
-    def __iter__(self) -> Iterator[Look]:
+    def __iter__(self) -> Iterator[PatternNodes]:
         return iter(self._of.values())
 
-    def of(self, pattern: Pattern) -> Look | None:
+    def of(self, pattern: Pattern) -> PatternNodes | None:
         """Return what was seen of a pattern."""
         return self._of.get(pattern)
 
@@ -61,7 +61,7 @@ class Looks:
         self._drop_old(at)
         look = self._of.get(pattern)
         if look is None:
-            look = self._of[pattern] = Look(at)
+            look = self._of[pattern] = PatternNodes(at)
             if len(self._of) > MOST:
                 del self._of[next(iter(self._of))]
         look.agrees = agrees

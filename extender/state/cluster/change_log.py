@@ -1,6 +1,16 @@
-"""Which nodes changed for the better, and when: what a decision that failed must look at again."""
+"""Logs of changes with version numbers: nodes that changed for the better, and pods that changed.
 
-from collections.abc import Iterable, Iterator
+A reader that keeps results asks for what was noted since its last version.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from extender.state.cluster.records import PodInfo
+
+_KEPT: Final = 20_000
 
 
 class Gains:
@@ -37,3 +47,26 @@ class Gains:
             if at <= version:
                 return
             yield node
+
+
+class PodLog:
+    """The latest pods that were counted or taken off; each entry has a number, its version."""
+
+    __slots__ = ("_pods", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        """The number of the latest entry; 0 before the first one."""
+        self._pods: deque[PodInfo] = deque(maxlen=_KEPT)
+
+    def note(self, pod: PodInfo) -> None:
+        """Add an entry."""
+        self.version += 1
+        self._pods.append(pod)
+
+    def since(self, version: int) -> Collection[PodInfo] | None:
+        """Return the pods noted after a version; None where they are too many to be known."""
+        number = self.version - version
+        if number > len(self._pods):
+            return None
+        return list(islice(reversed(self._pods), number))
