@@ -441,7 +441,7 @@ class JobInfo:
     """The UID of what made it: its pods may be those of a job of another kind."""
     created: float = 0.0
     completed: float | None = None
-    """The time when it completed: its pods are done as long as a Job that was there then goes on."""
+    """The time it completed: its pods are done while a Job that was there then goes on."""
     kind: str = BATCH_JOB
     """Its kind, as GROUP/KIND."""
     needs_quota: bool = True
