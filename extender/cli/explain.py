@@ -11,7 +11,7 @@ import typer
 
 from extender.cli.options import Kubeconfig, exits, snapshot_and_settings
 from extender.cli.simulate import Beginning, submission
-from extender.kube import credentials
+from extender.kube import context
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,7 +96,7 @@ def job(
         submission(file, assume, begins, output=output)
         return
     assert name is not None
-    here = namespace or credentials.default_namespace(kubeconfig)
+    here = namespace or context.namespace(kubeconfig)
     asked = ExplainTarget(here, name, is_job=True, kind=kind)
     _explain_workload(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
 
@@ -114,7 +114,7 @@ def workload(
     """Explain a Workload."""
     from extender.wiring.explain import ExplainTarget
 
-    here = namespace or credentials.default_namespace(kubeconfig)
+    here = namespace or context.namespace(kubeconfig)
     asked = ExplainTarget(here, name, is_job=False)
     _explain_workload(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
 
@@ -133,7 +133,7 @@ def podgroup(
     from extender.explain.text import group_text
     from extender.wiring.explain import explained_group
 
-    key = f"{namespace or credentials.default_namespace(kubeconfig)}/{name}"
+    key = f"{namespace or context.namespace(kubeconfig)}/{name}"
 
     def explain(
         source: "ObjectSource", settings: "Settings", decoder: "Decoder"
@@ -158,7 +158,7 @@ def pod(
     from extender.explain.text import pod_text
     from extender.wiring.explain import explained_pod
 
-    key = f"{namespace or credentials.default_namespace(kubeconfig)}/{name}"
+    key = f"{namespace or context.namespace(kubeconfig)}/{name}"
 
     def explain(
         source: "ObjectSource", settings: "Settings", decoder: "Decoder"

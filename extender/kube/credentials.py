@@ -12,14 +12,12 @@ import os
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import structlog
-import yaml
 from cryptography import x509
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
@@ -50,9 +48,6 @@ _UNUSABLE: Final = (
 """The errors that the library raises for a kubeconfig that it cannot use."""
 CERTIFICATE: Final = "client_certificate"
 TOKEN: Final = "token"  # noqa: S105 - a word for it
-DEFAULT_NAMESPACE: Final = "default"
-POD_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-"""The file where the kubelet writes the namespace of a pod with a service account."""
 
 _log = structlog.get_logger(__name__)
 
@@ -284,34 +279,3 @@ class Keyring:
         _log.info("credentials renewed", why=why, api_server=found.host)
         self.current = found
         return True
-
-
-def default_namespace(kubeconfig: Path | None) -> str:
-    """Return the namespace of what `load` connects with, or `default`.
-
-    It is that of the given file's context, else the pod's own, else that of the context in the
-    files of $KUBECONFIG together, or in ~/.kube/config. A file that cannot be read is skipped: the
-    connection reports what is wrong with it.
-    """
-    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-        with suppress(OSError, ValueError):
-            return POD_NAMESPACE_FILE.read_text().strip() or DEFAULT_NAMESPACE
-        return DEFAULT_NAMESPACE
-    current, contexts = "", dict[str, Any]()
-    for path in _kubeconfigs(kubeconfig):
-        try:
-            config = yaml.safe_load(path.read_text())
-            named = {each["name"]: each["context"] for each in config.get("contexts") or ()}
-            current = current or config.get("current-context") or ""
-        except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError):
-            continue
-        contexts = {**named, **contexts}  # the first file with a context counts, as in kubectl
-    found = contexts.get(current)
-    return (found.get("namespace") if isinstance(found, dict) else None) or DEFAULT_NAMESPACE
-
-
-def _kubeconfigs(kubeconfig: Path | None) -> list[Path]:
-    if kubeconfig is not None:
-        return [kubeconfig]
-    named = [Path(each) for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
-    return named or [Path.home() / ".kube" / "config"]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.kube import credentials
-from extender.kube.credentials import default_namespace
+from extender.kube import context
+from extender.kube.context import namespace
 
 TEAM = {
     "current-context": "work",
@@ -32,7 +32,7 @@ WANT = {
 def test_a_kubeconfig_names_the_namespace(tmp_path: Path, content: Any, want: str) -> None:
     path = tmp_path / "config"
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
-    assert default_namespace(path) == want
+    assert namespace(path) == want
 
 
 def test_the_environment_names_files_and_the_first_readable_one_counts(
@@ -41,8 +41,8 @@ def test_the_environment_names_files_and_the_first_readable_one_counts(
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(TEAM))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{path}")
-    assert default_namespace(None) == "team"
-    assert default_namespace(tmp_path / "missing") == "default"
+    assert namespace(None) == "team"
+    assert namespace(tmp_path / "missing") == "default"
 
 
 def test_a_context_of_one_file_may_be_in_another(
@@ -52,7 +52,7 @@ def test_a_context_of_one_file_may_be_in_another(
     first.write_text(yaml.safe_dump({"current-context": "home", "contexts": []}))
     second.write_text(yaml.safe_dump(TEAM))
     monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
-    assert default_namespace(None) == "family"
+    assert namespace(None) == "family"
 
 
 def test_without_the_environment_it_is_the_users_own(
@@ -60,10 +60,10 @@ def test_without_the_environment_it_is_the_users_own(
 ) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert default_namespace(None) == "default"
+    assert namespace(None) == "default"
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube/config").write_text(yaml.safe_dump(TEAM))
-    assert default_namespace(None) == "team"
+    assert namespace(None) == "team"
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_in_a_pod_it_is_the_pods_own_unless_a_kubeconfig_is_given(
     given.write_text(yaml.safe_dump(TEAM))
     if content is not None:
         of_pod.write_text(content)
-    monkeypatch.setattr(credentials, "POD_NAMESPACE_FILE", of_pod)
+    monkeypatch.setattr(context, "OF_POD", of_pod)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBECONFIG", str(given))
-    assert default_namespace(None) == want
-    assert default_namespace(given) == "team"
+    assert namespace(None) == want
+    assert namespace(given) == "team"
 
 
 def test_a_namespace_file_that_cannot_be_read_is_skipped(
@@ -90,5 +90,5 @@ def test_a_namespace_file_that_cannot_be_read_is_skipped(
     odd.write_bytes(b"\xff\xfe")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     for each in (odd, tmp_path):  # no UTF-8, and a directory
-        monkeypatch.setattr(credentials, "POD_NAMESPACE_FILE", each)
-        assert default_namespace(None) == "default"
+        monkeypatch.setattr(context, "OF_POD", each)
+        assert namespace(None) == "default"
