@@ -1,15 +1,15 @@
 """Claims to room for groups that have waited long, so that a stream of small ones cannot pass them.
 
-When running pods will end is not known, so a claim names nodes, those first on which pods and
-earlier claims leave the most of one resource: that of which the group's pods ask for the largest
-part of the largest node. On these nodes the least has to end, as far as that resource goes. From
-then on only pods of a higher priority get room on them, and pods that fit beside the claim. Other
-nodes stay open to all (backfill). Where the claimed nodes stay taken for long, the claim grows
-twice with further periods of waiting.
+Nobody knows when running pods will end, so a claim names nodes. The first are those on which pods
+and earlier claims leave the most of one resource: the one of which the group's pods ask for the
+largest share of the largest node, so that the least has to end there before the group fits. Only
+pods of a higher priority, and pods that fit beside the claim, then get room on the claimed nodes.
+Other nodes stay open to all (backfill). If the claimed nodes stay full, the claim grows twice as
+the group goes on waiting.
 
-Claims are made in the order of waiting, not of failures. They depend on the API's facts alone, but
-for the time that a group was seen behind a scheduling gate: another process comes to the same
-claims. Only a group that lacks room has a claim.
+Claims are made in the order of waiting, not of failures. They depend only on API objects and on how
+long a group was seen behind a scheduling gate, so another process makes the same claims. Only a
+group that lacks room has a claim.
 """
 
 from collections import Counter
@@ -38,17 +38,17 @@ from extender.state.topology import Domain
 from extender.steps import PIECE, Steps
 
 MOST = 20
-"""Groups that have claims, and groups without that one look tries; others have their turn."""
+"""The largest number of claims, and of groups without a claim that are tried in one look."""
 SHAPES = 16
-"""Pod shapes of a group that decide which nodes it can use, at most."""
+"""The largest number of a group's pod shapes that decide which nodes it can use."""
 LARGEST = 3
-"""How many times its own room a group may claim: pods of services never end, and their new pods
-must find room whatever a gang waits for."""
+"""The largest multiple of its own room that a group may claim. Pods of services never end, and
+their new pods must find room whatever a gang waits for."""
 PATIENCE_SECONDS = 30.0
-"""How long a group that could start may keep its claim without starting."""
+"""The time for which a group that could start may keep its claim without starting."""
 
 Places = Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]
-"""Nodes of domains, and the pods that go there."""
+"""The nodes of each domain, with the pods that go there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,43 +58,44 @@ class _Aged:
     since: float
     periods: int
     pods: Sequence[PodInfo]
-    """Those that are missing, `missing` of them at most."""
+    """The pods that the group still needs, `missing` of them."""
     missing: int
     shapes: Sequence[Shape]
-    """Shapes of these pods, `SHAPES` of them at most: they decide which nodes the group may use."""
+    """The first `SHAPES` shapes of `pods`: they decide which nodes the group may use."""
     domains: Sequence[Domain | None] = ()
-    """The domain of each of these pods, where a queue has chosen them."""
+    """The domain of each of `pods`; empty unless a queue has chosen domains."""
 
     @property
     def asks(self) -> tuple[object, ...]:
-        """What a claim is made for; it does not outlive a change of this."""
+        """The demand that a claim is made for. The claim ends when the demand changes."""
         return *self.asks_of_nodes, self.periods
 
     @property
     def asks_of_nodes(self) -> tuple[object, ...]:
-        """What decides whether the pods fit."""
+        """The part of the demand that decides whether the pods fit."""
         shapes = tuple(pod.shape for pod in self.pods)
         return self.missing, shapes, self.priority, self.domains
 
 
 @dataclass(slots=True)
 class Memory:
-    """What one look leaves for the next, so that it looks only at what has changed since."""
+    """The results of the last look, so that the next one reads only what has changed since."""
 
     lacking: dict[str, tuple[tuple[object, ...], Standing]] = field(default_factory=dict)
-    """Groups that did not fit: what each asked for, and its refusal, which enough room ends."""
+    """The groups that did not fit: the demand of each, and a refusal that stands until there may
+    be room."""
     nodes: dict[str, NodeInfo] = field(default_factory=dict)
-    """As they were in the last look."""
+    """The nodes as they were in the last look."""
     version: int = 0
     share: FairShare = field(default_factory=lambda: FairShare(MOST))
 
     def forget_others(self, view: ClusterView) -> None:
-        """Drop the groups that wait no more."""
+        """Drop the groups that no longer wait."""
         queue = view.queue
         self.lacking = {group: each for group, each in self.lacking.items() if group in queue}
 
     def look(self, view: ClusterView) -> "Nodes":
-        """Return what has changed about nodes since the last look."""
+        """Return the nodes that have changed since the last look."""
         changed, resized = set(view.changed_since(self.version)), set[str]()
         self.version = view.nodes_version
         for name in changed:
@@ -108,7 +109,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Nodes that changed, and those of them that came, went or have other amounts."""
+    """The nodes that changed, and those of them that came, went or have other amounts."""
 
     changed: Collection[str]
     resized: Collection[str]
@@ -123,14 +124,14 @@ class _Earlier:
     barred: frozenset[str] = frozenset()
     places: tuple[object, ...] = ()
     groups: Counter[str] = field(default_factory=Counter)
-    """By namespace, how many have a claim."""
+    """The number of groups with a claim, by namespace."""
     nodes: dict[str, set[str]] = field(default_factory=dict)
-    """By namespace, the nodes that are claimed."""
+    """The claimed nodes, by namespace."""
 
     def put(self, namespace: str, claim: Claim) -> None:
         self.claims.append(claim)
         if claim.limit is not None:
-            return  # it takes nothing from the others of its namespace
+            return  # it takes nothing from the other groups of its namespace
         for node, amounts in claim.amounts.items():
             add(self.taken.setdefault(node, {}), amounts)
         self.barred |= claim.barred
@@ -139,7 +140,7 @@ class _Earlier:
         self.nodes.setdefault(namespace, set()).update(claim.amounts)
 
     def order(self, view: ClusterView) -> NodeOrder:
-        """Return the nodes by what neither pods nor these claims take of them."""
+        """Return the nodes in the order of what neither pods nor these claims take of them."""
 
         def idle(name: str) -> Resources:
             left = dict(view.left.all().get(name, {}))
@@ -165,12 +166,12 @@ def deciding(
     entered: Mapping[str, float] = MappingProxyType({}),
     schedulers: Collection[str] | None = None,
 ) -> Steps[Sequence[Claim]]:
-    """Return all claims that are due, first in turn first; times in seconds since the epoch.
+    """Return all claims that are due, in order of their turns; times in seconds since the epoch.
 
-    A claim that was made earlier stays on its nodes while it is as large as is due and no earlier
-    one needs them. `entered` has the time when each group came into the queue, as far as that was
-    seen. Pods of other schedulers than `schedulers` get no claim. The options bound the claims of a
-    namespace, and the nodes that they name.
+    A claim that was made earlier keeps its nodes while its size is still right and no claim before
+    it needs them. `entered` has the time when each group was seen to enter the queue. Groups with
+    pods of schedulers other than `schedulers` get no claim. The options limit the claims of a
+    namespace and the nodes that they name.
     """
     memory.forget_others(view)
     if not options.aging or not view.queue:
@@ -207,7 +208,7 @@ def deciding(
 
 
 def waits_since(pod_group: PodGroupInfo, *, view: ClusterView) -> float:
-    """Return when the group had the pods that it needs, in seconds since the epoch."""
+    """Return the time at which the group had the pods that it needs, in seconds since the epoch."""
     quorum = view.quorum(pod_group)
     created = sorted(pod.created for pod in view.members(pod_group.key))
     return max(pod_group.created, created[quorum - 1] if 0 < quorum <= len(created) else 0.0)
@@ -216,7 +217,7 @@ def waits_since(pod_group: PodGroupInfo, *, view: ClusterView) -> float:
 def _turns(
     view: ClusterView, now: float, aging: float, *, entered: Mapping[str, float]
 ) -> Steps[list[tuple[float, str]]]:
-    """Return since when groups have waited that have waited long, in the order of their claims."""
+    """Return the groups that have waited long and since when, in the order of their claims."""
     found = []
     for key in list(view.queue):
         yield
@@ -249,9 +250,9 @@ def _aged(key: str, since: float, *, view: ClusterView, now: float, aging: float
 def _domains(
     pod_group: PodGroupInfo, places: Places, *, view: ClusterView
 ) -> Mapping[str, frozenset[str]] | None:
-    """Return the nodes of each domain that may have all pods of a group; None where any may.
+    """Return the nodes of each domain that may take all pods of a group; None if any node may.
 
-    The `places` that a queue has chosen are one domain.
+    The `places` that a queue has chosen count as one domain.
     """
     if pod_group.assigned:
         return {"": frozenset(node.name for nodes, _ in places for node in nodes)}
@@ -272,7 +273,7 @@ def _asks(pods: Sequence[PodInfo], schedulers: Collection[str] | None) -> bool:
 
 
 def _numbered(nodes: Iterable[NodeInfo | None]) -> Steps[dict[str, int]]:
-    """Return the number of each node in their order."""
+    """Return the number of each node, by name, in the order of the nodes."""
     found: dict[str, int] = {}
     for node in nodes:
         if node is None:
@@ -284,7 +285,7 @@ def _numbered(nodes: Iterable[NodeInfo | None]) -> Steps[dict[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One group's claim, beside the earlier ones."""
+    """The search for one group's claim, beside the earlier claims."""
 
     aged: _Aged
     earlier: _Earlier
@@ -292,20 +293,20 @@ class _Look:
     memory: Memory
     view: ClusterView
     limit: int
-    """On how many nodes a namespace may have claims."""
+    """The number of nodes on which one namespace may have claims."""
     allowed: int
-    """How many more nodes its namespace may claim."""
+    """The number of further nodes that the group's namespace may claim."""
     domains: Mapping[str, frozenset[str]] | None
-    """The nodes of each domain that may have the group; None where it needs no single one."""
+    """The nodes of each domain that may take the group; None if it needs no single domain."""
     usable: frozenset[str] | None
-    """All of these nodes."""
+    """The nodes of all `domains`."""
     places: Places
     """The nodes that a queue has chosen, and the pods that go there."""
 
     def claim(self, now: float) -> Steps[Claim | None]:
-        """Return a group's claim; None where it lacks no room, or does not start though it fits.
+        """Return the group's claim; None if it has room without one, or has long had room with one.
 
-        It may wait for something else then, a volume for example, which no claim would bring about.
+        It then waits for something that no claim brings about, for example a volume.
         """
         present = self.view.claims.get(self.aged.pod_group.key)
         fits_since = None
@@ -352,7 +353,7 @@ class _Look:
         )
 
     def _has_left(self, name: str, amounts: Mapping[str, int]) -> bool:
-        """Return whether earlier claims leave so much; nothing, of a node that has just gone."""
+        """Return whether earlier claims leave these amounts on a node that still exists."""
         node = self.view.nodes.get(name)
         if node is None:
             return False
@@ -360,7 +361,7 @@ class _Look:
         return all(left.get(resource, 0) >= value for resource, value in amounts.items())
 
     def _bars_the_same(self, claim: Claim) -> bool:
-        """Return whether the nodes that changed are barred as far as the group can use them."""
+        """Return whether a claim bars exactly those of the changed nodes that the group can use."""
         if not claim.barred:
             return not self.nodes.changed
         usable = {name for name in self.nodes.changed if any(self._may_use(name))}
@@ -374,11 +375,11 @@ class _Look:
         return (node is not None and is_feasible(shape, node) for shape in self.aged.shapes)
 
     def _new(self) -> Steps[Claim]:
-        """Return a claim beside the earlier ones; one without rooms where the group finds none.
+        """Return a claim beside the earlier ones, without rooms if the group finds none.
 
-        Such a claim bars the nodes that the group could use for later groups, until the group has
-        started. Where the namespace may not claim as many nodes, the claim has the limit and bars
-        no node.
+        A claim without rooms bars later groups from the nodes that the group could use, until the
+        group has started. If the namespace may not claim as many nodes as the group needs, the
+        claim has the limit and bars no node.
         """
         aged, rooms = self.aged, dict[str, Resources]()
         wanted = Counter(map(pod_shape, aged.pods)).items()
@@ -402,7 +403,7 @@ class _Look:
         return Claim(aged.pod_group.key, aged.priority, rooms, made_for=aged.asks)
 
     def _add(self, placed: Sequence[Placed], rooms: dict[str, Resources]) -> bool:
-        """Add what is found of nodes, as far as so many may be claimed; return whether all is."""
+        """Add the rooms found, on at most `allowed` nodes; return whether all were added."""
         for each in placed:
             name = each.node.name
             if name not in rooms and len(rooms) >= self.allowed:
@@ -411,7 +412,7 @@ class _Look:
         return True
 
     def _in_order(self, wanted: Sequence[Wanted]) -> Steps[Sequence[Collection[str] | None]]:
-        """Return the nodes of one domain after the other, of which pods leave the most first."""
+        """Return the nodes of each domain, the domain with room for the most pods first."""
         view = self.view
         if self.domains is None:
             return [None]
@@ -432,7 +433,7 @@ class _Look:
     def _filled(
         self, packer: Packer, candidates: Candidates, wanted: Collection[Wanted]
     ) -> Steps[Found]:
-        """Place the pods once more, each in the place that a queue has chosen for it."""
+        """Place the pods once more, each in the place, if any, that a queue has chosen for it."""
         if not self.places:
             return (yield from packer.fill(wanted))
         found, orders, looked = Found(), dict[PodShape, dict[str, int]](), 0
@@ -454,7 +455,7 @@ class _Look:
         return found
 
     def _candidates(self, within: Collection[str] | None) -> Candidates:
-        """Return the nodes, the least busy ones first."""
+        """Return the candidate nodes, the least busy ones first."""
         view, earlier = self.view, self.earlier
         order = earlier.order(view) if earlier.taken else view.left
         return Candidates(
@@ -462,7 +463,7 @@ class _Look:
         )
 
     def _packer(self, candidates: Candidates) -> Packer:
-        """Return these nodes with what earlier claims leave of them."""
+        """Return a packer of these nodes with the room that earlier claims leave on them."""
         view, earlier, group = self.view, self.earlier, self.aged.pod_group.key
 
         def room(node: NodeInfo) -> Resources:

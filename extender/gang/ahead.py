@@ -1,8 +1,8 @@
-"""Finds the members of a gang that may be bound without a look of kube-scheduler's at each of them.
+"""Finds the members of a gang that may be bound without asking kube-scheduler about each of them.
 
-kube-scheduler has judged an equal member, on nodes that have not changed since. Room is judged
-here, at the moment of the decision. Whatever else decides where a pod may go (volumes, claims,
-affinity between pods, spread constraints) leaves the member to kube-scheduler.
+kube-scheduler has already judged an equal member, on nodes that have not changed since. The
+extender itself judges room, at the moment of the decision. A member with volumes, claims, affinity
+between pods or spread constraints is left to kube-scheduler.
 """
 
 from collections import Counter
@@ -24,67 +24,67 @@ from extender.steps import PIECE, Steps
 
 
 class PodsInHand(Protocol):
-    """Pods that filter has answered nodes, and whose bind requests have not come."""
+    """The pods that passed filter and whose bind requests have not come."""
 
     def __contains__(self, uid: object) -> bool:
-        """Return whether it was just now: kube-scheduler is about to bind the pod."""
+        """Return whether a pod passed filter just now: kube-scheduler is about to bind it."""
 
     def assumed_on(self, node: str | None) -> Iterable[str]:
         """Yield the UIDs of pods that kube-scheduler may have assumed on a node.
 
-        With None those that it may have assumed on any node.
+        With None, yield the pods that it may have assumed on any node.
         """
 
     @property
     def coming(self) -> frozenset[str]:
-        """Those that were answered one node, and whose bind request is due."""
+        """The UIDs of the pods that filter gave one node, and whose bind request is due."""
 
 
 class Left(StrEnum):
-    """Why a member is left to kube-scheduler."""
+    """The reason why a member is left to kube-scheduler."""
 
     BEHIND = "behind"
-    """kube-scheduler has not seen what was bound without it, or our own watch is stale."""
+    """kube-scheduler has not seen pods that were bound without it, or our own watch is stale."""
     PRIORITY = "priority"
-    """It has not judged a pod of higher priority yet."""
+    """kube-scheduler has not judged a pod of higher priority yet."""
     QUORUM = "quorum"
-    """Too few members are able."""
+    """Too few members of the group can be bound."""
     UNCONFIRMED = "unconfirmed"
-    """Only a request has shown the member, no watch."""
+    """The member was seen in a request only, and not yet in the watch."""
     GATED = "gated"
     NOMINATED = "nominated"
-    """kube-scheduler makes room for the member, or on its node for a pod of its priority or above:
-    it judges others as if that one were there."""
+    """kube-scheduler makes room for the member, or on its node for a pod of at least its priority.
+    kube-scheduler judges other pods as if the nominated pod were on the node."""
     NOT_ADMITTED = "not admitted"
     IN_HAND = "in hand"
-    """kube-scheduler has just assumed it, and is about to bind it."""
+    """kube-scheduler has just assumed the member, and is about to bind it."""
     MANAGED = "managed"
-    """It is not known that every pod of its scheduler passes our filter."""
+    """It is not known that every pod of the member's scheduler passes our filter."""
     CONSTRAINED = "constrained"
-    """It has no pattern: it is judged by itself."""
+    """The member has no pattern: kube-scheduler judges it by itself."""
     NAMED = "named by affinity"
-    """A term of another pod may be about it."""
+    """An affinity term of another pod may select the member."""
     UNEQUAL = "unequal"
-    """kube-scheduler has judged no pod of its pattern."""
+    """kube-scheduler has judged no pod of the member's pattern."""
     DISAGREES = "disagrees"
-    """Our books and kube-scheduler's differ about nodes for its pattern."""
+    """The extender and kube-scheduler count differently on nodes for the member's pattern."""
     NOT_LOOKED_AT = "not looked at"
-    """Its node was not sent for its pattern, or has changed since."""
+    """The member's node was not sent for its pattern, or has changed since."""
     OTHER_SCHEDULER = "other scheduler"
-    """Pods of a scheduler that does not ask us are on its node, or were a moment ago."""
+    """Pods of a scheduler that does not ask us are on the member's node, or were a moment ago."""
     NOT_FEASIBLE = "not feasible"
-    """Our own reading says that its node takes no such pod."""
+    """The extender finds that the member's node takes no pod like it."""
     NO_ROOM = "no room"
 
 
 def _is_used(pod: PodInfo, view: ClusterView) -> bool:
-    """Return whether the room of a pod counts as taken on a node, whatever asks for it."""
+    """Return whether the room of a pod counts as taken on a node for every other pod."""
     kept = view.reservation(pod.uid)
     return pod.node is not None or (kept is not None and kept.kind is not ReservationKind.PLANNED)
 
 
 class _Kind:
-    """Members of one pattern and priority: what is so for each of them is found out once."""
+    """The members of one pattern and priority. What holds for all of them is worked out once."""
 
     __slots__ = ("asked", "bar", "on_node", "pattern", "priority")
 
@@ -95,19 +95,19 @@ class _Kind:
 
 
 class _Anywhere:
-    """Pods that may be assumed on any node: each of them counts on every one."""
+    """The pods that may be assumed on any node. Each of them counts on every node."""
 
     __slots__ = ("planned", "sum", "with_ports")
 
     def __init__(self) -> None:
         self.sum: Resources = {}
-        """What those ask for that have no planned room."""
+        """The sum of the requests of the pods without planned room."""
         self.planned: list[PodInfo] = []
         self.with_ports: list[PodInfo] = []
 
 
 class MembersAhead:
-    """Looks at members of a group one after the other; what it has found is good until a change."""
+    """Judges the members of a group one by one. Its results hold until the state changes."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class MembersAhead:
         self._anywhere: _Anywhere | None = None
 
     def bar_anywhere(self, pod: PodInfo) -> Left | None:
-        """Return why a member may not be bound, whatever its node, or None."""
+        """Return why a member may not be bound to any node, or None if it may."""
         bar, pattern = self._bar_of_pod(pod), pod.pattern
         if bar is not None or pattern is None:
             return bar or Left.CONSTRAINED
@@ -136,7 +136,7 @@ class MembersAhead:
         return kind.bar
 
     def bar_of(self, pod: PodInfo, node: str) -> Left | None:
-        """Return why a planned member may not be bound to its node, or None."""
+        """Return why a planned member may not be bound to its node, or None if it may."""
         bar = self.bar_anywhere(pod)
         if bar is not None or pod.pattern is None:
             return bar
@@ -169,7 +169,7 @@ class MembersAhead:
         return Left.NAMED if self._view.is_named(pattern) else None
 
     def _bar_of_node(self, kind: _Kind, name: str) -> Left | None:
-        """Return why no member of a kind may be bound to a node, or None."""
+        """Return why no member of a kind may be bound to a node, or None if they may."""
         view, node = self._view, self._view.nodes.get(name)
         if node is None or not view.is_good(kind.pattern, name):
             return Left.NOT_LOOKED_AT
@@ -189,9 +189,9 @@ class MembersAhead:
         )
 
     def _has_room(self, kind: "_Kind", node: NodeInfo) -> bool:
-        """Return whether all that is planned on a node by a priority has room beside the rest.
+        """Return whether the pods planned on a node from a priority up have room beside the rest.
 
-        The members of the kind are among it, so that nothing may be overdrawn that they ask for.
+        The members of the kind are among them, so no resource that they ask for may be overdrawn.
         """
         name, priority, anywhere = node.name, kind.priority, self._on_any_node()
         free = self._view.free(node, priority=priority, group=self._group)
@@ -208,7 +208,7 @@ class MembersAhead:
         return any(clashes(ports, other.shape.host_ports) for other in others)
 
     def _assumed_on(self, node: str | None) -> Iterator[PodInfo]:
-        """Yield the pods that kube-scheduler may have assumed on a node unknown to our books."""
+        """Yield the pods that kube-scheduler may have assumed on a node and we do not count."""
         for uid in self._in_hand.assumed_on(node):
             pod = self._view.pods.get(uid)
             if pod is not None and not _is_used(pod, self._view):
@@ -238,24 +238,24 @@ class MembersAhead:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """The members that may be bound now, all of them, and why the others are left."""
+    """All members that may be bound now, and why the others are left."""
 
     nodes: Mapping[str, str] = field(default_factory=dict)
-    """Node by UID, in the order in which they are to be written: those that kube-scheduler would
-    try last come first."""
+    """The node of each member, by UID, in the order in which the Bindings are to be written. The
+    members that kube-scheduler would try last come first."""
     left: Mapping[Left, int] = field(default_factory=Counter)
     coming: Sequence[str] = ()
-    """MembersAhead whose own bind requests are to come in a moment: the group starts with them."""
+    """The members whose own bind requests are about to come: the group starts with them."""
 
 
 def nodes_looked_at(
     pattern: Pattern, sent: Sequence[str], *, view: ClusterView, at: float
 ) -> ev.Looked:
-    """Return what a filter request says of nodes for its pattern, at a time in seconds.
+    """Return what a filter request says about nodes for its pattern, at a time in seconds.
 
-    Our books must agree about each of these nodes. Where they do not, they may be wrong about
-    others too, or our watch is behind, so that the request says nothing. Of nodes on which
-    kube-scheduler has not seen all pods they need not agree about room.
+    Our own count must agree about each of these nodes. If it does not, it may be wrong about other
+    nodes too, or our watch is behind, so the request is not used. On nodes where kube-scheduler has
+    not seen all pods, the two need not agree about room.
     """
     known, nodes, unseen = view.good_nodes(pattern), view.nodes, view.unseen.nodes
     left = view.left.all()
@@ -280,11 +280,11 @@ def members_able(
 ) -> Steps[Together]:
     """Return the members of a group that may be bound together, if they make up its quorum.
 
-    `schedulers` are the names of those that ask us, `proven` those of them all of whose pods pass
-    our filter. `barred` says why none may be bound now. Members whose own bind requests are due
-    count, or a kube-scheduler that has the next one filtered before it has the last one bound would
-    bring them all. The answer about a large group is about the past: `still_able` judges its
-    members once more.
+    `schedulers` are the schedulers that ask us; all pods of the `proven` ones pass our filter.
+    `barred` says why no member may be bound now. Members whose own bind requests are due count
+    towards the quorum: otherwise a kube-scheduler that filters the next member before it binds the
+    last one would handle them all itself. The answer about a large group takes time and may be
+    outdated: `still_able` judges its members once more.
     """
     planned = view.tally(group).planned
     if not planned:
@@ -317,25 +317,25 @@ def still_able(
     proven: Container[str],
     in_hand: PodsInHand,
 ) -> dict[str, str]:
-    """Return the members that may be bound to their nodes now, of those that were found able."""
+    """Return the members found by `members_able` that may still be bound to their nodes."""
     members = MembersAhead(view, group, schedulers=schedulers, proven=proven, in_hand=in_hand)
     planned = ((uid, node) for uid, node in nodes.items() if view.planned_node(uid) == node)
     return {uid: node for uid, node in planned if members.bar_of(view.pods[uid], node) is None}
 
 
 def has_room(pod: PodInfo, node: str, *, view: ClusterView) -> bool:
-    """Return whether room on a node is still taken for the Binding of a member.
+    """Return whether room on a node is still reserved for the Binding of a member.
 
-    It is not where the member was deleted, has left its group, or was bound by another client.
+    It is not if the member was deleted, has left its group, or was bound by another client.
     """
     kept = view.reservation(pod.uid)
     return kept is not None and kept.kind is ReservationKind.BINDING and kept.node == node
 
 
 def still_holds(pod: PodInfo, node: str, *, view: ClusterView) -> bool:
-    """Return whether a member whose Binding is to be written now is to be bound to its node.
+    """Return whether a member whose Binding is about to be written may still go to its node.
 
-    Since the decision the node or the member may have changed, and pods with terms may have come.
+    Since the decision, the node or the member may have changed, or pods with terms may have come.
     """
     now, there = view.pods.get(pod.uid), view.nodes.get(node)
     if now is None or now.pattern is None or there is None:
@@ -367,15 +367,15 @@ def _judging(
                 left[bar] += 1
         if len(part) == PIECE:
             yield
-            members = judge()  # what was found before may not be so any more
+            members = judge()  # the state may have changed during the pause
     return able, left
 
 
 def _last_first(group: str, view: ClusterView) -> list[str]:
-    """Return the UIDs of members in the reverse of the order in which they are likely to be tried.
+    """Return the UIDs of members, beginning with those that kube-scheduler will likely try last.
 
-    kube-scheduler tries pods by priority, then by the time since which they are in its queue:
-    those that it refused came back later.
+    kube-scheduler tries pods by priority, then by the time at which they entered its queue. A pod
+    that was refused entered it again later.
     """
     refused = view.refused_of(group)
     there = [pod for pod in view.members(group) if pod.uid not in refused]
@@ -386,9 +386,9 @@ def _last_first(group: str, view: ClusterView) -> list[str]:
 
 
 def _is_due(uid: str, view: ClusterView) -> bool:
-    """Return whether the bind request of a pod in hand comes at once.
+    """Return whether the bind request of a pod that passed filter comes at once.
 
-    What has no pattern may have volumes or claims, for which kube-scheduler waits before it.
+    A pod without a pattern may have volumes or claims, for which kube-scheduler waits first.
     """
     pod = view.pods.get(uid)
     return pod is not None and pod.pattern is not None

@@ -1,8 +1,8 @@
-"""Whether a group may begin in its turn, before kube-scheduler asks for one of its members.
+"""Decides whether a group may start in its turn, before kube-scheduler asks for one of its members.
 
-What kube-scheduler has said of nodes for a pod is good for its equals in other groups. Where all
-that a group needs has been said, its turn is enough. Where something has not, kube-scheduler goes
-first, and the groups behind wait for that.
+kube-scheduler's judgment of nodes for a pod also holds for equal pods of other groups. A group
+starts in its turn if kube-scheduler has judged equals of all members that it needs. Otherwise
+kube-scheduler goes first, and the groups behind wait for it.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from extender.steps import PIECE, Steps
 
 
 class Prospect(StrEnum):
-    """What becomes of a group whose turn it is."""
+    """The outlook of a group whose turn it is."""
 
     BEGINS = "begins"
     """kube-scheduler has judged equals of as many members as it needs."""
@@ -30,19 +30,19 @@ class Prospect(StrEnum):
     ASKED_FOR = "asked for"
     """kube-scheduler has yet to judge a member that is needed."""
     LACKS_NODES = "lacks nodes"
-    """kube-scheduler found no room for its members. Whether there is some by now a plan says."""
+    """kube-scheduler found no room for its members. A plan finds out whether there is room now."""
     UNREADABLE = "unreadable"
-    """kube-scheduler found no node for it, and our own reading does not say when there is one. It
-    may start at any time, so the groups of lower priority are kube-scheduler's to try as well."""
+    """kube-scheduler found no node for it, and we cannot tell when there will be one. The group may
+    start at any time, so groups of lower priority are left to kube-scheduler as well."""
     STANDS_ASIDE = "stands aside"
-    """It cannot start, whatever room there is: the groups behind it need not wait."""
+    """The group cannot start, whatever room there is: the groups behind it need not wait."""
 
 
 def is_outranked(priority: int, *, view: ClusterView, schedulers: Collection[str]) -> bool:
     """Return whether a pod of higher priority waits that kube-scheduler is to place first.
 
-    kube-scheduler tries pods by priority. It has said nothing yet of such a pod, or it found no
-    node for a plain one: that one may stand in its queue again, as soon as there is room.
+    This is a pod that kube-scheduler has not judged yet, or a pod without a group for which it
+    found no node: it may try that pod again as soon as there is room.
     """
     waiting = (view.highest_fresh(schedulers), view.highest_plain(schedulers))
     return any(each is not None and each > priority for each in waiting)
@@ -56,10 +56,9 @@ def prospect_of(
     proven: Container[str],
     in_hand: PodsInHand,
 ) -> Steps[Prospect]:
-    """Return whether enough members of a group may be bound, their nodes and room aside.
+    """Return whether enough members of a group may be bound, leaving nodes and room aside.
 
-    `schedulers` are the names of those that ask us, `proven` those of them all of whose pods pass
-    our filter.
+    `schedulers` are the schedulers that ask us; all pods of the `proven` ones pass our filter.
     """
     group, found = pod_group.key, Counter[Prospect]()
     members = MembersAhead(view, group, schedulers=schedulers, proven=proven, in_hand=in_hand)
@@ -81,14 +80,14 @@ def prospect_of(
 
 
 def _has_no_node(pod: PodInfo, view: ClusterView) -> bool:
-    """Return whether a member waits, with room that a plan keeps for it or without."""
+    """Return whether a member waits without a node; a plan may keep room for it."""
     there = pod.node is not None or pod.terminating
     kept = view.reservation(pod.uid)
     return not there and (kept is None or kept.kind is ReservationKind.PLANNED)
 
 
 def _by_member(pod: PodInfo, members: MembersAhead, schedulers: Collection[str]) -> Prospect:
-    """Return what one member says of its group: with enough that may begin it does."""
+    """Return the outlook of a group as far as one member decides it."""
     group = pod.group or ""
     if pod.scheduler not in schedulers:
         return Prospect.STANDS_ASIDE
@@ -109,9 +108,9 @@ def _by_member(pod: PodInfo, members: MembersAhead, schedulers: Collection[str])
 
 
 MOST_MEMBERS: Final = 512
-"""A gang that needs more pods takes longer to be created than is waited for."""
+"""The size of the largest gang that is waited for while its pods are being created."""
 MOST_STUCK: Final = 64
-"""With more such pods none counts as stuck: that many have to be looked at each time."""
+"""The largest number of pods that may count as stuck: each has to be looked at every time."""
 
 
 def lacks_pods(group: str, *, view: ClusterView) -> bool:
@@ -124,11 +123,11 @@ def lacks_pods(group: str, *, view: ClusterView) -> bool:
 
 
 def others_wait(group: str, *, view: ClusterView, is_stuck: Callable[[str], bool]) -> bool:
-    """Return whether there is more for kube-scheduler to do than to judge members of a gang.
+    """Return whether pods other than the members of a gang wait for kube-scheduler.
 
-    That is a pod that was not judged yet, or one that a plan has room for. What was judged before
-    may have another try, and has time. `is_stuck` says of a pod, by its UID, that it has been there
-    for so long that kube-scheduler is not going to judge it.
+    These are pods that it has not judged yet, and pods that a plan has room for. Pods that it has
+    judged before can wait. `is_stuck` returns whether a pod, given by UID, has waited for so long
+    that kube-scheduler is not going to judge it.
     """
     if view.has_plans:
         return True

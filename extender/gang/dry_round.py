@@ -1,7 +1,7 @@
 """The dry round of a gang whose members claim volumes or devices.
 
 kube-scheduler provisions volumes and allocates devices in PreBind, before it asks to bind the pod:
-a held bind request is too late to wait for siblings. So filter only notes that kube-scheduler has
+to wait for siblings in bind would be too late. Filter therefore only notes that kube-scheduler has
 found nodes for a member, and refuses it, until there are nodes for enough members at the same time.
 """
 
@@ -16,19 +16,19 @@ from extender.state.cluster.records import RESOURCE_CLAIMS, ClaimInfo, NodeInfo,
 from extender.state.cluster.view import ClusterView
 
 REASONS: Final = frozenset((Reason.NODES_FOR_ALL_FIRST, Reason.CLASS_IN_USE))
-"""Refusals of a dry round: its end wakes the pod, and nothing does before."""
+"""The reasons of refusals in a dry round. Only the end of the round wakes the pod."""
 _MOST: Final = 200
-"""Volumes that have been given to claims, of which one may be exchanged for another."""
+"""The largest number of volumes given to claims at which claims may still exchange volumes."""
 
 
 def lacking_claims(group: str, *, view: ClusterView) -> list[str]:
-    """Return the keys of claims without a volume or devices of members without a node."""
+    """Return the keys of the claims, of members without a node, that have no volume or devices."""
     pods = (view.pods[uid] for uid in view.claiming(group))
     return [key for pod in pods for key in pod.claim_keys if not _is_allocated(key, view)]
 
 
 def classes_of(keys: Collection[str], *, view: ClusterView) -> frozenset[str]:
-    """Return the StorageClasses and DeviceClasses of claims, as far as these are known."""
+    """Return the StorageClasses and DeviceClasses of the claims that are known."""
     claims = (view.claim(key) for key in keys)
     return frozenset().union(*(claim.classes for claim in claims if claim is not None))
 
@@ -36,12 +36,12 @@ def classes_of(keys: Collection[str], *, view: ClusterView) -> frozenset[str]:
 def match_volumes(
     nodes: Mapping[str, Sequence[NodeInfo] | None], need: int, *, view: ClusterView
 ) -> Mapping[str, VolumeInfo] | str:
-    """Return a volume for each claim of these pods, by key, if there are some for enough of them.
+    """Return a volume for each claim of these pods, by key, if `need` pods can have theirs.
 
-    Otherwise return the StorageClass that is short.
+    Otherwise return the StorageClass that has too few volumes.
 
-    `nodes` are those that kube-scheduler found, by UID; None where they are not known. Volumes
-    that a provisioner makes are not counted.
+    `nodes` are the nodes that kube-scheduler found for each pod, by UID; None if they are not
+    known. Volumes that a provisioner makes are not counted.
     """
     matching, enough, short = _Matching(view), 0, None
     for uid, found in nodes.items():
@@ -62,7 +62,7 @@ def beside_volumes(
 ) -> FilterVerdict:
     """Return a verdict with a node that reaches the volumes which were matched to a pod.
 
-    On another one it would take a volume that a sibling has to have.
+    On another node the pod would take a volume that a sibling needs.
     """
     own = [volumes[key] for key in pod.claim_keys if key in volumes]
     if not own or not isinstance(verdict, OneNode):
@@ -74,14 +74,14 @@ def beside_volumes(
 
 
 class _Want(NamedTuple):
-    """A claim, and the nodes that kube-scheduler found for its pod, where these are known."""
+    """A claim, and the nodes that kube-scheduler found for its pod; None if they are not known."""
 
     claim: ClaimInfo
     nodes: Sequence[NodeInfo] | None
 
 
 class _Matching:
-    """Gives each claim a volume of its own, of those that are made by hand."""
+    """Gives each claim a volume of its own, out of those that were created by hand."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -90,11 +90,11 @@ class _Matching:
 
     @property
     def volumes(self) -> Mapping[str, VolumeInfo]:
-        """By key of the claim that has it."""
+        """The volumes that were given, by the key of the claim."""
         return {want.claim.key: volume for volume, want in self._given.values()}
 
     def lacks(self, want: _Want) -> str | None:
-        """Return the StorageClass of a claim for which no volume is left."""
+        """Give a claim a volume; return its StorageClass if no volume is left."""
         of_class = next(iter(want.claim.classes), "")
         if not self._view.is_static(of_class):
             return None
@@ -104,7 +104,7 @@ class _Matching:
         return None if self._give(want, self._left[of_class], set()) else of_class
 
     def _give(self, want: _Want, left: list[VolumeInfo], tried: set[str]) -> bool:
-        """Give a claim a volume, if need be one of which the claim that has it takes another."""
+        """Give a claim a volume, if need be that of another claim, which then takes another one."""
         for volume in left:
             if _suits(volume, want):
                 left.remove(volume)
@@ -142,9 +142,9 @@ def _is_allocated(key: str, view: ClusterView) -> bool:
 
 
 def may_be_deallocated(claim: ClaimInfo, *, view: ClusterView, refused: Collection[str]) -> bool:
-    """Return whether the devices of a claim are held for nothing but members that were refused.
+    """Return whether the devices of a claim are held only for members that were refused.
 
-    `refused` are the UIDs of pods whose last answer was a refusal: kube-scheduler binds none.
+    `refused` are the UIDs of pods whose last answer was a refusal. kube-scheduler binds none.
     """
     pods = view.users_of_claim(claim.key)
     if not claim.allocated or not claim.key.startswith(RESOURCE_CLAIMS) or not pods:

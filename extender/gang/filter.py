@@ -1,9 +1,9 @@
-"""What filter answers a member of a gang: plan the whole gang before the first member is placed.
+"""Answers filter for a member of a gang, planning the whole gang before the first member is placed.
 
 A member goes through the gates of its group (`gang/gates.py`). They have the order of the
-coscheduling plugin and ask one thing more: would the members that are missing fit, node by node?
-If so, room is kept for all of them and each later call is answered from the plan; if not, the
-group is refused at once and holds nothing.
+coscheduling plugin and ask one more question: would the missing members fit, node by node? If so,
+room is kept for all of them and each later call is answered from the plan. If not, the group is
+refused at once and holds nothing.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.view import ClusterView
 
 MIN_SAMPLE: Final = 100
-"""kube-scheduler sends every good node while there are fewer than this (minFeasibleNodesToFind)."""
+"""kube-scheduler sends all feasible nodes if there are fewer than this (minFeasibleNodesToFind)."""
 
 ELSEWHERE: Final = "the room planned for this pod is not on the nodes to choose from"
 OUTSIDE: Final = "none of the nodes to choose from is in the domain where the gang is"
@@ -49,7 +49,7 @@ def decide(
     """Return where a member may go, or the nodes that its group is to be planned with.
 
     `sent` are the node names of the request. `in_hand` are the UIDs of members that filter has just
-    answered a node.
+    given a node.
     """
     if view.planned_node(pod.uid) is not None:
         return follow_plan(pod, group, sent, view=view, in_hand=in_hand)
@@ -68,14 +68,14 @@ def decide(
 def recently_denied(failure: Refuse | None) -> Refuse | None:
     """Return the refusal of a group that failed within the window.
 
-    It has the words of the failure: kube-scheduler writes each new sentence to the pod
+    It repeats the words of the failure: kube-scheduler writes each new sentence to the pod
     (decision 69).
     """
     return Refuse(Reason.RECENTLY_DENIED, failure.message) if failure is not None else None
 
 
 def of_sample(verdict: FilterVerdict | Offer) -> FilterVerdict | Offer:
-    """Return an answer of `decide` about few nodes for the case that more had been sent."""
+    """Return the answer of `decide` as it would be if the nodes sent were only a sample."""
     match verdict:
         case Offer(nodes):
             return Offer(nodes)
@@ -86,10 +86,10 @@ def of_sample(verdict: FilterVerdict | Offer) -> FilterVerdict | Offer:
 
 
 def of_bound(pod: PodInfo, node: str, sent: Sequence[str]) -> FilterVerdict:
-    """Return what a pod is answered that is bound to a node, or is being bound to it.
+    """Return the answer for a pod that is bound to a node, or is being bound to it.
 
-    kube-scheduler has not seen the Binding yet. With any other node it would count the pod in two
-    places until it does.
+    kube-scheduler has not seen the Binding yet. If it chose another node, it would count the pod in
+    two places until it does.
     """
     if node in sent:
         return OneNode(node)
@@ -105,13 +105,13 @@ def follow_plan(
     view: ClusterView,
     in_hand: Container[str] = (),
 ) -> FilterVerdict:
-    """Return the planned node if it was sent, else move the room to one that was.
+    """Return the planned node if it was sent, else move the room to a node that was sent.
 
-    On big clusters what is sent is a sample, so that the planned node is often not in it; any node
-    of the sample with room will do. Where a plan keeps all of that room, an equal member's slot
-    is as good as one's own: the two are exchanged, unless kube-scheduler has just assumed that
-    member there, and is about to bind it. Where nothing is left and what was sent is all
-    there is, the room was lost, to a pod of higher priority or with its node.
+    On big clusters kube-scheduler sends a sample that often lacks the planned node; any node of the
+    sample with room will do. If plans keep all of that room, the pod and an equal member exchange
+    their nodes, unless kube-scheduler has just assumed that member and is about to bind it. If no
+    room is left and all feasible nodes were sent, the room was lost to a pod of higher priority or
+    together with its node.
     """
     planned = view.planned_node(pod.uid)
     assert planned is not None
@@ -120,7 +120,7 @@ def follow_plan(
     near = topology.nodes_near(pod, group, sent, view=view)
     moved = partial(_moved, pod, near, view=view)
     exchanged = partial(_exchanged, pod, near, view=view, in_hand=in_hand)
-    # An exchange leaves the placement of the gang as it was planned; but not on room that is lost.
+    # An exchange keeps the placement of the gang as planned, but cannot use room that is lost.
     keeps = topology.placement_of(view.pod_group(group)) is not None and planned not in sent
     for way in (exchanged, moved) if keeps else (moved, exchanged):
         found = way()
@@ -130,7 +130,7 @@ def follow_plan(
 
 
 def _moved(pod: PodInfo, near: Sequence[str], *, view: ClusterView) -> OneNode | None:
-    """Return another node with room, of those with the most points where a placement gives some."""
+    """Return another node with room; if the gang asks for a placement, the one with most points."""
     asked = topology.placement_of(view.pod_group(pod.group or ""))
     if asked is not None:
         points = score.score(pod, near, view=view)
@@ -142,7 +142,7 @@ def _moved(pod: PodInfo, near: Sequence[str], *, view: ClusterView) -> OneNode |
 def _exchanged(
     pod: PodInfo, near: Sequence[str], *, view: ClusterView, in_hand: Container[str]
 ) -> OneNode | None:
-    """Return the planned node of an equal sibling, which gets the one of this pod."""
+    """Return the planned node of an equal sibling, which gets this pod's node in exchange."""
     planned = view.planned_node(pod.uid)
     assert planned is not None
     for theirs in near:
@@ -166,7 +166,7 @@ def beside_siblings(
 
 
 def beside_plans(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> FilterVerdict:
-    """Return the nodes where a pod takes nothing that a plan keeps for its equals or betters.
+    """Return the nodes where a pod takes no room that a plan keeps for an equal or higher priority.
 
     This is the answer for pods outside any gang, and for members that the gang can do without.
     """
@@ -183,7 +183,7 @@ def beside_plans(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> Fil
 def placed(
     found: Fit | Refuse, pod: PodInfo, sent: Sequence[str], *, view: ClusterView
 ) -> FilterVerdict:
-    """Return where a member goes by the plan of its group, with the room to be kept for all."""
+    """Return where the plan of its group puts a member, with the room to keep for all members."""
     if isinstance(found, Refuse):
         return unless_behind(found, pod, sent, view=view)
     node = found.placements.get(pod.uid)
@@ -198,9 +198,9 @@ def unless_behind(
 ) -> Refuse:
     """Return the refusal of a gang that does not fit, unless our own watch is behind.
 
-    Each node that was sent has room for this pod in kube-scheduler's eyes. One that is unknown to
-    us, or full, is news that our watch has not shown yet; and when it does, kube-scheduler will not
-    try the pod again on that account, for it has known all along.
+    kube-scheduler has found room for this pod on each node that it sent. If we do not know such a
+    node, or count it as full, our watch is behind. When the watch catches up, kube-scheduler will
+    not try the pod again: nothing has changed for it.
     """
     if is_failure(refusal) and any(True for _ in without_room(pod.shape, sent, view)):
         return Refuse(Reason.CACHE_BEHIND, about(pod.group) + BEHIND)
@@ -208,20 +208,20 @@ def unless_behind(
 
 
 def is_failure(refusal: Refuse) -> bool:
-    """Return whether a whole gang is refused because it failed, now or a moment ago."""
+    """Return whether a refusal says that the whole gang failed, now or a moment ago."""
     return refusal.deny or refusal.reason is Reason.RECENTLY_DENIED
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """What kube-scheduler and the extender count differently."""
+    """The resources of a node that kube-scheduler and the extender count differently."""
 
     node: str
     resources: tuple[str, ...] = ()
-    """Sorted; none where the extender does not know the node."""
+    """The names of the resources, sorted; none if the extender does not know the node."""
 
     def sentence(self) -> str:
-        """Return it for the pod, the same for each node."""
+        """Return the message for the pod, which is the same for each node."""
         if not self.resources:
             return f"{DISAGREE}: kube-scheduler offers a node that the extender does not know"
         return (
@@ -232,7 +232,7 @@ class Disagreement:
 
 
 def disagreement(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> Disagreement | None:
-    """Return on what the two disagree, first of all what no pod that ends would change."""
+    """Return the first disagreement about the nodes sent, one that no ending pod resolves first."""
     behind = tuple(without_room(pod.shape, sent, view))
     asked = [(resource, n) for resource, n in pod.shape.requests.items() if n]
     for name in behind:
@@ -256,7 +256,7 @@ def _lacking(
 
 
 def _is_outbid(pod: PodInfo, planned: str, view: ClusterView) -> bool:
-    """Return whether a plan of higher priority has since taken the room of this one."""
+    """Return whether a plan of higher priority has since taken the room planned for a pod."""
     betters = (kept.priority > pod.priority for kept in view.planned_on(planned).values())
     node = view.nodes.get(planned)
     if node is None or not any(betters):
@@ -268,7 +268,7 @@ def _is_outbid(pod: PodInfo, planned: str, view: ClusterView) -> bool:
 def _sibling_planned_on(
     node: str, pod: PodInfo, *, view: ClusterView, in_hand: Container[str]
 ) -> str | None:
-    """Return an equal member of the group, not in hand, for which a plan keeps room on a node."""
+    """Return the UID of an equal member, not in hand, for which a plan keeps room on a node."""
     for uid in view.planned_on(node):
         other = view.pods[uid]
         equal = other.group == pod.group and other.shape is pod.shape
@@ -278,10 +278,10 @@ def _sibling_planned_on(
 
 
 def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:
-    """Return whether kube-scheduler sent all nodes that it found good, and not a sample of them.
+    """Return whether kube-scheduler sent all feasible nodes, and not a sample of them.
 
-    A pod with a nominated node is first tried on that one alone; and the nodes that are good for a
-    pod with volumes or the like do not count for its equals.
+    A pod with a nominated node is first tried on that node alone. The nodes that are feasible for a
+    pod with volumes or the like may not be feasible for its equals.
     """
     return (
         len(sent) < MIN_SAMPLE
@@ -291,7 +291,7 @@ def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:
 
 
 def first_with_room(pod: PodInfo, sent: Sequence[str], view: ClusterView) -> str | None:
-    """Return the first of these nodes that has room for a pod beside all that is kept on it."""
+    """Return the first of these nodes that has room for a pod beside the room kept on it."""
     nodes = view.nodes
     for name in sent:
         node = nodes.get(name)
@@ -304,13 +304,13 @@ def first_with_room(pod: PodInfo, sent: Sequence[str], view: ClusterView) -> str
 
 
 def _has_equal(pod: PodInfo, node: str, view: ClusterView) -> bool:
-    """Return whether another pod of the group and of this shape is on a node, or is to be there."""
+    """Return whether another pod of this group and shape is on a node, or is planned there."""
     there = (each for each in view.shunning(node) if each.uid != pod.uid)
     return any(each.group == pod.group and each.shape is pod.shape for each in there)
 
 
 def _has_room(pod: PodInfo, name: str, view: ClusterView) -> bool:
-    """Return whether a node that kube-scheduler found good leaves the plans on it their room."""
+    """Return whether a pod on a node would leave the plans there their room."""
     if not view.is_kept(name):
         return True
     node = view.nodes.get(name)
@@ -322,16 +322,16 @@ def _has_room(pod: PodInfo, name: str, view: ClusterView) -> bool:
 
 # --- nodes on which kube-scheduler has not seen all pods --------------------------------------
 #
-# Pods that are bound ahead are on their nodes, while kube-scheduler believes their room free until
-# its watch shows them. Meanwhile our books decide there, for every pod: whatever its priority, and
-# whether or not it is a member or one of a DaemonSet. What plans keep is judged above.
+# Pods that the extender binds ahead use room that kube-scheduler believes free until its watch
+# shows them. Until then our own count decides about these nodes for every pod, whatever its
+# priority, also for pods without a group and pods of DaemonSets. Planned room is judged above.
 
 
 def usable(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> Sequence[str] | Refuse:
-    """Return the nodes on which a pod has room beside all pods that are there, of those sent.
+    """Return the nodes that were sent on which a pod has room beside all pods that are there.
 
-    A node on which kube-scheduler has seen all pods is one of them, unread. But a pod whose own
-    terms may be about pods that it has not seen is refused: they may reach beyond a node.
+    Nodes on which kube-scheduler has seen all pods are returned without a check. A pod whose
+    affinity or spread terms may be about unseen pods is refused: terms may reach beyond one node.
     """
     if not view.unseen.exist:
         return sent
@@ -347,9 +347,9 @@ def usable(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> Sequence[
 def has_room_without(
     pod: PodInfo, node: str, victims: Collection[str], *, view: ClusterView
 ) -> bool:
-    """Return whether a pod may have room on a node once victims have left it, by their UIDs.
+    """Return whether a pod may have room on a node once `victims`, by UID, have left it.
 
-    True where kube-scheduler has seen all pods that are there.
+    Return True if kube-scheduler has seen all pods on the node.
     """
     known = view.nodes.get(node)
     if known is None or not (view.unseen.everywhere or node in view.unseen.nodes):
@@ -374,7 +374,7 @@ def _not_seen(pod: PodInfo) -> Refuse:
 def _is_about_unseen(pod: PodInfo, view: ClusterView) -> bool:
     """Return whether affinity between pods, or a spread constraint, may be about unseen pods.
 
-    Where pods may be unseen that are not known, it is about every gang in a namespace.
+    If it is not known which pods are unseen, every gang with bound pods in the namespaces counts.
     """
     terms, there = (*pod.shape.shuns, *pod.shape.seeks), pod.namespace
     if view.unseen.everywhere:
@@ -385,9 +385,9 @@ def _is_about_unseen(pod: PodInfo, view: ClusterView) -> bool:
 
 
 def _without_room(pod: PodInfo, names: Iterable[str], view: ClusterView) -> Iterator[str]:
-    """Yield the nodes on which pods leave too little of what they have, or take a host port.
+    """Yield the nodes on which other pods leave a pod too little room, or take its host port.
 
-    What a node does not have at all is not judged: no pod that is bound ahead uses it.
+    A resource that a node does not have at all is not judged: no pod that is bound ahead uses it.
     """
     held = view.reservation(pod.uid)
     own = held.node if held is not None and held.kind is ReservationKind.WAITING else None
@@ -395,7 +395,7 @@ def _without_room(pod: PodInfo, names: Iterable[str], view: ClusterView) -> Iter
     asked = [(resource, amount) for resource, amount in pod.shape.requests.items() if amount]
     for name in names:
         left = left_on.get(name)
-        if left is None or name == own:  # its own room is taken for itself
+        if left is None or name == own:  # the room taken on this node is the pod's own
             continue
         for resource, amount in asked:
             if left.get(resource, amount) < amount and resource in nodes[name].allocatable:

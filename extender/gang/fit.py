@@ -1,7 +1,7 @@
 """Finds places for the members of a gang on the nodes as they are now.
 
-The packer counts pods without names (`extender/fit`): here the members become counts of equal
-ones, and the nodes that it finds are given to them in their order.
+The packer (`extender/fit`) works with counts of equal pods. This module counts the members for it,
+and gives the nodes that it finds to the members in their order.
 """
 
 import re
@@ -32,47 +32,47 @@ _ROOM_TEXT: Final = re.compile(
     r"|\bno nodes available to schedule pods\b|\b0/0 nodes are available\b"
     r"|\bnode\.kubernetes\.io/(not-ready|unreachable|unschedulable|network-unavailable)\b"
 )
-"""How kube-scheduler says that a node is full, that there is none, or that it is not ready: our own
-reading of the nodes sees all of these, and sees when they are over."""
+"""The words with which kube-scheduler says that a node is full, missing or not ready. The extender
+sees from the nodes when that is over."""
 _NUMBERS: Final = re.compile(r"(\d+)")
 _NAMES: Final = 1 << 14
-"""The number of node names that are split once: a large gang has as many places as pods."""
+"""The number of node names whose split is remembered: a large gang has as many places as pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Where members go: node by UID. Short of `wanted`, what the nodes lack for the others."""
+    """The node of each member that fits, by UID, and what the nodes lack for the others."""
 
     placements: Mapping[str, str]
     wanted: int
     short: Mapping[str, int] = field(default_factory=dict)
     shortage: Callable[[], Steps[Resources]] | None = field(default=None, compare=False)
-    """Adds up `short`, which most plans that fail are not asked for."""
+    """The function that computes `short`. Most failed plans are never asked for it."""
     where: str = ""
-    """Of what the nodes are a part, as the end of a sentence."""
+    """The domain to which the nodes belong, as the end of a sentence."""
 
     @property
     def complete(self) -> bool:
-        """Whether as many fit as were wanted."""
+        """True if as many pods fit as were wanted."""
         return len(self.placements) >= self.wanted
 
     @property
     def count(self) -> int:
-        """How many fit."""
+        """The number of pods that fit."""
         return len(self.placements)
 
     @property
     def missing(self) -> int:
-        """How many fewer fit than were wanted."""
+        """The number of wanted pods that do not fit."""
         return self.wanted - len(self.placements)
 
     def explained(self) -> "Steps[Fit]":
-        """Return the same with what the nodes lack."""
+        """Return the same fit with `short` filled in."""
         short = (yield from self.shortage()) if self.shortage is not None else self.short
         return Fit(self.placements, self.wanted, short, where=self.where)
 
     def sentence(self) -> str:
-        """Return what is missing, with numbers."""
+        """Return a sentence that says with numbers what is missing."""
         fits = (
             f"{len(self.placements)} of the {self.wanted} pods that it still needs fit{self.where}"
         )
@@ -88,7 +88,7 @@ def listed(amounts: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The nodes that kube-scheduler found good for a pod; `complete` if these are all."""
+    """The nodes that kube-scheduler found feasible for a pod; `complete` if it sent all of them."""
 
     nodes: Sequence[str] = ()
     complete: bool = False
@@ -103,11 +103,11 @@ def fits(requests: Mapping[str, int], free: Mapping[str, int]) -> bool:
 
 
 def candidates(pod: PodInfo | None, group: str, *, view: ClusterView) -> list[PodInfo]:
-    """Return the other members that may still be placed, in the order in which room is given.
+    """Return the other members that may still be placed, in the order in which they get room.
 
-    Those that ask for another scheduler than `pod` are left out. Those that only our
-    own gate holds back are not: it goes when there is a plan. Left out are those for which their
-    jobs are not admitted beside `pod`.
+    Members that only our own gate holds back are included: the gate goes when there is a plan.
+    Members of another scheduler than that of `pod` are left out, and so are those whose jobs are
+    not admitted for more pods beside `pod`.
     """
     able = [
         sibling
@@ -123,16 +123,16 @@ def candidates(pod: PodInfo | None, group: str, *, view: ClusterView) -> list[Po
 
 
 def finds_no_node(pod: PodInfo, group: str) -> bool:
-    """Return whether kube-scheduler found no node for a pod, for a reason that no plan sees.
+    """Return whether kube-scheduler found no node for a pod, for a reason that no plan can see.
 
-    Room is what plans see: a pod that lacked it is tried again when there is some.
+    Plans see room: a pod that lacked room is tried again when there is some.
     """
     text = pod.unschedulable
     return text is not None and not is_ours(text, group) and not _ROOM_TEXT.search(text)
 
 
 def is_readable(group: str, *, view: ClusterView) -> bool:
-    """Return whether our own reading of a group's pods says where they may go."""
+    """Return whether the extender itself can tell where all pods of a group may go."""
     return not any(pod.shape.individually_constrained for pod in view.members(group))
 
 
@@ -145,13 +145,13 @@ def fitting(
     offer: Offer = NO_OFFER,
     room: Room = Room.FREE,
 ) -> Steps[Fit]:
-    """Place `wanted` of a group's pods, the first of them in any case; others may be passed over.
+    """Place `wanted` of a group's pods, always including the first; others may be passed over.
 
-    The nodes that kube-scheduler offers for the first pod are good for every pod of its shape. They
-    come first; where the offer is complete they are all there is for that shape. Then come those
-    that it found good for an equal pod before: on these, members may be bound together.
-    Where the group asks for a topology, they go to one domain, or to as few as possible; there its
-    placement says which nodes they use.
+    The nodes that kube-scheduler offers for the first pod are feasible for every pod of its shape.
+    They are used first; if the offer is complete, that shape uses no others. Next are the nodes
+    that kube-scheduler found feasible for an equal pod before: on these, members may be bound
+    together. If the group asks for a topology, its pods go to one domain, or to as few as possible.
+    Within the domains its placement decides which nodes they use.
     """
     asked = topology.topology_of(view.pod_group(group))
     return (yield from _found(_Places(pods, wanted, group, view, offer, room, asked)))
@@ -160,14 +160,14 @@ def fitting(
 def fitting_without(
     gone: Sequence[Placed], pods: Sequence[PodInfo], *, group: str, view: ClusterView
 ) -> Steps[Fit]:
-    """Place all of these pods of a group as if others were gone from their nodes."""
+    """Place all of these pods of a group as if the pods in `gone` had left their nodes."""
     asked = topology.topology_of(view.pod_group(group))
     places = _Places(pods, len(pods), group, view, NO_OFFER, Room.FREE, asked, gone)
     return (yield from _found(places))
 
 
 def _found(places: "_Places") -> Steps[Fit]:
-    """Return places as the topology of a group wants them."""
+    """Place the pods of a group as its topology asks."""
     pod_group = places.view.pod_group(places.group)
     if pod_group is not None and pod_group.assigned:
         return (yield from _as_assigned(places, pod_group))
@@ -177,7 +177,7 @@ def _found(places: "_Places") -> Steps[Fit]:
 
 
 def _as_assigned(places: "_Places", pod_group: PodGroupInfo) -> Steps[Fit]:
-    """Place pods in the domains that a queue has chosen for them; the first of them in any case."""
+    """Place pods in the domains that a queue has chosen for them, always including the first."""
     pods, wanted, view = places.pods, places.wanted, places.view
     packer = packer_of(places.group, view=view, room=places.room)
     if places.offer.nodes and places.room is not Room.EMPTY:
@@ -235,7 +235,7 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
     has_sent = {value for value, nodes in there.items() if any(n.name in sent for n in nodes)}
     capacity, fill, first = at_most, places.on, has_sent.__contains__
     if not asked.required:
-        # A domain that takes the rest is one more than those where pods are, unless it is of these.
+        # If the group has pods somewhere, only a domain in use avoids adding another one.
         usable = pinned or there
         at_most = {value: n for value, n in at_most.items() if n >= wanted and value in usable}
     kinds = len(counts)
@@ -255,7 +255,7 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
 def _allowing(
     pod: PodInfo, *, view: ClusterView, offer: Offer, room: Room
 ) -> Callable[[PodShape], Callable[[NodeInfo], bool]]:
-    """Return which nodes pods may use: what is offered for the first pod decides for its equals."""
+    """Return a test of the nodes that pods may use; an offer for the first holds for its equals."""
     feasible, lead = Feasibility(view), pod_shape(pod)
     sent = frozenset(offer.nodes if room is not Room.EMPTY else ())
 
@@ -272,7 +272,7 @@ def _allowing(
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Places for pods of a group: the fields are the arguments of `fitting`."""
+    """A search for places for pods of a group. The fields are the arguments of `fitting`."""
 
     pods: Sequence[PodInfo]
     wanted: int
@@ -284,7 +284,7 @@ class _Places:
     gone: Sequence[Placed] = ()
 
     def with_gone(self, amounts: domains.Amounts) -> domains.Amounts:
-        """Return amounts by node, and beside them those of the pods that are gone."""
+        """Return the amounts by node, plus the amounts of the pods that are gone."""
         more: dict[str, Resources] = {}
         for each in self.gone:
             add(more.setdefault(each.node.name, {}), each.amounts)
@@ -345,7 +345,7 @@ class _Places:
         if self.pods[0].uid not in placements:
             placements = {}
         missing = self.wanted - len(placements)
-        # Without the first of them those are short that would have come with it, not the hardest.
+        # If the first pod has no place, the shortage is that of the first pods, not of the hardest.
         lacking = (
             found.missing
             if placements
@@ -366,11 +366,11 @@ def _where(asked: GroupTopology | None, group: str, *, view: ClusterView) -> str
 def packer_of(
     group: str, *, view: ClusterView, room: Room, within: Collection[str] | None = None
 ) -> Packer:
-    """Return the nodes with the room that there is for a group, of that kind.
+    """Return a packer of the nodes with the room of a kind that they have for a group.
 
-    `within` are the only nodes that count.
+    If `within` is given, only these nodes are used.
     """
-    # A gang of mixed priorities is worth its lowest: it must not start on room that is not its own.
+    # The lowest priority of a gang counts: it must not start on room that is kept for a higher one.
     priority = view.tally(group).priority
     on = partial(room_on, room=room, view=view, priority=priority, group=group)
     if room is Room.EMPTY:
@@ -386,9 +386,9 @@ def packer_of(
 def _beside(
     node: str, *, room: Room, view: ClusterView, priority: int, group: str
 ) -> Iterator[PodShape]:
-    """Yield the pods that count as on a node and do not share it with all others.
+    """Yield the pods that count as being on a node and cannot share it with every other pod.
 
-    They are those whose amounts count as taken there (`room_on`).
+    These are pods whose amounts count as taken on the node (`room_on`).
     """
     kept = view.planned_on(node)
     for pod in view.shunning(node):
@@ -398,13 +398,13 @@ def _beside(
 
 
 def pod_shape(pod: PodInfo) -> PodShape:
-    """Return what a pod is to a node: one of its group's that are equal to it."""
+    """Return the shape of a pod; pods that go one to a node are told apart by their group."""
     alone = (pod.group, pod.shape) if pod.shape.one_per_node and pod.group else None
     return PodShape(pod.shape, alone)
 
 
 def _granted(group: str, room: Room, *, view: ClusterView, offer: Offer) -> Promised:
-    """Return where room was found for a group: the nodes first that were sent."""
+    """Return the room that was granted to a group, by node: the nodes that were sent come first."""
     grant = view.grants.get(group) if room is not Room.EMPTY else None
     sent = frozenset(offer.nodes)
     names = sorted(grant.amounts, key=lambda each: each not in sent) if grant is not None else ()
@@ -412,7 +412,7 @@ def _granted(group: str, room: Room, *, view: ClusterView, offer: Offer) -> Prom
 
 
 def _first(count: int, wanted: Iterable[Wanted]) -> Iterator[Wanted]:
-    """Yield so many pods, kind after kind."""
+    """Yield the first `count` of the wanted pods, kind by kind."""
     for kind, there in wanted:
         if count > 0:
             yield kind, min(count, there)
@@ -425,11 +425,11 @@ def _first(count: int, wanted: Iterable[Wanted]) -> Iterator[Wanted]:
 def lacking_resources(
     pod_group: PodGroupInfo, *, view: ClusterView, room: Room = Room.FREE
 ) -> Steps[Resources]:
-    """Return, by name, how much is missing; nothing where minResources are met or not set.
+    """Return the amounts missing from minResources, by name; empty if they are met or not set.
 
-    Free room and what the group's own pods have already are added up. Nodes that none of its pods
-    may use are left out. An overcommitted node counts as full, not as a debt. Members that are done
-    have their part behind them.
+    Free room and the room that the group's own pods already have are added up. Nodes that none of
+    its pods may use are left out. An overcommitted node counts as full, not as a debt. The share of
+    members that are done is not asked for.
     """
     wanted = {name: n for name, n in pod_group.min_resources.items() if name != PODS}
     quorum = view.quorum(pod_group)
@@ -451,7 +451,7 @@ def lacking_resources(
 def _of_the_rest(
     wanted: Mapping[str, int], pod_group: PodGroupInfo, quorum: int, *, view: ClusterView
 ) -> Resources:
-    """Return what of minResources is for members that are not done, which ask for no more."""
+    """Return the share of minResources for members that are not done, at most what they request."""
     asked: Resources = {}
     for member in view.members(pod_group.key):
         add(asked, member.shape.requests)
@@ -471,10 +471,10 @@ def _in_rank_order(
 ) -> Mapping[str, str]:
     """Return a node for each of these equal pods, by UID; there are as many places as pods.
 
-    Indexes of one owner follow the domains of a label, or zones, and then the names of nodes as
-    people count them. The first pod is the one that is tried: it gets a node that was `sent`, where
-    one of the places is there, from the pod that is nearest in rank. Pods without an index keep
-    their order, and so do the places.
+    The pods of one owner, by index, follow the domains of a label, or zones, and then the names of
+    nodes in natural order. The first pod is the one that is tried: if a place is on a node that was
+    `sent`, the pod gets it from the pod nearest in rank. Pods without an index keep their order,
+    and so do the places.
     """
     if any(pod.index is None for pod in pods):
         return {pod.uid: node.name for pod, node in zip(pods, places, strict=True)}
@@ -497,6 +497,6 @@ def _place(node: NodeInfo, label: str | None) -> tuple[object, ...]:
 
 @remembered(_NAMES)
 def _natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Return what makes `n2` come before `n10`."""
+    """Return a sort key in natural order, so that `n2` comes before `n10`."""
     parts = _NUMBERS.split(text)
     return tuple((1, int(p), "") if p.isdecimal() else (0, 0, p) for p in parts)

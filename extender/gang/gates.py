@@ -1,11 +1,11 @@
 """The gates that a group passes before it starts: one table, in order, with a function for each.
 
-Everybody asks the same functions. Filter asks them when a member is tried (`gang/filter.py`), the
-status of a PodGroup says at which one it waits (`gang/pending.py`), and `gang-extender explain`
-shows them all (`explain/gang_gates.py`). They are pure: what a process remembers of a group is part
-of the question, and the reconciler, which remembers nothing, leaves it out.
+All callers use the same functions. Filter asks them when a member is tried (`gang/filter.py`), the
+status of a PodGroup says at which gate it waits (`gang/pending.py`), and `gang-extender explain`
+shows them all (`explain/gang_gates.py`). They are pure: the memory that a process has of a group is
+an argument, and the reconciler, which remembers nothing, leaves it out.
 
-Where one gate refuses, no later one is asked. The tables at the end have the order.
+If one gate refuses, no later gate is asked. The tables at the end have the order.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -33,28 +33,28 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
 
 MOST_MIN_RESOURCES: Final = 64
-"""How many resources minResources may name; a node has fewer than that."""
+"""The number of resources that minResources may name; a node has fewer than that."""
 
 
 class Gate(StrEnum):
-    """One question about a group; where its answer is no, none of the later ones is asked."""
+    """One question about a group; if the answer is no, no later question is asked."""
 
     ADMISSION = "Admission"
     """Has its queue admitted the Job of its pods?"""
     POD_GROUP = "PodGroup"
     """Is there a PodGroup?"""
     ANNOTATIONS = "Annotations"
-    """Can what it says of topology and placement be kept at all?"""
+    """Can its annotations about topology and placement be satisfied at all?"""
     PODS = "Pods"
     """Do enough pods exist?"""
     SCHEDULING_GATES = "SchedulingGates"
     """Are enough of them free of gates that are not ours?"""
     RECENT_FAILURE = "RecentFailure"
-    """Has it failed just now?"""
+    """Did it fail just now?"""
     TURN = "Turn"
-    """Is it first, where the order is strict?"""
+    """Is it first in the queue, if the order is strict?"""
     TOPOLOGY = "Topology"
-    """Are there nodes with the label that it names?"""
+    """Are there nodes with the label that its annotation names?"""
     MIN_RESOURCES = "MinResources"
     """Are its minResources free, all nodes taken together?"""
     ABLE_PODS = "AblePods"
@@ -62,18 +62,18 @@ class Gate(StrEnum):
     ROOM = "Room"
     """Do the pods that it still needs fit, node by node?"""
     QUORUM = "Quorum"
-    """Have enough pods a node, or wait with one?"""
+    """Do enough pods have a node, or wait with one?"""
 
 
 class GateCheck(NamedTuple):
-    """The answer of a gate: `have` of `need`, and the refusal where that is too few."""
+    """The answer of a gate: `have` of `need`, and the refusal if that is too few."""
 
     gate: Gate
     refusal: Refuse | None = None
     have: int | None = None
     need: int | None = None
     fit: Fit | None = None
-    """Where its pods go: the answer of the gate of room that does not refuse."""
+    """The nodes of its pods, if the gate `ROOM` does not refuse."""
 
 
 def _nothing(_: str) -> Refuse | None:
@@ -82,12 +82,12 @@ def _nothing(_: str) -> Refuse | None:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The answers of a process that remembers something of groups, by their keys."""
+    """The memory that a process has of groups, as functions of a group's key."""
 
     failed: Callable[[str], Refuse | None] = _nothing
-    """Returns the refusal of a group that failed, while nothing has changed for it."""
+    """Return the refusal of a group that failed, while nothing has changed for it."""
     turn: Callable[[str], Refuse | None] = _nothing
-    """Returns the refusal of a group that has to wait for others."""
+    """Return the refusal of a group that has to wait for others."""
 
 
 NOTHING_KNOWN: Final = Known()
@@ -102,12 +102,12 @@ class Asked:
     pod_group: PodGroupInfo | None
     tally: GroupTally
     need: int
-    """How many pods it needs besides those that are done."""
+    """The number of pods that it needs, not counting those that are done."""
     known: Known = NOTHING_KNOWN
 
     @property
     def missing(self) -> int:
-        """How many pods with a node, or with room that is kept, it needs beside those it has."""
+        """The number of pods that the group needs and that have neither a node nor kept room."""
         return self.need - self.tally.committed
 
 
@@ -122,7 +122,7 @@ def asked(group: str, view: ClusterView, known: Known = NOTHING_KNOWN) -> Asked:
 
 
 def is_admitted(ask: Asked) -> GateCheck:
-    """Return whether no queue holds back a member; filter asks this of the pod that is tried."""
+    """Return whether no queue holds back a member. Filter checks only the pod that is tried."""
     for pod in ask.view.members(ask.group):
         held = ask.view.awaits_admission(pod) if pod.node is None else None
         if held is not None:
@@ -139,7 +139,7 @@ def has_pod_group(ask: Asked) -> GateCheck:
 
 
 def has_good_annotations(ask: Asked) -> GateCheck:
-    """Return whether what the PodGroup says of topology and placement can be kept."""
+    """Return whether the annotations about topology and placement can be satisfied."""
     found = ask.pod_group
     if found is None:
         return GateCheck(Gate.ANNOTATIONS)
@@ -172,12 +172,12 @@ def has_ungated_pods(ask: Asked) -> GateCheck:
 
 
 def has_not_failed(ask: Asked) -> GateCheck:
-    """Return whether nothing says that another look would find the same."""
+    """Return whether the group has not just failed, or something has changed for it since."""
     return GateCheck(Gate.RECENT_FAILURE, ask.known.failed(ask.group))
 
 
 def has_its_turn(ask: Asked) -> GateCheck:
-    """Return whether no group that goes first holds this one up."""
+    """Return whether the group does not have to wait for a group ahead of it."""
     return GateCheck(Gate.TURN, ask.known.turn(ask.group))
 
 
@@ -186,18 +186,18 @@ def has_its_turn(ask: Asked) -> GateCheck:
 
 @dataclass(frozen=True, slots=True)
 class PlanAttempt:
-    """The pods of a group that could be placed now, first of all the one that is tried."""
+    """The pods of a group that could be placed now, beginning with the one that is tried."""
 
     pod_group: PodGroupInfo
     pods: Sequence[PodInfo]
     missing: int
-    """How many of them the group needs."""
+    """The number of `pods` that the group needs."""
     view: ClusterView
     offer: Offer = NO_OFFER
     permitted: bool = False
-    """Whether its minResources were there not long ago."""
+    """True if its minResources were free not long ago."""
     explains: bool = True
-    """Whether a refusal says why there is no room: that takes longer than to find out."""
+    """True if a refusal is to explain why there is no room, which takes longer."""
 
     @property
     def about(self) -> str:
@@ -206,12 +206,12 @@ class PlanAttempt:
 
     @property
     def is_readable(self) -> bool:
-        """Whether our own reading says where its pods may go; else kube-scheduler alone does."""
+        """True if the extender can tell where its pods may go; else only kube-scheduler can."""
         return not any(pod.shape.individually_constrained for pod in self.pods)
 
     def fit(self, room: Room) -> Steps[Fit]:
-        """Return where its pods fit, of that kind of room."""
-        # What kube-scheduler offers are nodes that have room now.
+        """Return where its pods fit, in a kind of room."""
+        # kube-scheduler offers only nodes that have room now.
         offer = NO_OFFER if room is Room.EMPTY else self.offer
         group = self.pod_group.key
         return fitting(self.pods, self.missing, group=group, view=self.view, offer=offer, room=room)
@@ -229,7 +229,7 @@ class PlanAttempt:
         return Refuse(Reason.NEVER_FITS, text, deny=True, lack=lack)
 
     def lack(self, missing: int, room: Room) -> Lack:
-        """Return what the nodes have to gain for so many of its pods."""
+        """Return what the nodes have to gain before `missing` more of its pods fit."""
         return lack_of(self.pods, missing, group=self.pod_group.key, room=room, view=self.view)
 
 
@@ -248,23 +248,23 @@ def attempt_of(
 
 
 def impossible(attempt: PlanAttempt) -> Refuse | None:
-    """Return the refusal of a group whose annotations no node, or none of its own, can keep."""
+    """Return the refusal of a group whose annotations the nodes, or its own pods, contradict."""
     refusal = topology.unknown_placement(attempt.pod_group)
     refusal = refusal or topology.impossible(attempt.pod_group, view=attempt.view)
     if refusal is None or not refusal.deny:
         return refusal
-    # A node that gets the label may be enough for another look.
+    # One node that gets the label may be enough, so the group is looked at again.
     return replace(refusal, lack=attempt.lack(1, Room.EMPTY))
 
 
 def has_topology(attempt: PlanAttempt) -> Steps[GateCheck]:
-    """Return whether there are nodes for what the PodGroup says of topology."""
+    """Return whether there are nodes with the topology that the PodGroup asks for."""
     yield from ()
     return GateCheck(Gate.TOPOLOGY, impossible(attempt))
 
 
 def has_min_resources(attempt: PlanAttempt) -> Steps[GateCheck]:
-    """Return whether its minResources are free; they were, if it is `permitted`."""
+    """Return whether its minResources are free; they are not checked again if it is `permitted`."""
     if attempt.permitted:
         return GateCheck(Gate.MIN_RESOURCES)
     pod_group, view, start = attempt.pod_group, attempt.view, attempt.about
@@ -301,9 +301,9 @@ def has_able_pods(attempt: PlanAttempt) -> Steps[GateCheck]:
 def has_room(attempt: PlanAttempt) -> Steps[GateCheck]:
     """Return whether the pods that it still needs fit, node by node, and where they go.
 
-    The reason of the refusal depends on what the group waits for: for pods to end
-    (NotEnoughResources), for groups that are ahead (WaitingForTurn), or for nodes that do not exist
-    yet (NeverFits).
+    The reason of the refusal depends on what the group waits for: pods that have to end
+    (NotEnoughResources), groups ahead of it (WaitingForTurn), or nodes that do not exist yet
+    (NeverFits).
     """
     need = attempt.missing
     found = yield from _placed_by_index(attempt)
@@ -337,10 +337,10 @@ def _why_no_room(attempt: PlanAttempt, found: Fit) -> Steps[Refuse]:
 
 
 def _placed_by_index(attempt: PlanAttempt) -> Steps[Fit | None]:
-    """Return the places of enough pods that come before the one that is tried, and its own.
+    """Return the places of equal pods of lower index, and of the pod that is tried.
 
-    Where the gang can do without the pod and has equal ones of lower index, those go first, and the
-    pod may have no place. None where they are too few to be a quorum, or find no room.
+    If the gang has a quorum without the pod, equal pods of lower index go first, and the pod may
+    get no place. Return None if they are too few for a quorum, or find no room.
     """
     pod, group = attempt.pods[0], attempt.pod_group.key
     if pod.index is None or pod.shape.individually_constrained:
@@ -348,7 +348,7 @@ def _placed_by_index(attempt: PlanAttempt) -> Steps[Fit | None]:
     lower = [other for other in attempt.pods[1:] if _goes_before(other, pod, group)]
     if len(lower) < attempt.missing:
         return None
-    # They are equal, so that what was offered for the one is good for the others.
+    # The pods are equal, so the nodes offered for the one are feasible for the others.
     found = yield from fitting(
         [*lower, pod], len(lower) + 1, group=group, view=attempt.view, offer=attempt.offer
     )
@@ -357,7 +357,7 @@ def _placed_by_index(attempt: PlanAttempt) -> Steps[Fit | None]:
 
 
 def _goes_before(other: PodInfo, pod: PodInfo, group: str) -> bool:
-    """Return whether an equal pod does an earlier part of the same work, and can be placed.
+    """Return whether an equal pod of the same Job has a lower index, and can be placed.
 
     Indexes of different Jobs of one group are not compared.
     """
@@ -379,14 +379,14 @@ CAN_START: Final[Mapping[Gate, Callable[[Asked], GateCheck]]] = {
     Gate.PODS: has_pods,
     Gate.SCHEDULING_GATES: has_ungated_pods,
 }
-"""Asked first: whether the group can start at all, whatever room there is. `ADMISSION` comes before
-them, and is asked of each pod, in a group or not."""
+"""The gates asked first: can the group start at all, whatever room there is? `ADMISSION` comes
+before them, and is asked of every pod, with or without a group."""
 
 MAY_BE_PLANNED: Final[Mapping[Gate, Callable[[Asked], GateCheck]]] = {
     Gate.RECENT_FAILURE: has_not_failed,
     Gate.TURN: has_its_turn,
 }
-"""Asked next of a group that lacks room: whether a plan is worth its time, and is its turn."""
+"""The gates asked next of a group that lacks room: is a plan worth its time, and is it its turn?"""
 
 PLANNED: Final[Mapping[Gate, Callable[[PlanAttempt], Steps[GateCheck]]]] = {
     Gate.TOPOLOGY: has_topology,
@@ -394,8 +394,8 @@ PLANNED: Final[Mapping[Gate, Callable[[PlanAttempt], Steps[GateCheck]]]] = {
     Gate.ABLE_PODS: has_able_pods,
     Gate.ROOM: has_room,
 }
-"""Asked in steps: they make the plan. `QUORUM` comes after them, when members wait with their nodes
-(`gang/hold.py`)."""
+"""The gates that make the plan, asked in steps. `QUORUM` comes after them, when members wait with
+their nodes (`gang/hold.py`)."""
 
 
 def first_refusal(gates: Mapping[Gate, Callable[[Asked], GateCheck]], ask: Asked) -> Refuse | None:
@@ -408,14 +408,14 @@ def first_refusal(gates: Mapping[Gate, Callable[[Asked], GateCheck]], ask: Asked
 
 
 def cannot_start(group: str, *, view: ClusterView) -> Refuse | None:
-    """Return why a group cannot start whatever room there is, or None."""
+    """Return why a group cannot start whatever room there is, or None if it can."""
     return first_refusal(CAN_START, asked(group, view))
 
 
 def through(
     gates: Mapping[Gate, Callable[[Asked], GateCheck]], ask: Asked
 ) -> Generator[GateCheck, None, bool]:
-    """Yield what is found at each of these gates, up to the first refusal; return if none is."""
+    """Yield the answer of each gate up to the first refusal; return whether none refused."""
     for gate in gates.values():
         check = gate(ask)
         yield check
@@ -425,7 +425,7 @@ def through(
 
 
 def planned(attempt: PlanAttempt) -> Steps[GateCheck]:
-    """Return the first gate of the plan that refuses, or the last one, with where its pods go."""
+    """Return the answer of the first gate of the plan that refuses, or of the last one."""
     check = GateCheck(Gate.ROOM)
     for gate in PLANNED.values():
         check = yield from gate(attempt)

@@ -1,8 +1,8 @@
-"""What bind answers a member of a gang, asked again whenever something about the group changes.
+"""Decides what bind answers a member of a gang, anew whenever something about the group changes.
 
-A held bind request is the plugin's waiting pod: kube-scheduler has assumed it, so its room is
-taken for all other pods of this scheduler. Members that are bound, being bound or waiting count
-towards quorum. Another scheduler knows nothing of the room: where it has filled a node meanwhile,
+A held bind request is what a waiting pod is in the coscheduling plugin: kube-scheduler has assumed
+the pod, so its other pods do not get the room. Members that are bound, being bound or waiting count
+towards quorum. Another scheduler knows nothing of the room: if it has filled the node meanwhile,
 the kubelet would refuse the member.
 """
 
@@ -18,7 +18,7 @@ from extender.state.cluster.view import ClusterView
 
 
 def bind_or_wait(group: str, *, view: ClusterView, now: float, deadline: float) -> PermitVerdict:
-    """Return whether the waiting members are bound, go on waiting, or are refused."""
+    """Return whether to bind the waiting members, to let them go on waiting, or to refuse them."""
     pod_group = view.pod_group(group)
     if pod_group is None:
         return Refuse(Reason.POD_GROUP_DELETED, f"{about(group)}its PodGroup was deleted")
@@ -36,7 +36,7 @@ def bind_or_wait(group: str, *, view: ClusterView, now: float, deadline: float) 
 
 
 def _lost(group: str, waiting: Collection[str], view: ClusterView) -> Refuse | None:
-    """Return why waiting members may not be bound any more."""
+    """Return why waiting members may no longer be bound, or None if they may."""
     for uid in waiting:
         held = view.awaits_admission(view.pods[uid])
         if held is not None:
@@ -50,7 +50,7 @@ def _lost(group: str, waiting: Collection[str], view: ClusterView) -> Refuse | N
 def _is_taken(waiting: Iterable[str], view: ClusterView) -> bool:
     """Return whether a node of a waiting member has pods of another scheduler and is too full.
 
-    Without such pods it is not: our books may only be behind those of kube-scheduler.
+    A node without pods of another scheduler does not count: our watch may just be behind.
     """
     others: dict[str, list[Collection[str]]] = {}
     for uid in waiting:
@@ -74,11 +74,11 @@ def _is_taken(waiting: Iterable[str], view: ClusterView) -> bool:
 
 
 def no_node(pod: PodInfo, group: str, *, view: ClusterView, options: GangOptions) -> Refuse | None:
-    """Return the refusal of all members that wait, or None where the failure is the pod's own.
+    """Return the refusal of all members that wait, or None if only the pod itself fails.
 
-    A pod that no plan counts on fails alone: the gang can do without it. So does any pod at or
-    above minMember. A gap to quorum of at most `reject_percentage` of minMember leaves the others
-    waiting, for a retry of the pod may close it.
+    A pod that no plan counts on fails alone, because the gang can do without it. So does every pod
+    of a gang with quorum. If the gap to quorum is at most `reject_percentage` of minMember, the
+    others go on waiting, because a retry of the pod may close the gap.
     """
     pod_group = view.pod_group(group)
     if pod_group is None or view.planned_node(pod.uid) is None:
@@ -92,12 +92,12 @@ def no_node(pod: PodInfo, group: str, *, view: ClusterView, options: GangOptions
 
 
 def stuck_member(group: str, *, view: ClusterView, beside: bool = True) -> PodInfo | None:
-    """Return a planned member that kube-scheduler had found no node for, and has not tried since.
+    """Return a planned member that kube-scheduler found no node for, and has not tried since.
 
-    Such a pod's condition does not change when it fails again for the same reason, and it is not
-    even tried again before something changes that has to do with that reason. So a plan must not
-    count on it for long. `beside` says that members were tried beside all siblings that wait:
-    before that, those that have to be near some are left out.
+    The pod's condition does not change when it fails again for the same reason, and kube-scheduler
+    does not try it again before something related to that reason changes. A plan must therefore not
+    count on it for long. `beside` is true once the members were tried beside all waiting siblings;
+    before that, members that have to be near a sibling are left out.
     """
     for uid in view.tally(group).planned:
         pod = view.pods[uid]
@@ -107,27 +107,27 @@ def stuck_member(group: str, *, view: ClusterView, beside: bool = True) -> PodIn
 
 
 def is_ours(message: str, group: str) -> bool:
-    """Return whether the condition's text repeats a refusal of ours: then it is no news."""
+    """Return whether the text of a condition repeats a refusal of ours, and so says nothing new."""
     return about(group) in message
 
 
 # --- members that may find a node only beside siblings -----------------------------------------
 #
-# kube-scheduler counts a pod whose bind request is held as one that is on its node. So a member
-# that its own filters refused may find a node as soon as siblings are held; but it is not tried
-# again for that, because nothing in the API has changed.
+# kube-scheduler counts a pod whose bind request is held as being on its node. A member that its own
+# filters refused may therefore find a node as soon as siblings are held, but kube-scheduler does
+# not try it again, because nothing in the API has changed.
 
 
 def are_sought(pod: PodInfo, *, view: ClusterView) -> bool:
-    """Return whether siblings decide where a member may go."""
+    """Return whether a term of a member is about siblings, which then decide where it may go."""
     group = pod.group or ""
     return any(_is_about(term, pod, view.members(group)) for term in pod.shape.seeks)
 
 
 def come_later(group: str, *, view: ClusterView) -> set[str]:
-    """Return the UIDs of members that find no node before a sibling has one.
+    """Return the UIDs of members that have to be near a sibling, and so find no node before it.
 
-    They have to be near one. A pod that has to be near its equals may come first.
+    A pod that has to be near its equals is left out: it may come first.
     """
     waiting = (pod for pod in view.members(group) if pod.node is None and pod.shape.seeks)
     return {
@@ -144,7 +144,7 @@ def refused_beside(
 ) -> list[PodInfo]:
     """Return the planned members that kube-scheduler refused, and that held siblings may help.
 
-    Those that were `tried` are left out.
+    Members whose UID is in `tried` are left out.
     """
     planned = (view.pods[uid] for uid in view.tally(group).planned if uid not in tried)
     return [pod for pod in planned if is_refused(pod) and _met(pod, held)]
@@ -157,9 +157,9 @@ def is_refused(pod: PodInfo) -> bool:
 
 
 def to_patch(pods: Iterable[PodInfo], held: Sequence[PodInfo]) -> Mapping[str, bool]:
-    """Return which of such members are patched, by UID, and whether for their spread.
+    """Return the UIDs of the pods to patch; the value is true for a pod with a spread constraint.
 
-    One of each shape that has to be spread is enough to have all of it tried again.
+    One pod of each shape with a spread constraint is enough to have all of them tried again.
     """
     patched: dict[str, bool] = {}
     spread: dict[Shape, PodInfo] = {}
@@ -174,7 +174,7 @@ def to_patch(pods: Iterable[PodInfo], held: Sequence[PodInfo]) -> Mapping[str, b
 
 
 def _met(pod: PodInfo, siblings: Sequence[PodInfo]) -> list[bool]:
-    """Return of each term of a pod that is about one of its siblings whether it is of spread."""
+    """Return, for each term of a pod that is about a sibling, whether it is a spread constraint."""
     return [term.spread for term in pod.shape.seeks if _is_about(term, pod, siblings)]
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 
 class OnPartial(StrEnum):
-    """What becomes of a gang that has been partial for longer than its schedule time-out."""
+    """The fate of a gang that has been partial for longer than its schedule time-out."""
 
     KEEP = "keep"
     """Its pods stay where they are, and an Event is written."""
@@ -15,7 +15,8 @@ class OnPartial(StrEnum):
 
 
 OnPartialOverrides = Literal["evict", "any", "none"]
-"""Which words of a PodGroup count: only `evict`, which costs its gang alone; both; neither."""
+"""The values of a PodGroup's annotation that count: only `evict`, which costs its own gang alone;
+any; or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class GangOptions:
     claim_nodes_percentage: int = 50
     strict_order: bool = False
     gate_until_fit: bool = False
-    """Set where `ungateWhen` is `fits`."""
+    """True if `ungateWhen` is `fits`."""
     bind_equal: bool = True
-    """Set where `bindTogether` is `equal` and kube-scheduler's configuration allows it."""
+    """True if `bindTogether` is `equal` and kube-scheduler's configuration allows it."""
     preempts: bool = True
     min_run: float = 0.0
     max_min_run: float = 3600.0
@@ -47,11 +48,11 @@ class GangOptions:
     retry_grace: float = 3.0
 
     def timeout(self, asked: float | None) -> float:
-        """Return the wait for a group that asked for so many seconds, or did not."""
+        """Return the schedule time-out of a group; `asked` is what it asked for."""
         return min(asked or self.schedule_timeout, self.max_schedule_timeout)
 
     def runs_for(self, asked: float | None) -> float:
-        """Return for how long a gang is no victim that asked for so many seconds, or did not."""
+        """Return the seconds for which a gang is no victim; `asked` is what it asked for."""
         if asked is None:
             return self.min_run
         return min(asked, max(self.max_min_run, self.min_run))

@@ -1,18 +1,17 @@
-"""Gangs that have started and are no gang any more.
+"""Decides about gangs that have started and are no longer whole.
 
 Members may be evicted or lost with their node, or one binding may fail for good after quorum, while
-there is no room for a replacement: then the rest holds its room and may be of no use.
+there is no room for a replacement: the other members then hold their room and may be of no use.
 
-A node that another scheduler has filled refuses a member that is bound to it (`OutOfcpu`). Where
-that happens at the start the gang never was whole: it starts again as a whole, unless its
-replacement finds room in time.
+A node that another scheduler has filled refuses a member that is bound to it (`OutOfcpu`). If that
+happens at the start, the gang never was whole: it starts again as a whole, unless the replacement
+of the member finds room in time.
 
-Evicting is the one thing here that cannot be taken back, so a gang must have begun as one by this
-scheduler, and as its PodGroup is now; and the process that acts must itself have seen it partial
-with the same pods, for its time-out and, unless set otherwise, for the minute in which bindings
-are retried. Since
-when it is partial is in its condition `Partial`, and that it has been dealt with by that
-condition's reason: a restart repeats no Event, and waits anew before it evicts.
+An eviction cannot be taken back. The gang must therefore have started as a whole by this scheduler,
+with its PodGroup as it is now. The process that evicts must itself have seen the gang partial with
+the same pods for its time-out and, unless set otherwise, for the minute in which bindings are
+retried. The condition `Partial` says since when the gang is partial, and by its reason whether that
+has been dealt with: a restart repeats no Event, and waits anew before it evicts.
 """
 
 from collections.abc import Iterable
@@ -29,7 +28,7 @@ from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, Po
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The condition of a gang, the pods to evict, and in how many seconds to look again."""
+    """The condition of a gang, the pods to evict, and the seconds until the next look."""
 
     statement: Statement | None = None
     evict: tuple[PodInfo, ...] = ()
@@ -39,49 +38,49 @@ class Partial:
 def policy(
     annotation: str | None, default: OnPartial, overrides: OnPartialOverrides = "evict"
 ) -> OnPartial:
-    """Return what counts of the annotation of a PodGroup; an unknown value is ignored."""
+    """Return the policy of a PodGroup with this annotation; an unknown value is ignored."""
     asked = next((each for each in OnPartial if each == annotation), default)
     return asked if overrides in ("any", asked.value) else default
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The settings for partial gangs, and for how long one has been seen as it is."""
+    """The settings for partial gangs, and the seconds for which one has been seen unchanged."""
 
     default: OnPartial = OnPartial.KEEP
     seconds: float = 0.0
     overrides: OnPartialOverrides = "evict"
     why: Pending | None = None
-    """What the group waits for, where that was worked out a moment ago: it may take long."""
+    """The answer to what the group waits for, if it was worked out before: that may take long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How long a gang may be partial, in seconds, and what becomes of it then."""
+    """The time for which a gang may be partial, in seconds, and its fate after that."""
 
     patience: float
     then: OnPartial
     evict_after: float
     """The least patience before an eviction."""
     watched: float = 0.0
-    """For how long this process has seen the same pods with nodes, and too few."""
+    """The time for which this process has seen the same pods with nodes, and too few of them."""
     begun: bool = False
-    """Whether the gang has once begun as one."""
+    """True if the gang has once started as a whole."""
     was_whole: bool = False
-    """Whether its status alone shows that: it then goes on showing it while the gang lacks pods."""
+    """True if the status alone shows that. The status is then kept while the gang lacks pods."""
 
     @property
     def seconds(self) -> float:
-        """The patience that counts."""
+        """The patience that applies to the policy."""
         least = self.evict_after if self.then is OnPartial.EVICT else 0.0
         return max(self.patience, least)
 
 
 def has_begun(pods: Iterable[PodInfo], *, stored: PodGroupStatusInfo, generation: int) -> bool:
-    """Return whether a group that lacks nodes for some members has once begun as a gang.
+    """Return whether a group that lacks nodes for some members has once started as a gang.
 
-    It was whole as its PodGroup is now; or its PodGroup was never changed, and a bound member has
-    its node from the scheduler of the others, which binds none without quorum.
+    Either it was whole with its PodGroup as it is now; or its PodGroup was never changed, and all
+    members have the same scheduler, which binds none without quorum.
     """
     live = [pod for pod in pods if not pod.finished]
     return was_whole(stored, generation=generation) or (
@@ -90,9 +89,9 @@ def has_begun(pods: Iterable[PodInfo], *, stored: PodGroupStatusInfo, generation
 
 
 def was_whole(stored: PodGroupStatusInfo, *, generation: int) -> bool:
-    """Return whether a group was whole as its PodGroup is now, and has kept a part of its nodes.
+    """Return whether a group was whole with its PodGroup as it is now, and has kept some nodes.
 
-    It is whole, or partial, or waits for the pods in place of those that it lost.
+    Its conditions say that it is whole, or partial, or waits for pods to replace lost ones.
     """
     whole, part = (stored.condition(k) for k in (ConditionType.SCHEDULED, ConditionType.PARTIAL))
     if whole is not None and whole.generation == generation and whole.status == "True":
@@ -105,11 +104,11 @@ def was_whole(stored: PodGroupStatusInfo, *, generation: int) -> bool:
 
 
 def refused_at_start(pods: Iterable[PodInfo]) -> bool:
-    """Return whether a node refused a pod of a gang when the pods that have nodes now got them.
+    """Return whether a node refused a pod in the start in which the bound pods got their nodes.
 
-    It was made before they had nodes, so it is no replacement of a pod that ran with them, and it
-    was refused after they were made, so it is none of an earlier start. The API server's times are
-    whole seconds.
+    The refused pod was created before they had nodes, so it does not replace a pod that ran with
+    them. It was refused after they were created, so it is not of an earlier start. The API server's
+    times are whole seconds.
     """
     pods = list(pods)
     bound = [pod for pod in pods if pod.node is not None and not pod.finished]
@@ -131,10 +130,10 @@ def decide(
     now: float,
     rules: Rules,
 ) -> Partial:
-    """Return what becomes of a gang of which some live members have a node and others do not.
+    """Return what to do about a gang of which some live members have a node and others do not.
 
-    `quorum` is what it needs besides the pods that are done, `before` its condition so far. A gang
-    that was whole and lacks pods has a condition, too: pods in their place may find no room.
+    `quorum` is the number of pods that it needs besides those that are done, `before` its condition
+    so far. A gang that was whole and lacks pods gets a condition too: new pods may find no room.
     """
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
     if rules.was_whole and 0 < have.bound < quorum and have.bound >= have.live:

@@ -1,8 +1,8 @@
-"""Why a group is not scheduled yet, for people who ask: with numbers, and with the groups ahead.
+"""Explains to users why a group is not scheduled yet, with numbers and with the groups ahead of it.
 
-The answer is read from the API's facts alone, so that a process beside the extender can give it.
-What is in the extender alone (which pods wait with a node for their siblings, which group was just
-denied) the extender writes itself, in the group's Permitted condition.
+The answer is based on API objects alone, so that a process beside the extender can give it. The
+extender itself writes what only it knows (which pods wait with a node for their siblings, which
+group was just denied) to the group's Permitted condition.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import Steps, at_once
 
 NAMED: Final = 3
-"""How many of those ahead are named; the others are counted."""
+"""The number of groups ahead that are named; the others are counted."""
 
 _ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.NEVER_FITS, Reason.WAITING_FOR_TURN))
 _LONGEST: Final = 300
@@ -34,7 +34,7 @@ def decide(group: str, *, view: ClusterView, options: GangOptions) -> Pending:
 
 
 def deciding(group: str, *, view: ClusterView, options: GangOptions) -> Steps[Pending]:
-    """Return what a group waits for; WaitingForBind where nothing speaks against it."""
+    """Return what a group waits for; WaitingForBind if nothing keeps it from starting."""
     early = before_plan(group, view=view)
     pod_group = view.pod_group(group)
     if early is not None or pod_group is None:
@@ -45,7 +45,7 @@ def deciding(group: str, *, view: ClusterView, options: GangOptions) -> Steps[Pe
 
 
 def before_plan(group: str, *, view: ClusterView) -> Pending | None:
-    """Return what a group waits for, whatever room there is; None where that is to be found out."""
+    """Return what a group waits for besides room; None if only a plan can tell."""
     refusal = cannot_start(group, view=view)
     pod_group = view.pod_group(group)
     if refusal is not None or pod_group is None:
@@ -74,7 +74,7 @@ def of_plan(
     view: ClusterView,
     options: GangOptions,
 ) -> Pending:
-    """Return what a group waits for by its plan, or by why it has none; `pods` could be placed."""
+    """Return what a group waits for, given its plan or the refusal; `pods` could be placed."""
     if isinstance(found, Refuse):
         return _refused(found, pods[0], pod_group, view=view)
     if options.strict_order and next(view.queue.ahead_of(view.turn(pod_group)), None):
@@ -99,7 +99,7 @@ def _refused(
 
 
 def _stuck(pods: list[PodInfo], pod_group: PodGroupInfo) -> Pending | None:
-    """Return that kube-scheduler finds no node for some, for a reason that no plan sees."""
+    """Return that kube-scheduler finds no node for some pods, for a reason that no plan sees."""
     stuck = [pod for pod in pods if finds_no_node(pod, pod_group.key)]
     if not stuck:
         return None
@@ -109,9 +109,9 @@ def _stuck(pods: list[PodInfo], pod_group: PodGroupInfo) -> Pending | None:
 
 
 def _ahead(pod_group: PodGroupInfo, view: ClusterView) -> str:
-    """Return the groups that go first, as the end of a sentence; other namespaces' without a name.
+    """Return the groups that go first, as the end of a sentence; those of other namespaces unnamed.
 
-    A user who may read one namespace's groups may not read the others'.
+    A user who may read the groups of one namespace may not be allowed to read the others.
     """
     turn = view.turn(pod_group)
     position = view.queue.position(turn)
@@ -130,7 +130,7 @@ def _bare(message: str, group: str) -> str:
     return message.removeprefix(about(group))
 
 
-# --- controllers that make a pod only when others are ready: those pods cannot be one gang -----
+# --- controllers that make a pod only when others are ready: their pods cannot be one gang -----
 
 
 _WAYS: Final = {
@@ -148,7 +148,7 @@ _WAYS: Final = {
         "Parallel"
     ),
 }
-"""By a label of pods: what their controller may wait for. The first that a pod has counts."""
+"""The reasons why a controller may make no more pods, by a label of its pods; the first counts."""
 
 
 def why_no_more_pods(pods: Iterable[PodInfo]) -> str:

@@ -1,4 +1,4 @@
-"""Where a group is in its life, and how many of its pods are how far.
+"""The phase of a group, and the counts of its pods.
 
 | phase | when |
 |---|---|
@@ -8,19 +8,19 @@
 | Scheduled | as many as it needs have a node, not yet minMember of them run |
 | Running | running and succeeded pods are minMember or more |
 | Finished | minMember pods succeeded, and no pod of the group is left that has not ended |
-| Failed | a pod failed, and what is left and what succeeded are fewer than minMember |
+| Failed | a pod failed, and the remaining and succeeded pods are fewer than minMember |
 
-A succeeded pod counts as there in every phase, unless its Job runs another one in its place: then
-the next wave is what counts. So do the pods that the Jobs of the group count as done, because
-their pods may have been deleted since. A group is not Finished before its Jobs are: others of their
-pods may still come. A pod that is being deleted counts for nothing, but a group is not Finished
-before it is gone.
+A succeeded pod counts as existing in every phase, unless its Job runs another pod in its place:
+then only the next wave counts. Pods that the group's Jobs count as done exist in the same sense,
+because they may have been deleted since. A group is not Finished before its Jobs are, because their
+other pods may still come. A pod that is being deleted does not count, but the group is not Finished
+before the pod is gone.
 
-No phase is the last word. A Job controller replaces a failed pod a moment later: the group then
-goes from Failed back to where its pods are. A Finished group gets new pods when its name is used
-again. One thing is remembered: while a group is Finished and nothing of it lives, its counts do not
-fall, because a Job's time-to-live deletes the pods that they came from. A group whose last pods
-were deleted before this process saw them succeed is Pending, as is one without any pods.
+No phase is final. A Job controller replaces a failed pod a moment later: the group then returns
+from Failed to the phase of its pods. A Finished group gets new pods when its name is used again.
+One thing is remembered: while a group is Finished and none of its pods lives, its counts do not
+fall, because a Job's time-to-live deletes the counted pods. A group whose last pods were deleted
+before this process saw them succeed is Pending, like a group without any pods.
 """
 
 from collections import Counter
@@ -36,12 +36,12 @@ from extender.state.cluster.view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """What is known of the pods of a group from its Jobs that have not ended."""
+    """The counts of a group's pods, from its Jobs that have not ended."""
 
     done: int = 0
-    """How many pods the Jobs count as done."""
+    """The number of pods that the Jobs count as done."""
     replaced: int = 0
-    """How many have succeeded and left their place to others: see `waves`."""
+    """The number of succeeded pods that were replaced by others: see `replaced_pods`."""
 
 
 NO_JOBS: Final = Jobs()
@@ -49,14 +49,14 @@ NO_JOBS: Final = Jobs()
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A group's pods by how far they are; `done` are through, whether or not still there."""
+    """The counts of a group's pods. Pods that are `done` may have been deleted since."""
 
     live: int
-    """Neither ended nor being deleted."""
+    """The pods that have neither ended nor are being deleted."""
     leaving: int
-    """Being deleted, and not ended yet."""
+    """The pods that are being deleted and have not ended yet."""
     bound: int
-    """Live ones that have a node."""
+    """The live pods that have a node."""
     running: int
     succeeded: int
     failed: int
@@ -64,13 +64,13 @@ class Progress:
 
     @property
     def there(self) -> int:
-        """Pods that exist, as far as minMember is concerned."""
+        """The pods that count towards minMember."""
         return self.live + self.done
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A condition before it is known since when it holds."""
+    """A condition without the time since which it holds."""
 
     type: ConditionType
     holds: bool
@@ -79,10 +79,10 @@ class Statement:
 
 
 def progress(pods: Iterable[PodInfo], *, jobs: Jobs = NO_JOBS) -> Progress:
-    """Return the count of a group's pods; what succeeded, and was not replaced, is done.
+    """Count a group's pods. Pods that succeeded and were not replaced are done.
 
-    So are pods that Jobs of the group have behind them, though they may be gone. A Job's own count
-    comes later than the pods', so it never takes anything back.
+    Pods that the group's Jobs count as done are done as well, though they may have been deleted. A
+    Job's own count is later than that of the pods, so it never lowers the result.
     """
     live = leaving = bound = running = succeeded = failed = 0
     for pod in pods:
@@ -108,10 +108,10 @@ def decide(
     now: float,
     waiting: bool = False,
 ) -> PodGroupStatusInfo:
-    """Return the status, conditions aside, of a group of live and finished pods.
+    """Return the status, without conditions, of a group with these live and finished pods.
 
     `need` is minMember, `jobs` the counts of the group's Jobs that have not ended, if there are
-    any, `stored` the status so far; `waiting` is whether pods wait with a node for their siblings.
+    any, and `stored` the status so far. `waiting` says that pods wait with a node for siblings.
     """
     have = progress(pods, jobs=jobs or NO_JOBS)
     if _is_over(have, stored, need):
@@ -121,7 +121,7 @@ def decide(
         phase = Phase.RUNNING  # the next pods of the Job are on their way
     started = stored.started
     if started is None and have.there >= need and have.there > 0:
-        # A PodGroup may be made again while its pods run: those know since when.
+        # A PodGroup may be created again while its pods run: the pods show when they started.
         bound = (pod.bound_at for pod in pods if pod.node is not None and not pod.finished)
         started = float(floor(min((now, *filter(None, bound)))))
     return PodGroupStatusInfo(
@@ -160,7 +160,7 @@ def _phase(have: Progress, need: int, *, waiting: bool) -> Phase:
 
 
 def _is_over(have: Progress, stored: PodGroupStatusInfo, need: int) -> bool:
-    """Return whether the group was Finished, is so still, and has lost pods that it counted."""
+    """Return whether a Finished group has no live pods, and counted pods have been deleted."""
     return (
         stored.phase == Phase.FINISHED
         and stored.succeeded >= need
@@ -188,13 +188,13 @@ def _owners(pods: Iterable[PodInfo]) -> str:
 
 # --- Jobs that run more pods than they run at once ---------------------------------------------
 #
-# A pod that succeeded counts as done only while no other pod has its place: then the next wave may
-# be as far from running as the first one was. All of this is read from pods that are there, so that
-# it is the same whether or not the Job's own count, which comes later, has them already.
+# A succeeded pod counts as done only until another pod takes its place: the next wave may be as far
+# from running as the first one was. This is worked out from the pods that exist, so that the result
+# does not depend on the Job's own count, which comes later.
 
 
 def replaced_pods(pods: Iterable[PodInfo], *, view: ClusterView) -> int:
-    """Return how many succeeded pods of a group others have been made in place of."""
+    """Return the number of succeeded pods of a group that were replaced by other pods."""
     alive: Counter[str] = Counter()
     succeeded: Counter[str] = Counter()
     for pod in pods:
@@ -212,5 +212,5 @@ def replaced_pods(pods: Iterable[PodInfo], *, view: ClusterView) -> int:
 
 
 def _left(job: JobInfo, succeeded: int, *, alive: int) -> int:
-    """Return how many succeeded pods will have no other in their place, or have none yet."""
+    """Return the number of succeeded pods that have not been replaced, or never will be."""
     return min(succeeded, max(succeeded - job.more, job.begun - alive))

@@ -1,6 +1,6 @@
-"""Plans of groups: room for all members that are missing, in the order of the groups.
+"""Plans for groups: room for all missing members, in the order of the groups.
 
-A plan is what the gates `PLANNED` find (`gang/gates.py`): where the pods go, or why they cannot.
+A plan is the answer of the gates `PLANNED` (`gang/gates.py`): where the pods go, or a refusal.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,10 +20,10 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
 
 AHEAD: Final = 256
-"""How many pods of groups that go first are planned, at most, before the one that is asked for.
+"""The number of pods, of groups that go first, to plan before the group that was asked for.
 
-One call of filter cannot plan a queue of thousands. Beyond this number the order is the one in
-which kube-scheduler brings the pods, which by priority and age is nearly the same.
+One call of filter cannot plan a queue of thousands. Beyond this number the groups are planned in
+the order in which kube-scheduler tries their pods: by priority and age, so nearly the same.
 """
 
 
@@ -35,7 +35,7 @@ def plan_gang(
     offer: Offer = NO_OFFER,
     permitted: bool = False,
 ) -> Steps[Fit | Refuse]:
-    """Return where this pod and enough of its siblings go, all of them, or the refusal of the gang.
+    """Return where this pod and as many siblings as it needs go, or the refusal of the gang.
 
     A `permitted` group has passed the check of its minResources not long ago.
     """
@@ -47,9 +47,9 @@ def plan_gang(
 def plan_unasked(
     pod_group: PodGroupInfo, *, view: ClusterView, schedulers: Collection[str]
 ) -> Steps[Fit | Refuse | None]:
-    """Return the plan of a group that is ahead of the one which is being tried, by our own reading.
+    """Return the plan of a group that is ahead of the one being tried, without kube-scheduler.
 
-    None for a group that we cannot judge: kube-scheduler judges its pods one by one, has
+    Return None for a group that we cannot judge: kube-scheduler judges its pods one by one, has
     found no node for one of them, or is not one of the `schedulers` that ask us. A refusal is not
     explained: that is done when the group's own turn comes.
     """
@@ -64,9 +64,9 @@ def plan_unasked(
 
 
 def never_fits(pod_group: PodGroupInfo, *, view: ClusterView) -> Steps[Refuse | None]:
-    """Return the refusal of a group that the usable nodes could not take if they were empty.
+    """Return the refusal of a group that would not fit on the usable nodes if they were empty.
 
-    A group that has room for some of its members is not asked: their nodes are taken by itself.
+    Return None for a group that has room for some of its members: it uses some nodes itself.
     """
     pods = candidates(None, pod_group.key, view=view)
     missing = view.quorum(pod_group)
@@ -85,19 +85,19 @@ class PlanLook:
 
     answer: Fit | Refuse
     checks: tuple[GateCheck, ...]
-    """The last gate before that of room, and that of room unless the one before refuses."""
+    """The gates `ABLE_PODS` and `ROOM`, or only the earlier gate that refuses."""
     free: Fit | None = None
-    """On what is free; None where an earlier gate refuses."""
+    """The fit in free room; None if an earlier gate refuses."""
     unkept: Fit | None = None
-    """If no room were kept for other groups; None where none is."""
+    """The fit if no room were kept for other groups; None if none is kept."""
     empty: Fit | None = None
-    """If no pod were on the nodes; None where that says nothing."""
+    """The fit on empty nodes; None if the extender cannot tell."""
 
 
 def explain_plan(
     pod: PodInfo, pod_group: PodGroupInfo, *, view: ClusterView, permitted: bool = False
 ) -> Steps[PlanLook]:
-    """Return all that the plan of a group says, for an explanation: it takes longer than a plan."""
+    """Return the plan of a group with all its details. This takes longer than a plan alone."""
     attempt = attempt_of(pod, pod_group, view=view, permitted=permitted)
     yield
     last = yield from planned(attempt)
@@ -118,9 +118,9 @@ def explain_plan(
 def still_valid(
     placements: Iterable[tuple[PodInfo, str]], group: str, *, view: ClusterView
 ) -> Mapping[str, str]:
-    """Return, by UID, the nodes of those pods that can still have their room there.
+    """Return the nodes of the pods that can still have their planned room, by UID.
 
-    A plan may take so long that others have had their turn meanwhile.
+    While a plan is made, which may take long, other groups may have taken the room.
     """
     priority, left = view.tally(group).priority, dict[str, Resources]()
     kept: dict[str, str] = {}
@@ -138,8 +138,8 @@ def still_valid(
 
 # --- the order between groups ----------------------------------------------------------------
 #
-# Extenders have no QueueSort, so the order is imposed where groups are planned, and where they are
-# chosen to be tried again: priority, then age or last failure, then arrival, then the group's name.
+# An extender has no QueueSort, so the order is imposed when groups are planned, and when they are
+# woken to be tried again: priority, then age or last failure, then arrival, then the group's name.
 
 
 def sort_key(group: str, *, view: ClusterView) -> Turn:
@@ -153,9 +153,9 @@ def sort_key(group: str, *, view: ClusterView) -> Turn:
 def groups_ahead(
     pod_group: PodGroupInfo, *, view: ClusterView, skip: Callable[[PodGroupInfo], bool]
 ) -> Iterator[PodGroupInfo]:
-    """Yield the groups to be planned before one, but for those that `skip` says no to.
+    """Yield the groups to be planned before a group, except those for which `skip` returns true.
 
-    Each is asked for when it is its turn: a plan may take groups out of the queue meanwhile.
+    `skip` is called when the turn of a group comes: plans may take groups out of the queue.
     """
     pods = 0
     for other in list(islice(_before(pod_group, view), AHEAD)):
@@ -169,7 +169,7 @@ def groups_ahead(
 def refusal_behind(
     pod_group: PodGroupInfo, *, view: ClusterView, skip: Callable[[PodGroupInfo], bool]
 ) -> Refuse | None:
-    """Return the refusal, in strict order, of a group that is behind any that is not skipped."""
+    """Return the refusal, in strict order, of a group that is behind one that is not skipped."""
     if all(map(skip, _before(pod_group, view))):
         return None
     text = f"{about(pod_group.key)}another gang is ahead of it, and the order is strict"
@@ -196,7 +196,7 @@ def _is_ours_to_plan(pod: PodInfo, group: str, schedulers: Collection[str]) -> b
 
 
 def _still_waits(pod: PodInfo, view: ClusterView) -> bool:
-    """Return whether a pod still waits for a node, and asks for the same."""
+    """Return whether a pod still waits for a node with an unchanged request."""
     now = view.pods.get(pod.uid)
     return (
         now is not None

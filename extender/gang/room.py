@@ -1,7 +1,7 @@
-"""Room for a group: what counts as free, which pods may take kept room, what a failed plan lacked.
+"""Decides what room a group has, which pods may take kept room, and what a failed plan lacked.
 
-Three kinds of room are asked for: what is free, what would be without others' reservations, and
-empty nodes.
+There are three kinds of room: free room, room without the reservations of other groups, and empty
+nodes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,22 +19,22 @@ from extender.state.cluster.view import ClusterView
 
 SYSTEM_NAMESPACE: Final = "kube-system"
 SHARE: Final = 10
-"""Per cent of a node that DaemonSets of another namespace may take from what is kept there."""
+"""The per cent of a node that DaemonSets of another namespace may take from room kept there."""
 MOST_NODES: Final = 128
 MOST_SHAPES: Final = 16
-"""With more of either the lack of a group is not counted: it is planned again, in slices."""
+"""The limits up to which the lack of a group is counted; beyond them the group is planned again."""
 
 
 class Room(Enum):
-    """The three questions that are asked of a gang that does not fit."""
+    """The kinds of room that are tried for a gang that does not fit."""
 
     FREE = "free"
-    """What no pod takes, and no plan of another group keeps."""
+    """The room that no pod takes, and no plan of another group keeps."""
     UNKEPT = "unkept"
-    """What no pod takes and the group does not keep already: are others' plans and claims in the
-    way?"""
+    """The room that no pod takes and the group does not keep already. It shows whether the plans
+    and claims of other groups are in the way."""
     EMPTY = "empty"
-    """Everything there is: could it ever fit?"""
+    """The whole nodes. They show whether the gang could ever fit."""
 
 
 def room_on(
@@ -56,9 +56,9 @@ def room_on(
 
 
 def without_room(shape: Shape, names: Iterable[str], view: ClusterView) -> Iterator[str]:
-    """Yield the nodes on which a pod has no room as far as we know, whatever plans keep.
+    """Yield the nodes on which a pod has no room as far as we know, apart from planned room.
 
-    A group that is denied is asked about often, and hundreds of nodes may be sent each time.
+    This is called often for a group that is denied, each time with hundreds of nodes.
     """
     left = view.left.all()
     asked = [(resource, amount) for resource, amount in shape.requests.items() if amount]
@@ -75,11 +75,10 @@ def without_room(shape: Shape, names: Iterable[str], view: ClusterView) -> Itera
 
 # --- pods of the cluster itself, which use room whatever plans and claims keep ---------------
 #
-# Those are pods of a system priority, and pods of DaemonSets: each of these has one node to go to,
-# and a node without its agents is of no use to a gang either. But a user who may make pods in one
-# namespace may also make DaemonSets there, or pods that look like theirs. So outside of kube-system
-# the pods of one namespace that are made that way take a small share of a node from others, and not
-# more, however many DaemonSets they name.
+# They are pods of a system priority, and pods of DaemonSets. A pod of a DaemonSet can go to one
+# node only, and a node without its agents is of no use to a gang either. But a user of a namespace
+# may create DaemonSets there, or pods that look like theirs. Outside of kube-system, all DaemonSet
+# pods of one namespace may therefore take only a small share of a node from kept room.
 
 
 def is_exempt(pod: PodInfo, node: NodeInfo, *, view: ClusterView) -> bool:
@@ -90,17 +89,17 @@ def is_exempt(pod: PodInfo, node: NodeInfo, *, view: ClusterView) -> bool:
         return False
     if pod.namespace == SYSTEM_NAMESPACE:
         return True
-    # What made room for a gang may not take it again, or it would be evicted without end.
+    # A pod that was evicted for a gang may not take the room again: it would be evicted endlessly.
     return not view.is_nominated(node.name) and _is_small(pod, node, view)
 
 
 def is_of_system(pod: PodInfo) -> bool:
-    """Return whether no gang may take the room of a pod: the cluster itself runs it on its node."""
+    """Return whether a pod is run by the cluster itself, so that no gang may take its room."""
     return pod.mirror or (pod.only_node is not None and pod.namespace == SYSTEM_NAMESPACE)
 
 
 def _is_small(pod: PodInfo, node: NodeInfo, view: ClusterView) -> bool:
-    """Return whether the pods of its kind and namespace have no more than their share of a node."""
+    """Return whether the DaemonSet pods of a pod's namespace stay within their share of a node."""
     together = Resources(pod.shape.requests)
     for uid in chain(view.pods_on(node.name), view.coming_to(node.name)):
         other = view.pods.get(uid)
@@ -114,16 +113,16 @@ def _is_alike(other: PodInfo, pod: PodInfo) -> bool:
     return other.only_node is not None and other.namespace == pod.namespace
 
 
-# --- what a group that did not fit lacked ----------------------------------------------------
+# --- the lack of a group that did not fit ----------------------------------------------------
 #
-# Only nodes that gained room are read again: others have lost room or are as they were. So a gang
-# of equal pods of which `missing` found no room does not fit before the nodes that gained can take
-# that many. A gang of unequal pods is planned again as soon as such a node can take one of them.
+# Only nodes that gained room are read again: the others are unchanged or have less. If `missing`
+# equal pods of a gang found no room, the gang does not fit before the nodes that gained room can
+# take that many. A gang of unequal pods is planned again as soon as such a node can take one pod.
 
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """So many pods of these shapes found no room of a kind."""
+    """The number of pods of these shapes that found no room of a kind."""
 
     group: str
     priority: int
@@ -132,10 +131,11 @@ class Lack:
     room: Room
 
     def is_filled(self, gained: dict[str, int], since: tuple[int, int], view: ClusterView) -> bool:
-        """Return whether the nodes that gained room since two versions may make up for it.
+        """Return whether the nodes that gained room may take the missing pods.
 
-        The versions are those of room and of nodes. `gained` has how many pods each node can take,
-        from one call to the next. After a node went the group may never fit: that is found out.
+        `since` are the versions of room and of nodes to start from. `gained` maps nodes to the pods
+        that they can take, from one call to the next. If a node went away, the answer is yes: the
+        group may never fit any more, which only a plan finds out.
         """
         room, changed = since
         if self.room is Room.EMPTY:
@@ -156,12 +156,12 @@ class Lack:
         return False
 
     def _slots(self, name: str, view: ClusterView) -> int:
-        """Return how many of the pods a node could take, at most; one is enough of unequal ones."""
+        """Return the largest number of the pods of one shape that a node could take."""
         node = view.nodes.get(name)
         if node is None:
             return 0
         free = room_on(node, self.room, view=view, priority=self.priority, group=self.group)
-        # kube-scheduler may read affinity in another way, and is asked first.
+        # kube-scheduler may judge node affinity differently, so a shape with affinity counts.
         open_to = (s for s in self.shapes if s.affinity is not None or is_feasible(s, node))
         return max((_count(shape, free) for shape in open_to), default=0)
 
@@ -169,7 +169,7 @@ class Lack:
 def lack_of(
     pods: Iterable[PodInfo], missing: int, *, group: str, room: Room, view: ClusterView
 ) -> Lack:
-    """Return what a gang lacks of which so many pods did not fit."""
+    """Return the lack of a gang of which `missing` pods did not fit."""
     shapes = tuple(dict.fromkeys(pod.shape for pod in pods))
     return Lack(group, view.tally(group).priority, shapes, missing if len(shapes) == 1 else 1, room)
 

@@ -1,4 +1,4 @@
-"""How prioritize ranks nodes, 0 to 10, for the pods that filter leaves a choice."""
+"""Ranks nodes for prioritize, from 0 to 10, for pods to which filter leaves a choice."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -14,21 +14,19 @@ from extender.state.cluster.view import ClusterView
 
 HIGHEST: Final = 10
 _SIBLING, _DOMAIN = 0.8, 0.4
-"""How near a sibling's node is beside that of the sibling next in rank, and a node of its domain.
-"""
+"""The nearness of a sibling's node, and of a node of its domain; 1 is that of the next in rank."""
 _NEAR, _FULL = 8, 2
-"""To pack: points for nearness, and for what is in use: less than a step in nearness."""
+"""The points, to pack, for nearness and for used room, which is worth less than a step nearer."""
 _ALONE, _ZONE, _EMPTY = 7, 2, 1
-"""To spread: points for few siblings on the node and in its zone, and for what is free. Nodes that
-have more siblings than the fewest get half of the first at most: the others do not make up for it.
-"""
+"""The points, to spread, for few siblings on the node, few in its zone, and free room. A node with
+more siblings than the fewest gets at most half of the first: the others do not make up for it."""
 
 
 def score(pod: PodInfo | None, sent: Sequence[str], *, view: ClusterView) -> Mapping[str, int]:
-    """Return points by node, or nothing where all are equal.
+    """Return points by node, or nothing if all nodes are equal.
 
     A member is drawn to its gang, or away from it, as the placement of its gang asks. Other pods
-    are kept away from the nodes that a plan counts on, although what is left there may be taken.
+    are kept away from the nodes that a plan counts on, although they may use what is left there.
     """
     gang = _Gang.of(pod, view=view) if pod is not None else None
     if gang is not None and (gang.siblings or gang.placement is not None):
@@ -40,15 +38,15 @@ def score(pod: PodInfo | None, sent: Sequence[str], *, view: ClusterView) -> Map
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """A member that may choose, and where the others are."""
+    """A member that has a choice of nodes, and the nodes of its siblings."""
 
     pod: PodInfo
     placement: GangPlacement | None
     label: str
-    """Of which the values are domains: what the group asks for, or zones."""
+    """The node label whose values are domains: the label that the group asks for, or zones."""
     siblings: Counter[str]
     next_ones: Collection[str]
-    """The nodes of the siblings next in rank; those of all for a pod without an index."""
+    """The nodes of the siblings next in rank; for a pod without an index, of all siblings."""
     view: ClusterView
 
     @classmethod
@@ -86,7 +84,7 @@ class _Gang:
         return near
 
     def _domains_with_siblings(self, asked: Set[str | None]) -> Collection[str | None]:
-        """Return the domains of these in which siblings are; of a large gang soon all are known."""
+        """Return those of the domains `asked` for that have siblings."""
         found = set[str | None]()
         for name in self.siblings:
             domain = self._domain(name, self.label)
@@ -122,7 +120,7 @@ class _Gang:
         return node.labels.get(label) if node is not None else None
 
     def _used(self, sent: Sequence[str]) -> Mapping[str, float]:
-        """Return what share of each node would be in use with the pod, of what the pod asks for."""
+        """Return the share of each node's resources that would be in use with the pod."""
         nodes, left = self.view.nodes, self.view.left.all()
         asked = [(r, n) for r, n in self.pod.shape.requests.items() if n and r != PODS]
         used = dict.fromkeys(sent, 0.0)
@@ -135,7 +133,7 @@ class _Gang:
 def _next_in_rank(
     pod: PodInfo, index: int, siblings: Sequence[tuple[PodInfo, str]]
 ) -> Collection[str]:
-    """Return the nodes of the siblings next in rank; indexes of other owners are not compared."""
+    """Return the nodes of the siblings of the same owner with the nearest index."""
     owner, nearest, found = pod.controller, None, set[str]()
     for each, node in siblings:
         if each.index is None or each.controller != owner:
@@ -151,6 +149,6 @@ def _next_in_rank(
 def _share_in_use(
     asked: Sequence[tuple[str, int]], left: Mapping[str, int], whole: Mapping[str, int]
 ) -> float:
-    """Return the share of what pods ask for that is in use once there is one more of them."""
+    """Return the mean share of the requested resources in use once one more pod is there."""
     shares = (1 - (left.get(r, 0) - n) / max(1, whole.get(r, 1)) for r, n in asked)
     return sum(min(1.0, max(0.0, each)) for each in shares) / len(asked)

@@ -24,9 +24,9 @@ from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
 
 LOOK_AGAIN: Final = 10.0
-"""Seconds. A group waits for room on any node; most of that changes without the group."""
+"""The seconds after which a waiting group is looked at again: room changes without the group."""
 LOOKS_A_SECOND: Final = 10
-"""At groups that wait for room, all together: each look fits a gang on all nodes."""
+"""The number of looks per second at all waiting groups: each look fits a gang on all nodes."""
 
 UNWATCHED: Final = Watched()
 _BAD: Final = frozenset((
@@ -35,7 +35,7 @@ _BAD: Final = frozenset((
 ))  # fmt: skip
 
 _CLAIMING: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TURN))
-"""What a group waits for that has a claim, or would have one but for a limit."""
+"""The reasons of a group that has a claim, or would have one but for a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the group's status is now, which Events to write, and what to do."""
+    """The status of the group, the Events to write, and the actions to take."""
 
     status: PodGroupStatusInfo
     notices: tuple[Notice, ...] = ()
@@ -82,7 +82,7 @@ def decide(
         now=now,
         waiting=said is not None and said[0] == Reason.WAITING_FOR_BIND,
     )
-    # What has succeeded counts though the pods are gone: see `phase.decide`.
+    # Succeeded pods count though they may be gone: see `phase.decide`.
     done = max(status.succeeded - jobs.replaced, jobs.done) if jobs else status.succeeded
     have = replace(phase.progress(pods), done=done)
     begun = partial.has_begun(pods, stored=stored, generation=pod_group.generation)
@@ -92,7 +92,7 @@ def decide(
     split = partial.decide(
         pods,
         have,
-        # In a later wave a pod that waits does not make the others useless: none is evicted for it.
+        # In a later wave a waiting pod does not make the others useless, so none is evicted.
         quorum=need - max(status.succeeded, done),
         before=stored.condition(ConditionType.PARTIAL),
         now=now,
@@ -102,7 +102,7 @@ def decide(
             options.evict_after,
             watched.seconds,
             begun,
-            # Before its first change its pods alone show that it has begun.
+            # While the PodGroup has never been changed, the pods alone show that the gang started.
             pod_group.generation > 1 and partial.was_whole(stored, generation=pod_group.generation),
         ),
     )
@@ -152,7 +152,7 @@ def decide(
 
 
 def counts_alone(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
-    """Return whether nothing differs but counts, and texts of conditions, which have counts."""
+    """Return whether only counts differ, and messages of conditions, which contain counts."""
     return _without_counts(before) == _without_counts(after)
 
 
@@ -181,7 +181,7 @@ def _look_again(*, waits: bool, partial: float | None, all_waiting: int) -> floa
 
 
 def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable[Notice]:
-    """Yield what is worth an Event: another reason, not another number."""
+    """Yield an Event for each condition with a new reason; new numbers alone are not worth one."""
     for now in status.conditions:
         before = stored.condition(now.type)
         if before is not None and before.reason == now.reason:
@@ -209,7 +209,7 @@ def _mixed_priorities(pods: Iterable[PodInfo]) -> Iterable[Notice]:
 
 
 def _policy(asked: str | None, watched: Watched) -> Iterable[Notice]:
-    """Yield an Event about an annotation that does not count."""
+    """Yield an Event about an annotation that is not followed."""
     counts = partial.policy(asked, watched.default, watched.overrides)
     if asked is None or asked == counts:
         return
@@ -231,13 +231,13 @@ def _aside(claim: Claim | None) -> str:
 
 
 def _room(pod_group: PodGroupInfo, why: Pending) -> str:
-    """Return what makes room for a group that preempts, as the end of a sentence."""
+    """Return which victims make room for a group that preempts, as the end of a sentence."""
     chosen = pod_group.nomination
     return f"; {nominate.sentence(chosen)}" if chosen and why.reason in _CLAIMING else ""
 
 
 def _claim(claim: Claim | None) -> Iterable[Notice]:
-    """Yield that a group needs more nodes than may be set aside for its namespace."""
+    """Yield an Event if a group needs more nodes than may be set aside for its namespace."""
     if claim is None or claim.limit is None:
         return
     note = (
@@ -253,7 +253,7 @@ def _claim(claim: Claim | None) -> Iterable[Notice]:
 
 
 OURS: Final = frozenset((ConditionType.SCHEDULED, ConditionType.RUNNING, ConditionType.PARTIAL))
-"""The conditions that the reconciler answers for."""
+"""The conditions that the reconciler writes."""
 
 
 def scheduled(
@@ -264,10 +264,10 @@ def scheduled(
     why: tuple[str, str],
     said: tuple[str, str] | None,
 ) -> Statement:
-    """Return whether the group has its nodes.
+    """Return the condition Scheduled, which says whether the group has its nodes.
 
-    `why` are reason and message of what keeps it from that as far as the cluster shows; where
-    nothing does, what the extender has `said` counts.
+    `why` are the reason and message of what keeps the group waiting, as far as the cluster shows.
+    If nothing does, the reason and message that the extender has `said` count.
     """
     kind = ConditionType.SCHEDULED
     if is_scheduled(have, need):
@@ -287,7 +287,7 @@ def scheduled(
 
 
 def running(have: Progress, need: int, *, phase: str) -> Statement:
-    """Return whether the group runs."""
+    """Return the condition Running, which says whether the group runs."""
     kind = ConditionType.RUNNING
     text = f"{have.running} of {need} pods run, {have.done} are done"
     if phase == Phase.FINISHED:
@@ -305,7 +305,7 @@ def running(have: Progress, need: int, *, phase: str) -> Statement:
 def dated(
     statements: Iterable[Statement], *, stored: PodGroupStatusInfo, generation: int, now: float
 ) -> tuple[ConditionInfo, ...]:
-    """Return conditions by type, each with the time when its value last changed."""
+    """Return the conditions sorted by type, each with the time when its value last changed."""
     return tuple(
         ConditionInfo(
             type=each.type,
@@ -320,7 +320,7 @@ def dated(
 
 
 def ours(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
-    """Return a stored status without the fields of other writers."""
+    """Return a stored status without the conditions of other writers."""
     kept = (each for each in status.conditions if each.type in OURS)
     return replace(status, conditions=tuple(sorted(kept, key=lambda each: each.type)))
 
@@ -343,18 +343,18 @@ def _failed(have: Progress, need: int) -> str:
     return f"{have.failed} failed, and {have.there} of the {need} pods that it needs are left"
 
 
-# --- the condition Permitted, which the extender writes: what only it has found out about a group
+# --- the condition Permitted: the extender writes what only it knows about a group -------------
 
 
 def permitted_condition(
     group: str, *, view: ClusterView, denied: Refuse | None, now: float, asked: bool = True
 ) -> ConditionInfo | None:
-    """Return the condition to write, or None where the stored one will do.
+    """Return the condition to write, or None if the stored one is right.
 
-    Nothing is written about a group that starts as it should: it would be one write for each gang,
-    without a reader. `denied` is the group's last failure, which counts while it could start but
-    for room; `now` is since the epoch. An extender that was never `asked` about the group is beside
-    another kube-scheduler, and takes nothing back.
+    Nothing is written about a group that starts as it should: that would cost one write for each
+    gang, and nobody reads it. `denied` is the group's last failure, which counts while the group
+    lacks only room; `now` is since the epoch. An extender that was never `asked` about the group
+    serves another kube-scheduler, and takes no condition back.
     """
     pod_group = view.pod_group(group)
     if pod_group is None:
@@ -384,13 +384,13 @@ def permitted_condition(
 
 # --- the readiness gate ------------------------------------------------------------------------
 #
-# No member takes requests before enough of them could. Only pods that name the gate in their spec
-# wait for it, and only their condition is set.
+# No member receives requests before enough members are ready. Only pods that name the gate in their
+# spec wait for it, and only their condition is set.
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The condition, and the pods on which it is to be set."""
+    """The readiness condition, and the pods on which it is to be set."""
 
     ready: bool
     message: str
@@ -407,9 +407,8 @@ def readiness_of(
 ) -> Readiness:
     """Return the condition of the members with the gate, and those on which it is not set yet.
 
-    `done` members are through with their work; they count as ready, as they do towards quorum. A
-    member on one of the `broken` nodes does not: its kubelet, which reports readiness, does not
-    answer.
+    `done` members have finished their work; they count as ready, as they do towards quorum. Members
+    on `broken` nodes do not count: the kubelet, which reports readiness, does not answer.
     """
     live = [pod for pod in pods if not pod.finished and not pod.terminating]
     able = sum(pod.ready and pod.node not in broken for pod in live)
@@ -425,18 +424,18 @@ def readiness_of(
 
 
 class Waiting(NamedTuple):
-    """That a group waits."""
+    """The wait of a group."""
 
     reason: str
-    """Of its condition."""
+    """The reason of its condition Scheduled."""
     since: float
-    """In seconds since the epoch."""
+    """The time when it began to wait, in seconds since the epoch."""
 
 
 def waiting_of(status: PodGroupStatusInfo, members: Iterable[PodInfo]) -> Waiting | None:
-    """Return how a group of such a status waits; None where it has no live pods, or need not wait.
+    """Return the wait of a group with this status; None if it has no live pods or need not wait.
 
-    A PodGroup may be older than its pods, and the condition older than those that wait now.
+    The PodGroup and its condition may be older than the pods that wait now.
     """
     said = status.condition(ConditionType.SCHEDULED)
     if said is None or said.status != "False" or status.phase == Phase.FAILED:

@@ -23,23 +23,23 @@ from extender.steps import PIECE, Steps
 
 @dataclass(frozen=True, slots=True)
 class GroupTopology:
-    """One domain, or as few as possible, of a label."""
+    """The request for one domain of a node label, or for as few domains as possible."""
 
     label: str
     required: bool
 
     @property
     def annotation(self) -> str:
-        """The annotation that says so."""
+        """The annotation that makes the request."""
         return REQUIRED_TOPOLOGY if self.required else PREFERRED_TOPOLOGY
 
     def of(self, node: NodeInfo | None) -> str | None:
-        """Return the domain of a node; None where it is in none."""
+        """Return the domain of a node; None if it has none."""
         return node.labels.get(self.label) if node is not None else None
 
 
 def topology_of(pod_group: PodGroupInfo | None) -> GroupTopology | None:
-    """Return what a group asks for; of two annotations the required one."""
+    """Return the topology that a group asks for; of two annotations the required one counts."""
     if pod_group is None:
         return None
     if pod_group.required_topology is not None:
@@ -50,9 +50,9 @@ def topology_of(pod_group: PodGroupInfo | None) -> GroupTopology | None:
 
 
 def contradiction(pod_group: PodGroupInfo) -> Refuse | None:
-    """Return the refusal of a group with both annotations, or with one that names no label.
+    """Return the refusal of a group with both annotations, or with a value that is no label key.
 
-    What is no key of a label is not repeated: it may be of any length, with any signs in it.
+    The message does not repeat the value: it may have any length and contain any characters.
     """
     asked = topology_of(pod_group)
     if asked is None:
@@ -68,7 +68,7 @@ def contradiction(pod_group: PodGroupInfo) -> Refuse | None:
 
 
 def impossible(pod_group: PodGroupInfo, *, view: ClusterView) -> Refuse | None:
-    """Return the refusal of a group whose annotations no node, or none of its own, can keep."""
+    """Return the refusal of a group whose annotations the nodes, or its own pods, contradict."""
     asked = topology_of(pod_group)
     refusal = contradiction(pod_group)
     if asked is None or refusal is not None:
@@ -92,9 +92,9 @@ def impossible(pod_group: PodGroupInfo, *, view: ClusterView) -> Refuse | None:
 
 
 def domains_in_use(group: str, asked: GroupTopology, *, view: ClusterView) -> Iterator[str | None]:
-    """Yield the domains of the members that have a node or a plan, and do not leave it.
+    """Yield the domain of each member that has a node or a plan, and is not being deleted.
 
-    None for a node without the label.
+    The domain of a node without the label is None.
     """
     for _, name in with_nodes(group, view=view):
         node = view.nodes.get(name)
@@ -103,9 +103,9 @@ def domains_in_use(group: str, asked: GroupTopology, *, view: ClusterView) -> It
 
 
 def nodes_within(group: str, sent: Sequence[str], *, view: ClusterView) -> Sequence[str]:
-    """Return the nodes on which another member of a group may be; all, where it has none yet.
+    """Return the nodes on which another member of a group may be; all nodes if it is the first.
 
-    None, where those that it has are on nodes without the label.
+    Return no node if the other members are on nodes without the label.
     """
     asked = topology_of(view.pod_group(group))
     if asked is None or not asked.required:
@@ -118,17 +118,17 @@ def nodes_within(group: str, sent: Sequence[str], *, view: ClusterView) -> Seque
     return usable
 
 
-# --- placement: near ---------------------------------------------------------------------------
+# --- placement: packed or spread ---------------------------------------------------------------
 
 
 def placement_of(pod_group: PodGroupInfo | None) -> GangPlacement | None:
-    """Return what a group asks for; None where it says nothing that is known."""
+    """Return the placement that a group asks for; None if it asks for none or an unknown one."""
     said = pod_group.placement if pod_group is not None else None
     return GangPlacement(said) if said in list(GangPlacement) else None
 
 
 def unknown_placement(pod_group: PodGroupInfo) -> Refuse | None:
-    """Return the refusal of a group whose annotation is no placement."""
+    """Return the refusal of a group whose annotation names an unknown placement."""
     if pod_group.placement is None or placement_of(pod_group) is not None:
         return None
     words = " nor ".join(f"'{each}'" for each in GangPlacement)
@@ -137,15 +137,15 @@ def unknown_placement(pod_group: PodGroupInfo) -> Refuse | None:
 
 
 def placement_choice(group: str, *, view: ClusterView) -> PlacementChoice | None:
-    """Return by what the nodes of a group's plan are chosen; None where it asks for nothing."""
+    """Return how the nodes of a group's plan are chosen; None if it asks for no placement."""
     asked = placement_of(view.pod_group(group))
     return None if asked is None else PlacementChoice(asked, siblings_by_node(group, view=view))
 
 
 def siblings_by_node(group: str, *, view: ClusterView, but: str | None = None) -> Counter[str]:
-    """Return how many members have, or are to have, each node; those that leave do not count.
+    """Return the number of members on each node, or planned for it.
 
-    Nor does the one with the UID `but`.
+    Members that are being deleted and the one with the UID `but` do not count.
     """
     return Counter(node for _, node in with_nodes(group, view=view, but=but))
 
@@ -153,7 +153,7 @@ def siblings_by_node(group: str, *, view: ClusterView, but: str | None = None) -
 def with_nodes(
     group: str, *, view: ClusterView, but: str | None = None
 ) -> Iterator[tuple[PodInfo, str]]:
-    """Yield the members but for one that have, or are to have, a node, and do not leave it."""
+    """Yield the members, except `but`, that stay on a node or have a plan, each with its node."""
     for pod in view.members(group):
         if pod.terminating or pod.uid == but:
             continue
@@ -163,10 +163,10 @@ def with_nodes(
             yield pod, kept.node
 
 
-# --- domains that a queue ----------------------------------------------------------------------
+# --- domains that a queue has chosen -----------------------------------------------------------
 #
-# Which pod goes where follows from the pods alone: by their index, or else by what is left of each
-# domain. So a restart changes nothing, and a pod that comes in place of another goes where that
+# The pods alone decide which pod goes where: by their index, or else by the places left in each
+# domain. A restart therefore changes nothing, and a pod that replaces another goes where that one
 # was.
 
 
@@ -178,12 +178,12 @@ def domains_of(
     view: ClusterView,
     given: Mapping[str, Domain] | None = None,
 ) -> Mapping[str, Domain]:
-    """Return the domain of each of these pods without a node, by UID; none for one too many.
+    """Return the domain of each of these pods without a node, by UID. Surplus pods are left out.
 
-    Pods of an Indexed Job have the domain of their index, if the assignment has as many places;
-    those of a JobSet's equal Jobs too, one Job after the other. Others get what `others` of their
-    pod set leave of each domain, in their order. What these have follows from their node, their
-    plan or their node selector, or is `given` by UID.
+    Pods of an Indexed Job have the domain of their index, if the assignment has enough places; so
+    do the pods of a JobSet's equal Jobs, one Job after the other. All other pods get, in their
+    order, the places that the `others` of their pod set leave. The domain of one of the `others`
+    follows from its node, plan or node selector, or is `given` by UID.
     """
     found: dict[str, Domain] = {}
     others = [*others]
@@ -204,14 +204,14 @@ def domains_of(
 def domains_of_members(
     pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView
 ) -> Mapping[str, Domain]:
-    """Return the domain of each of these members of a group."""
+    """Return the domain of each of these members of a group, by UID."""
     own = {pod.uid for pod in pods}
     others = [pod for pod in view.members(pod_group.key) if pod.uid not in own]
     return domains_of(pods, pod_group.assigned, others=others, view=view)
 
 
 class NodesInTurn:
-    """The nodes of each domain that a queue has chosen: those first where room was found."""
+    """The nodes of each domain that a queue has chosen, those first where room was granted."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class NodesInTurn:
         self._known: dict[tuple[str | None, Domain | None], Sequence[NodeInfo]] = {}
 
     def of(self, pod_set: str | None, domain: Domain | None) -> Steps[Sequence[NodeInfo]]:
-        """Return the nodes for pods of a pod set; all, for one that was given no domains."""
+        """Return the nodes for pods of a pod set; all nodes if it was given no domains."""
         key = (pod_set, domain)
         if key not in self._known:
             among = yield from self._among(pod_set, domain)
@@ -260,7 +260,7 @@ def places_of(
 ) -> Steps[Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]]:
     """Return the nodes of each domain of these members of a group, and the members that go there.
 
-    All nodes for those of a pod set that was given no domains; none for one too many.
+    Members of a pod set without domains get all nodes; surplus members get none.
     """
     domains = domains_of_members(pods, pod_group, view=view)
     yield
@@ -292,9 +292,9 @@ def nodes_near(
 def _in_its_domain(
     pod: PodInfo, pod_group: PodGroupInfo, sent: Sequence[str], *, view: ClusterView
 ) -> Sequence[str]:
-    """Return the nodes that are in the domain of a pod; all where it is assigned to none.
+    """Return the nodes that are in the domain of a pod; all nodes if its pod set has no domains.
 
-    With a plan that is the domain of the planned node.
+    A planned pod has the domain of its planned node.
     """
     given = pod_group.assigned.get(pod.pod_set or "")
     if given is None:
@@ -311,7 +311,7 @@ def _in_its_domain(
 def _ranks(
     pods: Sequence[PodInfo], siblings: Iterable[PodInfo], view: ClusterView
 ) -> Sequence[int | None]:
-    """Return which place of their pod set pods have; None where that is not known."""
+    """Return the rank of each pod in its pod set; None for a pod whose rank is not known."""
     if len({pod.controller for pod in chain(pods, siblings)}) == 1:
         return [pod.index for pod in pods]
     return [_rank_in_set(pod, view) for pod in pods]
@@ -337,7 +337,7 @@ def _left(
     view: ClusterView,
     given: Mapping[str, Domain],
 ) -> Iterator[Domain]:
-    """Return the domain of each place that no other pod has."""
+    """Yield the domain of each place that no other pod has."""
     there = Counter[Domain]()
     for other in standing:
         domain = given.get(other.uid) or _domain(other, places, view=view)
@@ -350,7 +350,7 @@ def _left(
 
 
 def _domain(pod: PodInfo, places: DomainAssignment, *, view: ClusterView) -> Domain | None:
-    """Return the domain where a pod is, or is bound to go."""
+    """Return the domain where a pod is, or has to go."""
     reserved = view.reservation(pod.uid)
     node = view.nodes.get((reserved.node if reserved is not None else pod.node) or "")
     return places.of(node.labels if node is not None else pod.shape.node_selector)

@@ -1,7 +1,7 @@
-"""What decisions answer: frozen values, each refusal with a reason and one sentence.
+"""The answers of decisions: frozen values. Each refusal has a reason and one sentence.
 
 The sentence is the same for every node and every member, names no node, and has no per cent sign:
-kube-scheduler groups equal texts, and older releases format them.
+kube-scheduler groups equal texts, and older releases use them as format strings.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from extender.state.cluster.view import ClusterView
 class Refuse:
     """No node, for now. `deny` says that the whole group failed, not just this attempt.
 
-    `reserve` is room to be kept all the same: the plan stands, the nodes sent just lack its node.
-    `lost` says the opposite: what the plan kept for this pod is not to be had any more. `offered`
-    are all nodes that kube-scheduler knew for the pod, where it sent all: with another one it may
-    fit. `again` says that this was found out before, and is still so.
+    `reserve` is room to be kept all the same: the plan stands, only its node was not sent. `lost`
+    says the opposite: the room that the plan kept for this pod is gone. `offered` are the nodes
+    that kube-scheduler sent, if it sent all feasible ones: with another one the group may fit.
+    `again` says that the answer was found before and still holds.
     """
 
     reason: Reason
@@ -32,25 +32,25 @@ class Refuse:
     offered: frozenset[str] = field(default=frozenset(), compare=False)
     again: bool = field(default=False, compare=False)
     pauses: bool = field(default=False, compare=False)
-    """Whether kube-scheduler is to put off the whole native group of the pod."""
+    """True if kube-scheduler is to put off the whole native group of the pod."""
     lack: Lack | None = field(default=None, compare=False)
-    """What a node must gain before another look is worth its time, where that is known."""
+    """The room that nodes must gain before another look is worth its time, if that is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnyNode:
-    """Every node that was sent will do."""
+    """Every node that was sent is suitable."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Only these nodes, all of them among those that were sent: plans keep room on the others."""
+    """A part of the nodes that were sent: plans keep room on the others."""
 
     nodes: tuple[str, ...]
     not_seen: frozenset[str] = frozenset()
-    """Those of the others that have no room beside pods that kube-scheduler may not have seen."""
+    """The other nodes without room beside pods that kube-scheduler may not have seen."""
     enough: bool = False
-    """Whether nothing speaks against the others: these are enough to choose from."""
+    """True if the other nodes are suitable too, and these are just enough to choose from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class OneNode:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Quorum: the waiting members are bound."""
+    """The group has quorum: the waiting members are bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not yet: `have` of `need` members are bound or waiting."""
+    """The group has no quorum yet: `have` of `need` members are bound or waiting."""
 
     have: int
     need: int
@@ -76,7 +76,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What a group that has not started waits for."""
+    """The reason why a group has not started, and a message."""
 
     reason: Reason
     message: str
@@ -90,7 +90,7 @@ NOT_ADMITTED: Final = "is not admitted"
 
 
 def not_admitted(held: AdmissionBarrier) -> Refuse:
-    """Return the refusal of a pod whose job waits in a queue, or has more pods than it may."""
+    """Return the refusal of a pod whose job waits in a queue, or has more pods than admitted."""
     text = f"job {held.job} has a queue and {NOT_ADMITTED}"
     if not held.is_known:
         text = f"job {held.job} {NOT_ADMITTED}, as far as is known by now"
@@ -100,12 +100,12 @@ def not_admitted(held: AdmissionBarrier) -> Refuse:
 
 
 def about(group: str | None) -> str:
-    """Return how a sentence about a gang begins; also how we know our own sentences again."""
+    """Return the beginning of each sentence about a gang, by which we also recognize our own."""
     return f"gang {group}: "
 
 
 def is_ours(message: str, group: str) -> bool:
-    """Return whether the text of a pod's condition repeats a refusal of ours: that is no news."""
+    """Return whether the text of a pod's condition repeats a refusal of ours, which is not new."""
     return about(group) in message
 
 
@@ -113,14 +113,14 @@ def is_ours(message: str, group: str) -> bool:
 
 
 class Versions(NamedTuple):
-    """How often nodes had gained room, and had changed, when an answer was worked out."""
+    """The counts of changes, to the room and to the nodes, when an answer was worked out."""
 
     room: int
     nodes: int
 
 
 def versions_of(view: ClusterView) -> Versions:
-    """Return the versions of room and of nodes; a plan takes those of its begin.
+    """Return the versions of room and of nodes; a plan takes those of its beginning.
 
     Room that appears while a plan is made may be on nodes that the plan has already passed.
     """
@@ -134,10 +134,10 @@ class Standing:
     refusal: Refuse
     versions: Versions
     gained: dict[str, int] = field(default_factory=dict)
-    """How many of the pods that lack room could go to nodes that have gained some since."""
+    """The number of missing pods that each node which has gained room since could take."""
 
     def left(self) -> Refuse:
-        """Return the refusal, with no more lack than the nodes that gained have left."""
+        """Return the refusal, with the lack reduced by the room that nodes have gained since."""
         lack = self.refusal.lack
         if lack is None or not self.gained:
             return self.refusal
@@ -145,10 +145,10 @@ class Standing:
         return replace(self.refusal, lack=replace(lack, missing=missing))
 
     def stands(self, view: ClusterView) -> bool:
-        """Return whether another look would find the same, by the nodes that have gained room.
+        """Return whether another look would find the same, given the nodes that have gained room.
 
-        A group that lacks room gets another chance when enough may have appeared; one that would
-        not fit on empty nodes, when other nodes would take it.
+        A group that lacks room gets another chance when enough room may have appeared. A group that
+        would not fit on empty nodes gets one when the nodes have changed so that it may fit.
         """
         now = versions_of(view)
         if now == self.versions:
@@ -163,26 +163,26 @@ class Standing:
         return True
 
 
-# --- what the extender alone knows of a group: it is in no object of the API server ------------
+# --- the facts about a group that only the extender knows, and no API object contains ----------
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A group in the memory of the process that kube-scheduler asks; times since the epoch."""
+    """The memory of a group in the process that kube-scheduler asks; times since the epoch."""
 
     denied: Refuse | None = None
-    """Its last failure, while the group is refused for it without a look."""
+    """The last failure of the group, while the group is refused for it without another look."""
     denied_until: float | None = None
     last_failure: Refuse | None = None
     permitted: bool = False
-    """Whether its minResources were there not long ago."""
+    """True if its minResources were free not long ago."""
     is_being_planned: bool = False
     rests_until: float | None = None
-    """When the plan is made again that took long and came to nothing."""
+    """The time when a plan that took long and failed is made again."""
     starts_by: float | None = None
-    """When its planned and held members are sent away if it has not started."""
+    """The time when its planned and held members are refused if it has not started."""
     stale: str | None = None
-    """A kind of object of which nothing was heard for too long."""
+    """A kind of object whose watch has been silent for too long."""
 
 
 NOTHING: Final = Remembered()

@@ -1,8 +1,8 @@
-"""Which pods to wake: a refused pod is not tried again when the reason for it goes away.
+"""Chooses the pods to wake: kube-scheduler does not notice when the reason of a refusal goes away.
 
 kube-scheduler watches neither PodGroups nor our plans, so it does not retry a refused pod when a
-sibling appears, the PodGroup is made, or a plan gives its room back. A patch of the pod's metadata
-makes it try; taking our own scheduling gate away does too.
+sibling appears, the PodGroup is created, or a plan gives its room back. A patch of the pod's
+metadata makes it try again; so does the removal of our own scheduling gate.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ from extender.steps import PIECE, Steps
 
 # --- the table ---------------------------------------------------------------------------------
 #
-# kube-scheduler tries a pod again after an event of its own that concerns the pod: nodes that come,
-# pods that go. What it does not see is an occasion of this table, and then the pod is patched.
+# kube-scheduler tries a pod again after events that it sees itself, for example a new node. On the
+# occasions of this table, which it does not see, the pod is patched.
 
 
 class Occasion(Enum):
@@ -68,7 +68,7 @@ WOKEN_BY: Final[Mapping[str, frozenset[Occasion]]] = {
     Reason.CACHE_BEHIND: _LATER,
     Reason.CACHE_STALE: _LATER,
     Reason.SCHEDULER_DISAGREES: _LATER,
-    # kube-scheduler's own back-off ends it, and no patch ends that.
+    # kube-scheduler's own back-off ends this refusal, and no patch ends the back-off.
     Reason.NATIVE_GROUP_WAITS: frozenset((Occasion.TIME,)),
 }
 
@@ -80,23 +80,23 @@ def is_woken_by(waker: Occasion, reason: str) -> bool:
 
 # --- pods without a group that may have room ---------------------------------------------------
 #
-# Those that have some are worth another try when room was given back. kube-scheduler tries each of
-# them against all nodes, so thousands are not woken for the room of one.
+# When room is given back, only pods that find room are worth another try. kube-scheduler tries each
+# pod against all nodes, so thousands of pods are not woken for the room of one.
 
 
 MOST_LOOKS: Final = 10_000
-"""Nodes that one decision looks at, for all pods together: some milliseconds."""
+"""The number of nodes that one decision looks at for all pods: this takes some milliseconds."""
 
 
 MOST_OF_A_KIND: Final = MOST_LOOKS // 4
-"""More pods of one kind never find room in one decision: each that does costs four looks."""
+"""The number of pods of one kind that can find room in one decision: each costs four looks."""
 PodKind = tuple[Shape, int]
-"""Pods of one shape and one priority: what has no room for one has none for the others."""
+"""A shape and a priority. If a node has no room for one pod of a kind, it has none for others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodsWithRoom:
-    """Pods that find room; `looked` as the next decision is to be asked."""
+    """The pods that find room, and the kinds to pass as `looked` to the next decision."""
 
     pods: tuple[PodInfo, ...]
     looked: frozenset[PodKind]
@@ -109,7 +109,7 @@ class UngroupedPods:
         self._kinds: dict[PodKind, list[PodInfo]] = {}
 
     def add(self, pod: PodInfo) -> None:
-        """Add a pod; of a kind with very many pods only the oldest are kept."""
+        """Add a pod. If a kind has very many pods, only the oldest are kept."""
         there = self._kinds.setdefault((pod.shape, pod.priority), [])
         there.append(pod)
         if len(there) >= 2 * MOST_OF_A_KIND:
@@ -121,10 +121,9 @@ class UngroupedPods:
     ) -> Steps[PodsWithRoom]:
         """Return the pods that find room beside each other, by priority and age.
 
-        Kinds that earlier decisions have `looked` for come last, so that each has its turn, though
-        those that never fit use up all looks. Room is judged by amounts, selectors and taints, as
-        far as we read them: a pod that is woken in vain costs one try, and kube-scheduler judges
-        the rest.
+        Kinds that earlier decisions have `looked` for come last, so that each kind has its turn,
+        even if kinds that never fit use up all looks. Room is judged by amounts, selectors and
+        taints. Everything else is left to kube-scheduler: a pod woken in vain costs it one try.
         """
         before = frozenset(looked)
         if before.issuperset(self._kinds):
@@ -160,7 +159,7 @@ def _turn(looked_before: bool, pod: PodInfo, number: int) -> tuple[bool, int, fl
 
 
 class _Rooms:
-    """What is left on each node, and how far each kind of pods has looked: rooms only shrink."""
+    """The room left on each node, and the node that each kind has reached: room only shrinks."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -170,7 +169,7 @@ class _Rooms:
 
     @property
     def may_look(self) -> bool:
-        """Whether another node may be looked at."""
+        """True if another node may be looked at."""
         return self._looks > 0
 
     def take(self, pod: PodInfo) -> bool:
@@ -205,12 +204,12 @@ class _Rooms:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Pods to be tried again, and pods to take our gate from."""
+    """The pods to be tried again, and the pods that lose our gate."""
 
     retry: tuple[PodInfo, ...] = ()
     ungate: tuple[PodInfo, ...] = ()
     looked: frozenset[PodKind] = frozenset()
-    """What the next decision about room is to be asked with."""
+    """The kinds of pods to pass to the next decision about room."""
 
 
 def decide_group(
@@ -220,14 +219,14 @@ def decide_group(
     gate_until_fit: bool = False,
     resting: Collection[str] = (),
 ) -> Wake:
-    """Return the pods to wake after a group changed; `gate_until_fit` as in `Options`.
+    """Return the pods to wake after a group changed; `gate_until_fit` as in `GangOptions`.
 
-    Pods that are `resting`, by UID, could not be patched lately and have a pause of their own. No
-    pod is woken that is bound or being bound.
+    Pods that are `resting`, by UID, could not be patched lately and have a pause of their own. A
+    pod that is bound or being bound is never woken.
 
-    Those that a plan keeps room for: their siblings wait for them. Beyond that, with members
-    missing and nothing that speaks against a start, one pod is enough: the plan that it brings
-    wakes the others, and if there is no room only one was tried in vain.
+    Pods that a plan keeps room for are woken, because their siblings wait for them. If members are
+    missing and the group can start, one more pod is enough: its plan wakes the others, and if there
+    is no room, only one pod was tried in vain.
     """
     ungate = _natives_to_ungate(group, view)
     ungate = ungate or _to_ungate(group, view, gate_until_fit=gate_until_fit)
@@ -245,13 +244,13 @@ def decide_group(
         and not _is_held(view.refused[pod.uid], view)
     ]
     if view.claims and view.tally(group).bound:
-        others = refused  # a gang that has begun may take what is claimed by others
+        others = refused  # a gang that has started may use room that other groups claim
     if not others or cannot_start(group, view=view) is not None:
         return Wake(retry=expected)
     waited_for = {pod.uid for pod in planned}
     others = [pod for pod in others if pod.uid not in waited_for]
-    # A pod that was refused because the group never fits need not be tried again first.
-    # Nor does a patch bring one that kube-scheduler's own filters rejected since.
+    # The last to be tried are pods that were refused because the group never fits, and pods that
+    # kube-scheduler's own filters have rejected since, because a patch may not make it retry them.
     others.sort(
         key=lambda pod: (
             view.refused[pod.uid].reason == Reason.NEVER_FITS,
@@ -263,7 +262,7 @@ def decide_group(
     tally = view.tally(group)
     quorum = view.quorum(pod_group)
     if tally.assigned >= quorum:
-        return Wake(retry=(*expected, *others))  # each of these is tried for itself
+        return Wake(retry=(*expected, *others))  # with quorum, each pod starts by itself
     if tally.committed >= quorum:
         return Wake(retry=expected)
     return Wake(retry=(*expected, *others[:1]))
@@ -272,10 +271,11 @@ def decide_group(
 def not_spared(
     group: str, pods: Sequence[PodInfo], *, view: ClusterView, coming: Collection[str]
 ) -> Sequence[PodInfo]:
-    """Return which pods to wake of members that may be bound together with another one.
+    """Return the pods to wake, out of members that may be bound together with another one.
 
-    Those that need a look of kube-scheduler's; one pod where there are none and no bind request of
-    a member waits or is about to come. `coming` are the UIDs of pods whose bind requests are due.
+    These are the pods that kube-scheduler has to judge itself. If there are none, it is one pod, or
+    none if a bind request of a member waits or is due. `coming` are the UIDs of pods whose bind
+    requests are due.
     """
     needy = [pod for pod in pods if not _is_good(pod, view.planned_node(pod.uid), view)]
     tally = view.tally(group)
@@ -292,10 +292,10 @@ def deciding_room(
 ) -> Steps[Wake]:
     """Return the pods to wake after a plan gave room back, in the order of their turns.
 
-    Of each group the first that lacked room, in the order of the groups, or all of a group that
-    has started; then of the pods without a group those that find room beside each other, and those
-    whose Job may have pods now. In `strict` order only one group has its turn. Pods that are
-    `resting`, by UID, could not be patched lately. `looked` is what the decision before returned.
+    First come the groups in their order: the first pod of each that lacked room, or all of them if
+    the group has started. Then come the pods without a group: those whose Job may have pods now,
+    and those that find room beside each other. In `strict` order only one group has its turn. Pods
+    that are `resting`, by UID, could not be patched lately. `looked` comes from the last decision.
     """
     lacking: dict[str, list[PodInfo]] = {}
     ungrouped = UngroupedPods()
@@ -332,14 +332,14 @@ def _waits_for_node(pod: PodInfo, group: str, view: ClusterView) -> bool:
 
 
 def _is_good(pod: PodInfo, node: str | None, view: ClusterView) -> bool:
-    """Return whether kube-scheduler has found a node good for a pod's equal, as it is now."""
+    """Return whether kube-scheduler found a node feasible for an equal pod, and it is unchanged."""
     if pod.pattern is None or node is None or pod.uid not in view.pods:
         return False
     return view.is_good(pod.pattern, node)
 
 
 def _in_order(groups: Iterable[str], view: ClusterView, *, strict: bool) -> list[str]:
-    """Return groups in their order; where that is `strict`, only the first one in the queue."""
+    """Return groups in their order; if that is `strict`, only the first of those in the queue."""
     order = sorted(groups, key=lambda group: sort_key(group, view=view))
     if not strict:
         return order
@@ -348,16 +348,16 @@ def _in_order(groups: Iterable[str], view: ClusterView, *, strict: bool) -> list
 
 
 def _for_room(group: str, pods: list[PodInfo], view: ClusterView) -> list[PodInfo]:
-    """Return one pod, whose plan wakes the others; all, where each is for itself by now."""
+    """Return one pod, whose plan wakes the others; all pods if the group has started."""
     pod_group = view.pod_group(group)
     started = pod_group and view.tally(group).assigned >= view.quorum(pod_group)
     return pods if started else pods[:1]
 
 
 def _natives_to_ungate(group: str, view: ClusterView) -> tuple[PodInfo, ...]:
-    """Return the pods of a native group that our gate holds back though their start is not ours.
+    """Return the pods of a native group that our gate holds back though we do not start them.
 
-    kube-scheduler tries no gated pod: what starts native gangs would not be found out either.
+    kube-scheduler tries no gated pod, so without this it would never show who starts native gangs.
     """
     pods = (view.pods.get(uid) for uid in view.naming(group))
     ours = view.natives_are_ours
@@ -367,8 +367,8 @@ def _natives_to_ungate(group: str, view: ClusterView) -> tuple[PodInfo, ...]:
 def _to_ungate(group: str, view: ClusterView, *, gate_until_fit: bool) -> tuple[PodInfo, ...]:
     """Return the pods that only our gate holds back, once the group has enough of them.
 
-    Where they are to be held back until there is room for them, those that a plan keeps it for;
-    and all pods of a group that has started, or whose pods kube-scheduler alone can judge.
+    With `gate_until_fit`, return only the pods that a plan keeps room for, unless the group has
+    started or only kube-scheduler can judge its pods.
     """
     pod_group = view.pod_group(group)
     if pod_group is None:
@@ -383,9 +383,9 @@ def _to_ungate(group: str, view: ClusterView, *, gate_until_fit: bool) -> tuple[
 
 
 def refused_before(pod: PodInfo) -> Reason | None:
-    """Return the reason to take for a refusal that an earlier run of this process left behind.
+    """Return the reason of a refusal by an earlier run of this process, from the pod's condition.
 
-    Refusals live in memory; the pod's condition repeats one after a restart.
+    Refusals are kept in memory only, so after a restart the condition is all that is left of them.
     """
     if pod.node is not None or pod.gates or pod.unschedulable is None:
         return None
@@ -400,14 +400,14 @@ def refused_before(pod: PodInfo) -> Reason | None:
 
 # --- pods that were not woken ------------------------------------------------------------------
 #
-# Each refusal has something that ends it, and that wakes the pod. What is found here has been
-# missed, or is about what kube-scheduler alone knows.
+# Each refusal has an occasion that ends it and wakes the pod. The pods found here were missed by
+# it, or wait for something that only kube-scheduler knows.
 
 
 MOST_GROUPS: Final = 256
-"""So many of the queue are looked at."""
+"""The number of groups in the queue to look at."""
 MOST_PODS: Final = 10_000
-"""And so many pods without a group."""
+"""The number of pods without a group to look at."""
 _ENDED_BY_ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY))
 _ENDED_BY_TIME: Final = frozenset((
     *(Reason.NOT_SEEN_YET, Reason.PLANNING, Reason.RECENTLY_DENIED),
@@ -417,20 +417,20 @@ _ENDED_BY_TIME: Final = frozenset((
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Choose which of the waiting groups to look at."""
+    """The choice of waiting groups and pods to look at."""
 
     groups: FairShare = field(default_factory=lambda: FairShare(MOST_GROUPS))
     pods: FairShare = field(default_factory=lambda: FairShare(MOST_PODS))
-    """Those without a group, as `namespace/uid`."""
+    """The share of the pods without a group, as `namespace/uid`."""
 
 
 def missed_wakeups(
     view: ClusterView, shares: Shares, *, has_no_room: Callable[[str], bool]
 ) -> Steps[dict[str, Refusal]]:
-    """Return by group, or by UID of a pod without one, the refusal of the pod to be tried again.
+    """Return the refusal of each pod to be tried again, by group, or by UID for pods without one.
 
-    Of a group that has its pods, no room, and no member that is still to be tried: the first that
-    only we refused.
+    A group counts if it has no room and no member that is still to be tried; its pod is the first
+    that kube-scheduler itself did not reject, if there is one.
     """
     found = dict[str, Refusal]()
     for group in (yield from shares.groups.choosing(view.queue)):
@@ -455,14 +455,14 @@ def _is_idle(group: str, view: ClusterView) -> bool:
 
 
 def _may_be_missed(refusal: Refusal, view: ClusterView) -> bool:
-    """Return whether what the refusal was about may be over; reserved room is while any is."""
+    """Return whether the reason of a refusal may be over; for reserved room, if none is kept."""
     if refusal.reason == Reason.RESERVED:
         return not view.keeps_room
     return refusal.reason in _ENDED_BY_ROOM or refusal.reason in _ENDED_BY_TIME
 
 
 def _first(refused: Iterable[Refusal]) -> Refusal | None:
-    """Return the first of the pods that kube-scheduler did not reject itself, or the first."""
+    """Return the first refusal of a pod that kube-scheduler did not reject itself, or the first."""
     every = [*refused]
     return next(filter(_is_ours, every), every[0] if every else None)
 

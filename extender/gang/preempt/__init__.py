@@ -1,1 +1,1 @@
-"""Preemption: which of kube-scheduler's proposals pass, and whole gangs that make room."""
+"""Preemption: checks kube-scheduler's proposals, and chooses victims for whole gangs."""

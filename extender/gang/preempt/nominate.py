@@ -1,4 +1,4 @@
-"""What is stored of chosen victims, and for how long a group may wait for them."""
+"""The stored choice of victims, and when a group stops waiting for them."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from extender.state.cluster.records import (
 from extender.state.cluster.view import ClusterView
 
 PATIENCE_SECONDS: Final = 30.0
-"""How long victims may take beyond their grace period, and a group to start when they have gone."""
+"""The time that victims may take beyond their grace period, and then the group to start."""
 SECONDS_A_POD: Final = 0.02
-"""How much longer many victims may take until all of them are asked to go."""
+"""The additional time for each victim until all of them are asked to go."""
 LONGEST_SECONDS: Final = 600.0
-"""The longest time from the choice of victims in which they may go, whatever grace they have."""
+"""The longest time that victims may take after they were chosen, whatever their grace period."""
 ABSENT_SECONDS: Final = 10.0
-"""How long room is kept for a group that lacks a pod: a controller makes another one."""
+"""The time for which room is kept for a group that lacks a pod: its controller may replace it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Why a preemption is over; what is said of it is in the group's condition."""
+    """The reason why a preemption is over, and the message for the group's condition."""
 
     reason: PreemptionReason
     message: str
@@ -37,16 +37,16 @@ class Ended:
 
 @dataclass(slots=True)
 class Seen:
-    """What has been seen of a preemption by one process; seconds since the epoch."""
+    """The course of a preemption as one process has seen it; times in seconds since the epoch."""
 
     gone: float | None = None
-    """Since when all victims have gone."""
+    """The time when all victims had gone."""
     absent: float | None = None
-    """Since when the group is not among those that wait for room."""
+    """The time since which the group does not wait for room."""
 
 
 def nomination(found: Preemption, *, view: ClusterView, now: float) -> PreemptedRoom:
-    """Return what is stored of a choice; `now` in seconds since the epoch."""
+    """Return a choice in its stored form; `now` in seconds since the epoch."""
     names: dict[str, list[str]] = {}
     for uid, node in found.pods.items():
         names.setdefault(node, []).append(view.pods[uid].name)
@@ -71,7 +71,7 @@ def _victims(unit: Unit, view: ClusterView) -> Iterator[VictimInfo]:
 
 
 def remaining(nomination: PreemptedRoom, *, view: ClusterView) -> Iterator[PodInfo]:
-    """Yield the pods of victims that are still on nodes, those that are being deleted too."""
+    """Yield the pods of victims that are still on nodes, also those that are being deleted."""
     for victim in nomination.victims:
         for uid in victim.pods:
             pod = view.pods.get(uid)
@@ -80,7 +80,7 @@ def remaining(nomination: PreemptedRoom, *, view: ClusterView) -> Iterator[PodIn
 
 
 def sentence(nomination: PreemptedRoom) -> str:
-    """Return what a group's condition says while its victims leave."""
+    """Return the text of a group's condition while its victims leave."""
     gangs = sum(each.kind == "PodGroup" for each in nomination.victims)
     singles = len(nomination.victims) - gangs
     pods = sum(len(each.pods) for each in nomination.victims)
@@ -103,9 +103,9 @@ def ended(
     now: float,
     enabled: bool = True,
 ) -> Ended | None:
-    """Return why a preemption is over, or None while it is not; `seen` is brought up to date.
+    """Return why a preemption is over, or None while it goes on; update `seen`.
 
-    `now` is in seconds since the epoch; `enabled` is what the settings say.
+    `now` is in seconds since the epoch. `enabled` is the setting of preemption.
     """
     group, quorum = pod_group.key, view.quorum(pod_group)
     if view.tally(group).assigned >= quorum:
@@ -131,7 +131,7 @@ def ended(
 
 
 def _of_room(seen: Seen, now: float) -> Ended | None:
-    """Return that a group has not started although all victims have gone, if so."""
+    """Return the end of a preemption whose group has not started though all victims have gone."""
     if seen.gone is None:
         seen.gone = now
     if now - seen.gone < PATIENCE_SECONDS:
@@ -150,7 +150,7 @@ def has_cost(nomination: PreemptedRoom, *, view: ClusterView) -> bool:
 def taken(
     nomination: PreemptedRoom, schedulers: Collection[str], *, view: ClusterView
 ) -> Ended | None:
-    """Return that pods of others than these schedulers have come to where victims left room."""
+    """Return the end of a preemption if pods of other schedulers have taken its victims' nodes."""
     names = [name for name in nomination.rooms if name in view.nodes]
     there = [view.pods[uid] for name in names for uid in view.pods_on(name)]
     others = {
@@ -167,7 +167,7 @@ def taken(
 
 
 def _of_late(left: list[PodInfo], nomination: PreemptedRoom, now: float) -> Ended | None:
-    """Return that victims have not gone in time, if so."""
+    """Return the end of a preemption some of whose victims have not gone in time."""
     pods = sum(len(each.pods) for each in nomination.victims)
     latest = nomination.since + LONGEST_SECONDS
     asked = nomination.since + PATIENCE_SECONDS + pods * SECONDS_A_POD
@@ -186,14 +186,14 @@ def _counted(count: int, what: str) -> str:
 
 # --- the victims that the reconciler evicts ----------------------------------------------------
 #
-# What a status asks for is checked against the cluster. The status was written by another process,
-# a moment ago. What has changed since makes all of it void: a part of the victims is no use to the
+# The reconciler checks the choice in a status against the cluster, because another process wrote it
+# a moment ago. If a victim may no longer go, none goes: some of the victims are of no use to the
 # group.
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The pods to evict now, or why none is."""
+    """The pods to evict now, or the reason why none is evicted."""
 
     evict: tuple[PodInfo, ...] = ()
     why_not: str = ""
@@ -209,9 +209,9 @@ def check(
 ) -> Checked:
     """Return the pods of victims that are to be evicted for a group and are not leaving yet.
 
-    They are known by UID, and each has a lower priority than every pod of the group: so none is one
-    of its own. Once victims are leaving, or an eviction `has_begun`, the others follow, whatever
-    has come in the place of the first ones.
+    They are identified by UID, and each has a lower priority than every pod of the group, so none
+    is its own. Once victims are leaving, or an eviction `has_begun`, the other victims follow,
+    whatever has taken the place of the first ones.
     """
     if not enabled:
         return Checked(why_not="gang.preemption is Off")
@@ -227,9 +227,9 @@ def check(
 
 
 def overtaken(pod_group: PodGroupInfo, nomination: PreemptedRoom, *, view: ClusterView) -> str:
-    """Return why nothing of a choice has been done and nothing is to be done any more; "" else.
+    """Return why a choice of which nothing has been done yet is to be dropped; "" if it is not.
 
-    The extender asks, which knows the plans of groups.
+    Only the extender calls this, because it knows the plans of groups.
     """
     left = [*remaining(nomination, view=view)]
     if len(left) < sum(len(each.pods) for each in nomination.victims):
@@ -244,14 +244,14 @@ def overtaken(pod_group: PodGroupInfo, nomination: PreemptedRoom, *, view: Clust
 
 
 def _outranked(pod_group: PodGroupInfo, left: Collection[PodInfo], *, view: ClusterView) -> str:
-    """Return that a victim is as important as the group, if one is."""
+    """Return why victims do not go if one has the group's priority or a higher one; "" if none."""
     priority = view.tally(pod_group.key).priority
     highest = max((worth(pod, view) for pod in left), default=priority - 1)
     return f"a victim has the priority {highest} by now" if highest >= priority else ""
 
 
 def _of_no_use(nomination: PreemptedRoom, left: Collection[PodInfo], *, view: ClusterView) -> str:
-    """Return why victims that have not begun to leave would go for nothing, or break a gang."""
+    """Return why evicting the victims would be of no use, or break a gang; "" if it would not."""
     for name in nomination.rooms:
         node = view.nodes.get(name)
         if node is None or not node.ready:
@@ -267,12 +267,12 @@ def _of_no_use(nomination: PreemptedRoom, left: Collection[PodInfo], *, view: Cl
 
 
 def worth(pod: PodInfo, view: ClusterView) -> int:
-    """Return the priority of a victim: that of its gang is the highest of its able pods."""
+    """Return the priority of a victim; for a member at least the highest among its gang's pods."""
     highest = view.tally(pod.group).worth if pod.group is not None else None
     return pod.priority if highest is None else max(pod.priority, highest)
 
 
 def has_started_since(pod_group: PodGroupInfo, at: float, *, view: ClusterView) -> bool:
-    """Return whether a group has its quorum of pods that got their nodes since then."""
+    """Return whether a group has its quorum, and all bound pods got their nodes since `at`."""
     bound = [view.pods[uid] for uid in view.tally(pod_group.key).bound]
     return len(bound) >= view.quorum(pod_group) and all(pod.bound_at >= at for pod in bound)

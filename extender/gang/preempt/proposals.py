@@ -1,4 +1,4 @@
-"""Which of kube-scheduler's preemption proposals we let pass.
+"""Decides which of kube-scheduler's preemption proposals pass.
 
 The proposals are per pod and per node, and the extender's filter was not asked about them.
 """
@@ -21,15 +21,16 @@ def decide(
 ) -> Collection[str]:
     """Return the nodes on which preemption may go on; `victims` are pod UIDs by node.
 
-    None for a pod that is bound or being bound: it needs no room, and kube-scheduler has not seen
-    its Binding yet. None for a member of a gang for which victims make room: kube-scheduler may see
-    them go later than the extender. None for a member whose gang has no plan and no quorum: room on
-    one node does not start it.
-    Nodes are left out where the pod has no room even then: kube-scheduler has not seen all pods on
-    them, their room is kept for a gang that preempts, or they are not in the pod's domain. So are
-    those whose victims would break a running gang of the same or a higher priority. Of the others
-    those are answered whose victims break no running gang; without any, those from which each gang
-    that breaks goes whole, so that none runs on below minMember; and else all.
+    Return no node for a pod that is bound or being bound: it needs no room, and kube-scheduler has
+    not seen its Binding yet. Return none for a member of a gang for which victims already make
+    room: kube-scheduler may see them go later than the extender. Return none for a member whose
+    gang has no plan and no quorum: room on one node does not start it.
+
+    Leave out nodes where the pod would still have no room: they have pods that kube-scheduler has
+    not seen, their room is kept for a gang that preempts, or they are outside the pod's domain.
+    Leave out nodes whose victims would break a running gang of the same or a higher priority. Of
+    the others, return the nodes whose victims break no running gang. If there are none, return
+    those where each broken gang goes as a whole, so that none runs on below minMember; else all.
     """
     if pod is None:
         return _least_harm(victims, view)
@@ -52,7 +53,7 @@ def decide(
 
 
 def is_in_vain(pod: PodInfo, *, view: ClusterView) -> bool:
-    """Return whether room on one node would not help a pod: its gang cannot start with it alone."""
+    """Return whether room on one node is of no use: the pod's gang cannot start with it alone."""
     return pod.group is not None and not _may_start(pod, pod.group, view)
 
 
@@ -65,7 +66,7 @@ def _may_start(pod: PodInfo, group: str, view: ClusterView) -> bool:
 
 
 def _is_kept(pod: PodInfo, name: str, victims: Collection[str], *, view: ClusterView) -> bool:
-    """Return whether what victims would leave of a node is kept for a gang that preempts."""
+    """Return whether the room that victims would leave is kept for a gang that preempts."""
     node = view.nodes.get(name)
     if node is None or not view.is_nominated(name):
         return False
@@ -82,13 +83,13 @@ class _Broken(NamedTuple):
     """A gang that has its quorum and would fall below minMember."""
 
     pod: PodInfo
-    """One of those that it loses."""
+    """One of the pods that it would lose."""
     left: int
-    """How many of its running members it keeps."""
+    """The number of running members that it would keep."""
 
 
 def _least_harm(victims: Mapping[str, Collection[str]], view: ClusterView) -> Collection[str]:
-    """Return the nodes where no gang breaks; else those where each goes whole; else all of them."""
+    """Return the nodes where no gang breaks; else those where all go whole; else all nodes."""
     broken = {node: _broken(uids, view) for node, uids in victims.items()}
     harmless = [node for node, gangs in broken.items() if not gangs]
     whole = [node for node, gangs in broken.items() if not any(each.left for each in gangs)]
@@ -96,7 +97,7 @@ def _least_harm(victims: Mapping[str, Collection[str]], view: ClusterView) -> Co
 
 
 def _broken(uids: Collection[str], view: ClusterView) -> list[_Broken]:
-    """Return the running gangs that victims would break; pods that leave anyway are no loss."""
+    """Return the running gangs that victims would break; pods that leave anyway do not count."""
     losses: dict[str, list[PodInfo]] = {}
     for uid in uids:
         pod = view.pods.get(uid)

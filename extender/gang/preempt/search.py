@@ -1,10 +1,10 @@
-"""Which pods make room for a gang that does not fit.
+"""Chooses the pods that make room for a gang that does not fit.
 
-Nothing where it fits without, and nothing unless all its missing members fit then. First the lowest
-priority is looked for up to which units have to go. Units up to it are taken in their order, the
-least important first, until the gang fits. Then as many as possible are put back, the most
-important first: what a budget protects, then by priority, by cost, and the oldest. What is left is
-needed, each of it. The packer that plans gangs has the last word, and says where the members go.
+No pod is chosen if the gang fits without, or if not all its missing members would fit. The search
+first finds the lowest priority up to which units have to go. Units up to it are taken, the least
+important first, until the gang fits. Then as many as possible are put back, the most important
+first: units that a budget protects, then by priority, cost and age. Each remaining unit is needed.
+The packer that plans gangs confirms the choice, and says where the members go.
 """
 
 from collections import Counter
@@ -38,31 +38,31 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps
 
 REGIONS: Final = 8
-"""Domains in which victims are looked for, at most, where one is required."""
+"""The largest number of domains to search for victims, if the gang requires one domain."""
 _AT_ONCE: Final = 16
-"""Nodes whose units are sorted in one piece."""
+"""The number of nodes whose units are sorted in one piece."""
 LOOKS: Final = 256
-"""How often a gang of unlike pods is packed, at most, to find out which units may stay."""
+"""The largest number of times that unlike pods are packed to find out which units may stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is kept of one node for members."""
+    """The room that is kept on one node for members."""
 
     node: str
     count: int
-    """How many members go there."""
+    """The number of members that go there."""
     amounts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Where all members go that are missing, once the victims have gone."""
+    """The chosen victims, and where the missing members go once the victims have gone."""
 
     group: str
     nodes: tuple[Place, ...]
     victims: tuple[Unit, ...]
-    """The most important one first."""
+    """The victims, the most important one first."""
     pods: Mapping[str, str]
     """The node of each member, by UID."""
 
@@ -70,10 +70,10 @@ class Preemption:
 def choosing(
     pod_group: PodGroupInfo, *, view: ClusterView, now: float, options: GangOptions
 ) -> Steps[Preemption | None]:
-    """Return which pods of lower priority make room for a group; None where it needs none.
+    """Return the pods of lower priority that make room for a group; None if it needs no room.
 
-    Also None where it would not fit as a whole without any of them. `now` is in seconds since the
-    epoch.
+    Also return None if the group would not fit as a whole even without them. `now` is in seconds
+    since the epoch.
     """
     group = pod_group.key
     pods = candidates(None, group, view=view)
@@ -91,7 +91,7 @@ def choosing(
 
 
 def stands(found: Preemption, *, view: ClusterView, now: float) -> bool:
-    """Return whether a preemption is still good: its victims run, and leave room for its members.
+    """Return whether a preemption is still valid: its victims run, and leave room for its members.
 
     `now` is in seconds since the epoch.
     """
@@ -129,7 +129,7 @@ def _has_room(found: Preemption, *, view: ClusterView, going: Going) -> bool:
 
 
 def _may_preempt(pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView) -> bool:
-    """Return whether room is what a group waits for, as far as our own reading sees."""
+    """Return whether a group may preempt and, as far as the extender can tell, only lacks room."""
     return (
         all(pod.preempts for pod in pods)
         and is_readable(pod_group.key, view=view)
@@ -139,7 +139,7 @@ def _may_preempt(pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: Clus
 
 
 def _is_as_chosen(unit: Unit, *, view: ClusterView, priority: int, going: Going) -> bool:
-    """Return whether the pods of a unit run where they ran, and are all that go with it."""
+    """Return whether the pods of a unit are unchanged and are still all that go with it."""
     for pod in unit.pods:
         there = view.pods.get(pod.uid)
         if there is None or (there.node, there.group) != (pod.node, pod.group):
@@ -153,7 +153,7 @@ def _is_as_chosen(unit: Unit, *, view: ClusterView, priority: int, going: Going)
 
 
 def _leaves_quorums(units: Iterable[Unit], *, view: ClusterView, going: Going) -> bool:
-    """Return whether gangs of which members go one by one keep their minMember."""
+    """Return whether gangs that lose only some of their members keep their minMember."""
     lost = Counter(unit.group for unit in units if unit.group is not None and not unit.whole)
     for group, count in lost.items():
         pod_group = view.pod_group(group)
@@ -171,30 +171,30 @@ def _staying(group: str, *, view: ClusterView, going: Going) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """Where the members that are missing may go."""
+    """The nodes where the missing members may go."""
 
     regions: Regions
     pods: Mapping[str, Sequence[PodInfo]]
-    """The members that go to each region, or could: all to one, unless `every` one has its own."""
+    """The members that may go to each region: all of them, unless `every` region has its own."""
     every: bool = False
     exact: bool = True
-    """Whether equal members may go to any node of their region."""
+    """True if equal members may go to any node of their region."""
 
 
 class _Try(NamedTuple):
-    """What it takes to make room in one domain, or in all that were chosen: the least is chosen."""
+    """The cost of making room in one domain, or in all domains that a queue has chosen."""
 
     violations: int
-    """Evictions beyond what budgets allow."""
+    """The number of evictions beyond the budgets."""
     priority: int
-    """The highest of the units."""
+    """The highest priority among the units."""
     pods: int
     regions: tuple[str, ...]
     units: tuple[Evictable, ...]
 
 
 class _UnitSearch:
-    """One search for victims. It marks units as gone, and leaves those that are chosen so."""
+    """One search for victims. It marks units as gone, and leaves the chosen ones marked."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class _UnitSearch:
         what_if = self._what_if
         yield from what_if.reading(self._regions)
         if (yield from self._fits()):
-            return None  # once those that are being deleted have gone
+            return None  # it fits once the pods that are being deleted have gone
         ways = [True] if self._options.strict_budgets else [True, False]
         for keep_budgets in ways if self._view.has_budgets else [False]:
             found = yield from self._tried(keep_budgets=keep_budgets)
@@ -261,7 +261,7 @@ class _UnitSearch:
     # -- which units
 
     def _tried(self, *, keep_budgets: bool) -> Steps[_Try | None]:
-        """Return the best that is found at the lowest priority at which anything is."""
+        """Return the cheapest way to make room at the lowest priority at which there is one."""
         what_if = self._what_if
         ways = [(*self._regions,)] if self._every else [(region,) for region in self._regions]
         least = {way: self._least(way) for way in ways}
@@ -287,7 +287,7 @@ class _UnitSearch:
     def _in_regions(
         self, regions: tuple[str, ...], limit: int, *, keep_budgets: bool
     ) -> Steps[_Try | None]:
-        """Return which units of a priority, or below it, have to go in each of these regions."""
+        """Return the units up to a priority that have to go in these regions; None if too few."""
         units = yield from self._taken(regions, limit, keep_budgets=keep_budgets)
         self._looks = 0
         found = None
@@ -302,9 +302,9 @@ class _UnitSearch:
     def _taken(
         self, regions: Sequence[str], limit: int, *, keep_budgets: bool
     ) -> Steps[list[Evictable]]:
-        """Have units of a priority, or below it, go until each region has room; return these.
+        """Mark units up to a priority as gone until each region has room; return these units.
 
-        The least important go first, and what a budget protects after all others.
+        The least important units go first, and units that a budget protects after all others.
         """
         taken: list[Evictable] = []
         for region in regions:
@@ -316,7 +316,7 @@ class _UnitSearch:
         return taken
 
     def _taken_in(self, region: str, limit: int, *, protected: bool) -> Steps[list[Evictable]]:
-        """Have units of one region go until it has room, or those that no budget protects."""
+        """Mark units of one region as gone until it has room; protected ones only if allowed."""
         taken: list[Evictable] = []
         there: list[list[Evictable]] = []
         for number, node in enumerate(self._what_if.by_region[region]):
@@ -326,7 +326,7 @@ class _UnitSearch:
         for number, unit in enumerate(merge(*there, key=attrgetter("rank"))):
             if number % PIECE == PIECE - 1:
                 yield
-            # How many unlike pods there is room for the packer alone says: all go, and come back.
+            # Only the packer can tell how many unlike pods fit: all units go, and some come back.
             if self._equal and region not in self._what_if.lacking:
                 break
             if unit.rank.priority > limit:
@@ -359,7 +359,7 @@ class _UnitSearch:
         )
 
     def _needed(self, chosen: Iterable[Evictable]) -> Steps[list[Evictable]]:
-        """Put back all that is not needed; return what is, the most important first."""
+        """Put back all units that are not needed; return the others, the most important first."""
         every: dict[Evictable, None] = {}
         whole: dict[Evictable, Evictable] = {}
         for number, unit in enumerate(chosen):
@@ -383,10 +383,10 @@ class _UnitSearch:
     def _put_back(
         self, units: Sequence[Evictable], whole: Mapping[Evictable, Evictable]
     ) -> Steps[None]:
-        """Put back as many of these as possible, the first ones rather than the last.
+        """Put back as many of these units as possible, the first ones rather than the last.
 
-        All are tried at once, then each half: most may stay. Members above minMember stay only
-        with the `whole` of their gang.
+        All are tried at once, then each half, because most may stay. Members above minMember stay
+        only if the rest of their gang (`whole`) stays.
         """
         some: list[Evictable] = []
         for number, unit in enumerate(units):
@@ -406,7 +406,7 @@ class _UnitSearch:
     # -- whether that is enough
 
     def _fits(self) -> Steps[bool]:
-        """Return whether all missing members fit once the units are gone that are marked so."""
+        """Return whether all missing members fit once the units marked as gone are gone."""
         lacking = self._what_if.lacking
         self._looks += 1
         if self._equal:
@@ -418,7 +418,7 @@ class _UnitSearch:
         return (yield from self._packed()).complete
 
     def _packed(self) -> Steps[Fit]:
-        """Return where the members go then."""
+        """Place the missing members as if the units marked as gone were gone."""
         what_if, nodes = self._what_if, self._view.nodes
         counts = Counter(
             (pod.node, pod_shape(pod)) for unit in what_if.gone for pod in unit.pods if pod.node
@@ -446,7 +446,7 @@ class _UnitSearch:
         return Preemption(self._pod_group.key, places, victims, fit.placements)
 
     def _lacks_min_resources(self, victims: Iterable[Unit]) -> Steps[bool]:
-        """Return whether the group asks for more in all than there is once victims have gone."""
+        """Return whether minResources are still not met once the victims have gone."""
         short = yield from lacking_resources(self._pod_group, view=self._view)
         for pod in (pod for unit in victims for pod in unit.pods):
             for name in short:
@@ -462,9 +462,9 @@ def _place(node: str, counts: Mapping[Shape, int]) -> Place:
 
 
 def _where(pod_group: PodGroupInfo, pods: Sequence[PodInfo], *, view: ClusterView) -> Steps[_Where]:
-    """Return the domain that a queue has chosen for each of these pods, or those for all of them.
+    """Return the nodes where these pods may go, by region, and the pods that may go to each region.
 
-    Chosen domains that have nodes in common are one region: what one takes the other has not.
+    Chosen domains that share nodes are one region, because they compete for the same room.
     """
     if not pod_group.assigned:
         regions = _regions(pod_group, view=view)
@@ -493,7 +493,7 @@ def _where(pod_group: PodGroupInfo, pods: Sequence[PodInfo], *, view: ClusterVie
 
 
 def _regions(pod_group: PodGroupInfo, *, view: ClusterView) -> Regions:
-    """Return the nodes by the domain that all members share; else all nodes as one."""
+    """Return the nodes of each domain if the group requires one; else all nodes as one region."""
     asked = topology.topology_of(pod_group)
     if asked is None or not asked.required:
         return {"": list(view.nodes.values())}

@@ -1,12 +1,12 @@
-"""What may make room for a gang, as units: each goes whole or not at all.
+"""The units that may make room for a gang. Each unit goes as a whole or not at all.
 
-A plain pod is a unit. Of a gang the members above minMember are units, each by itself, and the
-others are one unit: when these go, the gang runs no more, and all its members go with them. The
-pods of a job that a queue has admitted are one unit, because the queue stops the whole job.
+A pod without a group is a unit. In a gang each member above minMember is a unit by itself, and the
+others are one unit: if it goes, the gang no longer runs, and all its members go with it. The pods
+of a job that a queue has admitted are one unit, because the queue stops the whole job.
 
-No unit has pods of the preemptor's priority or above, and neither has its gang. Static pods cannot
-be evicted. Pods of a DaemonSet come back to the same node, whatever room is kept there. A gang that
-is starting, or has not run for as long as it may, is left alone.
+No unit, and no gang of a unit, has pods of the preemptor's priority or above. Static pods cannot be
+evicted. Pods of a DaemonSet come back to the same node, whatever room is kept there. A gang that is
+starting, or has not run for its guaranteed time, is left alone.
 """
 
 from collections import Counter
@@ -27,18 +27,18 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
 
 LATE: Final = 30.0
-"""For how many seconds beyond its grace period the room of a pod that leaves counts as coming."""
+"""The seconds beyond its grace period for which the room of a leaving pod counts as coming."""
 _AT_ONCE: Final = 1024
-"""Pods that are forgotten in one piece."""
+"""The number of pods to forget in one piece."""
 MOST_LOOKS: Final = 50_000
-"""Labels that are compared for the pods of one namespace in one search."""
+"""The number of labels to compare for the pods of one namespace in one search."""
 VALUES: Final = 16
-"""Values with which a label is compared in the time of one look."""
+"""The number of values with which a label can be compared in the time of one look."""
 _NONE: Mapping[str, int] = {}
 
 
 class Budgets:
-    """The budgets of all namespaces that were asked about, and what has been taken from them."""
+    """The budgets of the namespaces that were asked about, and the evictions counted on them."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -46,11 +46,11 @@ class Budgets:
         self._taken = Counter[str]()
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._named: dict[str, tuple[frozenset[str], int]] = {}
-        """By namespace: the labels that its budgets name, and how long it takes to compare them."""
+        """The labels that the budgets of a namespace name, and the cost of comparing them."""
         self._looks = Counter[str]()
 
     def of(self, pods: Iterable[PodInfo]) -> Mapping[str, int]:
-        """Return how many of these pods each budget is about, by its key."""
+        """Return the number of these pods that each budget selects, by the key of the budget."""
         found = Counter[str]()
         for pod in pods:
             budgets = self._view.budgets(pod.namespace)
@@ -59,35 +59,35 @@ class Budgets:
         return found or _NONE
 
     def take(self, counts: Mapping[str, int], sign: int = 1) -> None:
-        """Count evictions; those that are not made after all with the sign -1."""
+        """Count evictions; with the sign -1, take back evictions that are not made after all."""
         for key, count in counts.items():
             self._taken[key] += sign * count
 
     def would_break(self, counts: Mapping[str, int]) -> bool:
-        """Return whether these evictions are more than a budget allows, beside those counted."""
+        """Return whether these evictions, added to those counted, are more than a budget allows."""
         return any(self._taken[key] + n > self._allowed[key] for key, n in counts.items())
 
     def broken_by(self, counts: Mapping[str, int]) -> bool:
-        """Return whether a budget that these evictions are about is exceeded as it is."""
+        """Return whether a budget that these evictions concern is exceeded already."""
         return any(self._taken[key] > self._allowed[key] for key in counts)
 
     def violated_by(self, counts: Mapping[str, int]) -> int:
-        """Return how many of these evictions are beyond what budgets allow."""
+        """Return the number of these evictions that exceed the budgets."""
         over = (self._taken[key] + n - self._allowed[key] for key, n in counts.items())
         return sum(max(0, min(n, each)) for each, n in zip(over, counts.values(), strict=True))
 
     @property
     def violations(self) -> int:
-        """How many evictions are beyond what budgets allow."""
+        """The number of counted evictions that exceed the budgets."""
         over = (count - self._allowed[key] for key, count in self._taken.items() if count)
         return sum(each for each in over if each > 0)
 
     def _about(self, pod: PodInfo, budgets: Collection[BudgetInfo]) -> tuple[str, ...]:
-        """Return the keys of the budgets that a pod counts for.
+        """Return the keys of the budgets that select a pod.
 
-        They are worked out once for all pods that have the same of the labels that budgets name.
-        Where that takes too long, because a tenant has made very many budgets, the others count as
-        protected by all of them.
+        They are worked out once for all pods with the same values of the labels that budgets name.
+        If that takes too long, because a tenant has made very many budgets, the remaining pods
+        count as protected by all budgets.
         """
         namespace = pod.namespace
         if namespace not in self._named:
@@ -111,7 +111,7 @@ class Budgets:
 
 
 def _names(selector: LabelSelector | None) -> Iterator[str]:
-    """Yield each name of a label once, and once more for some values that it is compared with."""
+    """Yield the name of each label, once more for every `VALUES` values it is compared with."""
     yield from (selector.match_labels if selector else None) or ()
     for each in (selector.match_expressions if selector else None) or ():
         yield from repeat(each.key, 1 + len(each.values or ()) // VALUES)
@@ -128,23 +128,23 @@ class Unit:
     group: str | None = None
     """`namespace/name` of its PodGroup; None for a plain pod."""
     whole: bool = False
-    """Whether its gang falls below minMember: then these are all its members with a node."""
+    """True if its gang falls below minMember; the pods are then all its members with a node."""
     priority: int = 0
-    """The highest among its pods."""
+    """The highest priority among its pods."""
     cost: int = 0
     since: float = 0.0
-    """Since when it runs, in seconds since the epoch."""
+    """The time when it started to run, in seconds since the epoch."""
 
 
 class Rank(NamedTuple):
-    """How important a unit is: the least important goes first."""
+    """The importance of a unit: the least important unit goes first."""
 
     priority: int
     cost: int
     age: float
-    """The time of its start, below zero: the older one is more important."""
+    """The negated time of its start: an older unit is more important."""
     part: int
-    """Which part of its work a member does, below zero: the first one is more important."""
+    """The negated index of a member: a lower index is more important."""
     namespace: str
     name: str
     whole: bool
@@ -166,24 +166,24 @@ class Evictable:
         self.pods, self.group, self.rank = pods, group, rank
         self.whole = rank.whole
         self.on: dict[str, Resources] = _by_node(pods)
-        """What its pods take of their nodes."""
+        """The amounts that its pods use on each of their nodes."""
         self.beyond = beyond
         """The members of its gang above minMember, which go with it."""
         self.guarded: Mapping[str, int] = {}
-        """How many of its pods each budget is about."""
+        """The number of its pods that each budget selects."""
         self.gone = False
 
     def going(self) -> "Iterator[Evictable]":
-        """Yield what goes with it and has not gone, itself first."""
+        """Yield the units that go with it and have not gone, itself first."""
         return (each for each in (self, *self.beyond) if not each.gone)
 
     @property
     def size(self) -> int:
-        """How many pods go with it."""
+        """The number of pods that go with it."""
         return len(self.pods) + sum(len(each.pods) for each in self.beyond)
 
     def as_unit(self) -> Unit:
-        """Return it as it goes."""
+        """Return the unit with all pods that go with it."""
         pods = [pod for each in (self, *self.beyond) for pod in each.pods]
         return Unit(
             tuple(sorted(pods, key=attrgetter("name"))),
@@ -196,7 +196,7 @@ class Evictable:
 
 
 class Going:
-    """The pods that go, whatever is chosen now."""
+    """The pods that leave anyway, whatever is chosen now."""
 
     def __init__(self, view: ClusterView, now: float) -> None:
         """`now` is in seconds since the epoch."""
@@ -208,12 +208,12 @@ class Going:
         return pod.terminating or pod.uid in self._chosen
 
     def is_in_time(self, pod: PodInfo) -> bool:
-        """Return whether a pod that leaves may be waited for: it is not late."""
+        """Return whether a pod that leaves is not late, so that its room may be waited for."""
         return pod.gone_by is None or self._now < pod.gone_by + LATE
 
 
 class Evictables:
-    """The units of a cluster that a gang of a priority may take; each is made when it is met."""
+    """The units of a cluster that a gang may take; each is made when a pod of it is asked about."""
 
     def __init__(
         self,
@@ -225,18 +225,18 @@ class Evictables:
         options: GangOptions,
         near: Callable[[str], bool],
     ) -> None:
-        """`near` says of which nodes the room is of use to the gang."""
+        """`near` returns whether room on a node is of use to the gang."""
         self.budgets = Budgets(view)
         self._group, self._priority, self._near = group, priority, near
         self._view, self._now, self._options = view, now, options
         self.looked = 0
-        """How many members were looked at: the reader counts from zero after each piece."""
+        """The number of members that were looked at; the reader resets it after each piece."""
         self.going = Going(view, now)
         self._of: dict[str, Evictable | None] = {}
-        """By UID: the unit of each pod of a gang or a workload that was met."""
+        """The unit of each pod of a gang or a workload that was asked about, by UID."""
 
     def of(self, pod: PodInfo) -> Evictable | None:
-        """Return the unit of a pod with a node; None where it stays."""
+        """Return the unit of a pod with a node; None if the pod stays."""
         if pod.group is None and pod.workload is None:
             return self._made([pod], None, _rank([pod])) if self._may_go(pod) else None
         if pod.uid not in self._of:
@@ -254,7 +254,7 @@ class Evictables:
         return pod.priority < self._priority and not is_of_system(pod)
 
     def _is_lower(self, group: str | None) -> bool:
-        """Return whether all members of a group that run, or could, are less important."""
+        """Return whether all members of a group that run, or could run, have a lower priority."""
         if group is None:
             return True
         highest = self._view.tally(group).worth
@@ -270,7 +270,7 @@ class Evictables:
         elif pod_group is not None:
             there = list(view.members(pod_group.key))
         else:
-            there = [pod]  # its PodGroup was deleted: it is no gang any more
+            there = [pod]  # its PodGroup was deleted: its pods are no gang any more
         running = [each for each in there if each.node is not None and not self.going.leaves(each)]
         self.looked += len(there)
         self._of.update(dict.fromkeys([each.uid for each in running]))
@@ -282,7 +282,7 @@ class Evictables:
     def _units(
         self, running: Sequence[PodInfo], pod_group: PodGroupInfo | None, *, is_job: bool
     ) -> Iterator[Evictable]:
-        """Yield what may go of these pods, which are a gang, or a job of the queue."""
+        """Yield the units that may go of these pods, which are a gang, or a job of a queue."""
         if pod_group is not None and self._is_let_run(pod_group, running):
             return
         if is_job:
@@ -302,10 +302,10 @@ class Evictables:
     def _of_gang(
         self, pod_group: PodGroupInfo, running: Sequence[PodInfo]
     ) -> list[Evictable | None]:
-        """Return the units of a gang: what is above minMember, and the rest.
+        """Return the units of a gang: each member above minMember, and the rest.
 
-        Those above are the members on nodes that are of use, of these the ones that no budget
-        protects, and then those that do the last parts of the work, or are the youngest.
+        The members above minMember are chosen in this order: on nodes that are of use, not
+        protected by a budget, of low priority and cost, with the highest index, the youngest.
         """
         above = max(0, len(running) - max(0, self._view.quorum(pod_group)))
         if not above:
@@ -324,7 +324,7 @@ class Evictables:
         return [self._whole(rest, pod_group, beyond), *beyond]
 
     def _order(self, pod: PodInfo, pod_group: PodGroupInfo) -> tuple[object, ...]:
-        """Return what the members of a gang are ordered by: the first one goes first."""
+        """Return the sort key for the members of a gang: the first member goes first."""
         cost = _rank([pod], pod_group).cost
         index = -1 if pod.index is None else pod.index
         far = not self._near(pod.node or "")
@@ -358,7 +358,7 @@ class Evictables:
 def _rank(
     pods: Sequence[PodInfo], pod_group: PodGroupInfo | None = None, *, whole: bool = False
 ) -> Rank:
-    """Return the rank of a unit; of a member its own cost goes before that of its PodGroup."""
+    """Return the rank of a unit. For a member its own cost goes before that of its PodGroup."""
     own = max([pod.cost for pod in pods if pod.cost is not None], default=None)
     of_group = pod_group.cost if pod_group is not None else None
     cost = (
@@ -373,7 +373,7 @@ def _rank(
 
 
 def _since(pods: Sequence[PodInfo], pod_group: PodGroupInfo | None) -> float:
-    """Return since when a gang runs, or the first of some pods."""
+    """Return the time since which a gang, or the first of some pods, runs."""
     started = pod_group.started if pod_group is not None else None
     if started is not None:
         return started

@@ -1,7 +1,7 @@
-"""How many pods of a gang nodes take when some units go, asked again and again by a search.
+"""Counts the pods of a gang that nodes can take if some units go. A search asks again and again.
 
-For equal pods the count is exact, because what one node takes does not depend on the others. For
-unlike pods the count of each shape is a bound, and the packer has the last word.
+For equal pods the count is exact, because the count of one node does not depend on the others. For
+unlike pods the count of each shape is an upper bound, and the packer decides.
 """
 
 from collections import Counter
@@ -20,19 +20,19 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps
 
 _PODS_AS_NODE: Final = 16
-"""So many members of gangs take as long to look at as a node."""
+"""The number of gang members that take as long to look at as one node."""
 NONE_GOES: Final = -(1 << 40)
-"""Below every priority."""
+"""A value below every priority: no unit goes."""
 
 _NOTHING: Final[Mapping[str, int]] = {}
 
 Regions = Mapping[str, Sequence[NodeInfo]]
-"""Nodes by the domain in which all pods have to be, or those that a queue has chosen for some of
-them; one region where that does not matter."""
+"""The nodes by the domain in which all pods have to be, or that a queue has chosen for some of the
+pods. If neither applies, all nodes are one region."""
 
 
 class SearchedNode:
-    """One node, and what it has now that some of its units are gone."""
+    """One node, and the room that it has now that some of its units are gone."""
 
     __slots__ = (
         *("_all", "info", "region", "room"),
@@ -42,11 +42,11 @@ class SearchedNode:
     def __init__(self, info: NodeInfo, region: str, room: Resources) -> None:
         self.info, self.region, self.room = info, region, room
         self.plain: list[PodInfo] = []
-        """Pods without a gang that may go."""
+        """The pods without a group that may go."""
         self.units: list[Evictable] = []
-        """Units of gangs that have pods on it."""
+        """The units of gangs and jobs that have pods on the node."""
         self.stays: list[PodShape] = []
-        """Pods that stay, of those that do not share the node with all others."""
+        """The pods that stay and cannot share the node with every other pod."""
         self._all: list[Evictable] | None = None
 
     def all(self, units: Evictables) -> list[Evictable]:
@@ -57,7 +57,7 @@ class SearchedNode:
         return self._all
 
     def is_closed(self, pod: PodShape, beside: Iterable[PodInfo]) -> bool:
-        """Return whether pods that stay, or these, keep pods of a shape away."""
+        """Return whether pods that stay, or those `beside`, keep pods of a shape off the node."""
         ports, name, key = pod.shape.host_ports, self.info.name, pod.anti_affinity
         return any(
             clashes(other.shape.host_ports, ports) or (key and other.anti_affinity == key)
@@ -66,7 +66,7 @@ class SearchedNode:
 
 
 class WhatIf:
-    """The nodes that are of use to a gang, with the room that there is for its priority."""
+    """The nodes that are of use to a gang, with the room that they have for its priority."""
 
     def __init__(
         self,
@@ -81,21 +81,21 @@ class WhatIf:
         self.nodes: dict[str, SearchedNode] = {}
         self.by_region: dict[str, list[SearchedNode]] = {region: [] for region in wanted}
         self.coming: list[Placed] = []
-        """Pods that are going: their room is about to be free."""
+        """The pods that are leaving: their room is about to be free."""
         self.gains: dict[str, list[Counter[int]]] = {}
-        """By region and number of the shape: for how many more pods there is room when the units of
-        a priority go too. What has room already is under NONE_GOES."""
+        """The number of further pods that fit when the units of a priority go too, by region, shape
+        (in the order of `wanted`) and priority. Pods that fit already are under NONE_GOES."""
         self.total = Counter[str]()
-        """By region: how many pods of the first shape there is room for now."""
+        """The number of pods of the first shape that fit in each region now."""
         self.lacking = {*wanted}
         """The regions that have no room now for all pods of the first shape."""
         self.gone: dict[Evictable, None] = {}
         self._group, self._priority = group, view.tally(group).priority
         self._view, self._feasible = view, Feasibility(view)
         self._alone = False
-        """Whether pods for the region that is being read do not share a node with all others."""
+        """True if some pods for the region being read cannot share a node with every other pod."""
 
-    # -- what there is
+    # -- reading the cluster
 
     def reading(self, regions: Regions) -> Steps[None]:
         """Read the nodes of all regions."""
@@ -114,9 +114,9 @@ class WhatIf:
             self._compare(region)
 
     def least(self, region: str) -> int | None:
-        """Return the lowest priority such that there is room once it and all below it are gone.
+        """Return the lowest priority up to which units have to go before a region has room.
 
-        For unlike pods there may be none even then. None where all that may go is not enough.
+        For unlike pods there may be no room even then. Return None if all units are not enough.
         """
         highest = NONE_GOES
         for (_, count), gains in zip(self.wanted[region], self.gains[region], strict=True):
@@ -136,7 +136,7 @@ class WhatIf:
         return sorted({priority for gains in every for priority in gains} - {NONE_GOES})
 
     def forgetting(self) -> Steps[None]:
-        """Forget all of it, piece by piece."""
+        """Forget all nodes and units, piece by piece."""
         while self.nodes:
             for _ in range(min(PIECE, len(self.nodes))):
                 _, node = self.nodes.popitem()
@@ -145,19 +145,19 @@ class WhatIf:
         self.coming.clear()
         yield from self.units.forgetting()
 
-    # -- what if
+    # -- trying units
 
     def go(self, unit: Evictable) -> None:
-        """Have a unit go, with all that goes with it."""
+        """Mark a unit as gone, with all units that go with it."""
         for part in [*unit.going()]:
             self._move(part, gone=True)
 
     def stay(self, unit: Evictable) -> None:
-        """Have a unit stay after all; what went with it is still gone."""
+        """Mark a unit as staying; the units that went with it are still gone."""
         self._move(unit, gone=False)
 
     def holds(self, node: SearchedNode, pod: PodShape) -> int:
-        """Return how many pods of a shape alone a node takes now."""
+        """Return how many pods of a shape a node takes now, without pods of other shapes."""
         count = slots(pod.shape, node.room)
         if not pod.shape.one_per_node or count <= 0:
             return count
@@ -182,7 +182,7 @@ class WhatIf:
             self._compare(node.region)
 
     def _compare(self, region: str) -> None:
-        """Note whether a region has room for all pods of the first shape."""
+        """Update `lacking`: add a region that has no room for all pods of the first shape."""
         if self.total[region] >= self.wanted[region][0][1]:
             self.lacking.discard(region)
         else:
@@ -204,14 +204,14 @@ class WhatIf:
         levels = self._look_at_pods(node)
         if self._alone:
             node.stays.extend(self._stays(node))
-        # Of every shape: `any` must not stop at the first that finds room.
+        # Count every shape first: `any` would stop at the first that finds room.
         gained = [self._count(node, pod, levels=levels, gains=of_shape) for pod, of_shape in shapes]
         if any(gained):
             self.nodes[info.name] = node
             self.by_region[region].append(node)
 
     def _look_at_pods(self, node: SearchedNode) -> Mapping[int, Resources]:
-        """Sort the pods of a node, and return what those of each priority take that may go."""
+        """Sort the pods of a node; return the amounts of the pods that may go, by priority."""
         counts: dict[tuple[int, Shape], int] = {}
         pods, highest, going = self._view.pods, self._priority, self.units.going
         for uid in self._view.pods_on(node.info.name):
@@ -233,7 +233,7 @@ class WhatIf:
         return levels
 
     def _priority_of(self, node: SearchedNode, pod: PodInfo) -> int | None:
-        """Return the priority of the unit of a pod, and note it on the node; None: it stays."""
+        """Return the priority of the unit of a pod, and note it on the node; None if it stays."""
         if pod.group is None and pod.workload is None:
             if is_of_system(pod):
                 return None
@@ -247,9 +247,9 @@ class WhatIf:
         return unit.rank.priority
 
     def _stays(self, node: SearchedNode) -> Iterator[PodShape]:
-        """Yield the pods that do not share the node with all others, and do not leave it.
+        """Yield the pods that cannot share the node with every other pod, and do not leave it.
 
-        A plan of lower priority yields.
+        Pods that a plan of lower priority puts there are left out.
         """
         name, view = node.info.name, self._view
         kept = view.planned_on(name)
@@ -268,9 +268,9 @@ class WhatIf:
         levels: Mapping[int, Resources],
         gains: Counter[int],
     ) -> bool:
-        """Add for how many more pods of a shape there is room, priority by priority.
+        """Add the number of further pods of a shape that fit, priority by priority.
 
-        Return whether there is any.
+        Return whether any fits.
         """
         more = _NOTHING
         before = self._would_take(node, pod, NONE_GOES)
@@ -288,7 +288,7 @@ class WhatIf:
     def _would_take(
         self, node: SearchedNode, pod: PodShape, limit: int, *, more: Mapping[str, int] = _NOTHING
     ) -> int:
-        """Return how many pods a node takes when what is at most of a priority is gone."""
+        """Return how many pods a node takes when the units up to a priority are gone."""
         found = max(0, _slots(pod.shape, node.room, more))
         if not found or not pod.shape.one_per_node:
             return found
@@ -297,7 +297,7 @@ class WhatIf:
 
 
 def _slots(shape: Shape, room: Mapping[str, int], more: Mapping[str, int]) -> int:
-    """Return for how many pods there is room by amounts, without making a sum of them."""
+    """Return how many pods fit into `room` plus `more`, without building their sum."""
     most = 1 << 30
     for name, amount in shape.requests.items():
         if amount:
