@@ -66,12 +66,12 @@ class _Aged:
     """The domain of each of `pods`; empty unless a queue has chosen domains."""
 
     @property
-    def asks(self) -> tuple[object, ...]:
+    def demand(self) -> tuple[object, ...]:
         """The demand that a claim is made for. The claim ends when the demand changes."""
-        return *self.asks_of_nodes, self.periods
+        return *self.demand_for_nodes, self.periods
 
     @property
-    def asks_of_nodes(self) -> tuple[object, ...]:
+    def demand_for_nodes(self) -> tuple[object, ...]:
         """The part of the demand that decides whether the pods fit."""
         shapes = tuple(pod.shape for pod in self.pods)
         return self.missing, shapes, self.priority, self.domains
@@ -189,7 +189,7 @@ def deciding(
         if earlier.groups[namespace] >= options.claims_per_namespace:
             continue
         aged = _aged(group, since, view=view, now=now, aging=options.aging)
-        if aged is None or not _asks(aged.pods, schedulers):
+        if aged is None or not _is_for_schedulers(aged.pods, schedulers):
             continue
         taken = len(earlier.nodes.get(namespace, ()))
         places: Places = ()
@@ -268,7 +268,7 @@ def _domains(
     }
 
 
-def _asks(pods: Sequence[PodInfo], schedulers: Collection[str] | None) -> bool:
+def _is_for_schedulers(pods: Sequence[PodInfo], schedulers: Collection[str] | None) -> bool:
     return schedulers is None or all(p.scheduler in schedulers or p.is_gated_by_us for p in pods)
 
 
@@ -316,13 +316,13 @@ class _Look:
             fits_since = now if present.fits_since is None else present.fits_since
             if now - fits_since > PATIENCE_SECONDS:
                 return None
-        if present is None or not self._still_stands(present):
+        if present is None or not self._is_still_valid(present):
             present = yield from self._new()
         return replace(present, fits_since=fits_since)
 
     def _fits(self) -> Steps[bool]:
         aged, memory, view = self.aged, self.memory, self.view
-        group, asks = aged.pod_group.key, aged.asks_of_nodes
+        group, asks = aged.pod_group.key, aged.demand_for_nodes
         asked, refusal = memory.lacking.pop(group, (None, None))
         if refusal is not None and asked == asks and refusal.stands(view):
             memory.lacking[group] = asks, refusal
@@ -336,12 +336,12 @@ class _Look:
         memory.lacking[group] = asks, refusal
         return False
 
-    def _still_stands(self, claim: Claim) -> bool:
+    def _is_still_valid(self, claim: Claim) -> bool:
         """Return whether nothing that a claim was based on has changed."""
         if not claim.amounts:
-            same = claim.made_for == (*self.aged.asks, self.earlier.places)
+            same = claim.made_for == (*self.aged.demand, self.earlier.places)
             return same and not self.nodes.resized and self._bars_the_same(claim)
-        if claim.made_for != self.aged.asks or len(claim.amounts) > self.allowed:
+        if claim.made_for != self.aged.demand or len(claim.amounts) > self.allowed:
             return False
         changed = claim.amounts.keys() & self.nodes.changed
         if self.domains is not None and changed:
@@ -390,17 +390,17 @@ class _Look:
             if not found.missing:
                 break
         else:
-            return (yield from self._in_vain())
+            return (yield from self._claim_without_rooms())
         for period in range(aged.periods):
             if period:
                 found = yield from self._filled(packer, candidates, wanted)
             within = self._add(found.placed, rooms)
             if not period and not within:
-                asks = (*aged.asks, self.earlier.places)
+                asks = (*aged.demand, self.earlier.places)
                 return Claim(aged.pod_group.key, aged.priority, {}, made_for=asks, limit=self.limit)
             if found.missing or not within:
                 break
-        return Claim(aged.pod_group.key, aged.priority, rooms, made_for=aged.asks)
+        return Claim(aged.pod_group.key, aged.priority, rooms, made_for=aged.demand)
 
     def _add(self, placed: Sequence[Placed], rooms: dict[str, Resources]) -> bool:
         """Add the rooms found, on at most `allowed` nodes; return whether all were added."""
@@ -474,7 +474,7 @@ class _Look:
 
         return Packer(candidates, RoomLeft(room, Conflicts(siblings)))
 
-    def _in_vain(self) -> Steps[Claim]:
+    def _claim_without_rooms(self) -> Steps[Claim]:
         aged = self.aged
         never = yield from plan.never_fits(aged.pod_group, view=self.view)
         barred = set[str]()
@@ -483,5 +483,5 @@ class _Look:
                 yield
             if any(self._may_use(name)):
                 barred.add(name)
-        asks = (*aged.asks, self.earlier.places)
+        asks = (*aged.demand, self.earlier.places)
         return Claim(aged.pod_group.key, aged.priority, {}, made_for=asks, barred=frozenset(barred))

@@ -66,7 +66,7 @@ def prospect_of(
     while part := [*islice(uids, PIECE)]:
         pods = (view.pods.get(uid) for uid in part)
         waiting = (pod for pod in pods if pod is not None and _has_no_node(pod, view))
-        found.update(_by_member(pod, members, schedulers) for pod in waiting)
+        found.update(_member_prospect(pod, members, schedulers) for pod in waiting)
         if len(part) == PIECE:
             yield
     for decisive in (Prospect.STANDS_ASIDE, Prospect.UNREADABLE, Prospect.IN_HAND):
@@ -86,7 +86,7 @@ def _has_no_node(pod: PodInfo, view: ClusterView) -> bool:
     return not there and (kept is None or kept.kind is ReservationKind.PLANNED)
 
 
-def _by_member(pod: PodInfo, members: MembersAhead, schedulers: Collection[str]) -> Prospect:
+def _member_prospect(pod: PodInfo, members: MembersAhead, schedulers: Collection[str]) -> Prospect:
     """Return the outlook of a group as far as one member decides it."""
     group = pod.group or ""
     if pod.scheduler not in schedulers:

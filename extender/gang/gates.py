@@ -76,7 +76,7 @@ class GateCheck(NamedTuple):
     """The nodes of its pods, if the gate `ROOM` does not refuse."""
 
 
-def _nothing(_: str) -> Refuse | None:
+def _no_refusal(_: str) -> Refuse | None:
     return None
 
 
@@ -84,9 +84,9 @@ def _nothing(_: str) -> Refuse | None:
 class Known:
     """The memory that a process has of groups, as functions of a group's key."""
 
-    failed: Callable[[str], Refuse | None] = _nothing
+    failed: Callable[[str], Refuse | None] = _no_refusal
     """Return the refusal of a group that failed, while nothing has changed for it."""
-    turn: Callable[[str], Refuse | None] = _nothing
+    turn: Callable[[str], Refuse | None] = _no_refusal
     """Return the refusal of a group that has to wait for others."""
 
 

@@ -147,7 +147,7 @@ def refused_beside(
     Members whose UID is in `tried` are left out.
     """
     planned = (view.pods[uid] for uid in view.tally(group).planned if uid not in tried)
-    return [pod for pod in planned if is_refused(pod) and _met(pod, held)]
+    return [pod for pod in planned if is_refused(pod) and _terms_about(pod, held)]
 
 
 def is_refused(pod: PodInfo) -> bool:
@@ -164,7 +164,7 @@ def to_patch(pods: Iterable[PodInfo], held: Sequence[PodInfo]) -> Mapping[str, b
     patched: dict[str, bool] = {}
     spread: dict[Shape, PodInfo] = {}
     for pod in pods:
-        met = _met(pod, held)
+        met = _terms_about(pod, held)
         if not all(met):
             patched[pod.uid] = False
         known = spread.get(pod.shape)
@@ -173,7 +173,7 @@ def to_patch(pods: Iterable[PodInfo], held: Sequence[PodInfo]) -> Mapping[str, b
     return patched | {pod.uid: True for pod in spread.values()}
 
 
-def _met(pod: PodInfo, siblings: Sequence[PodInfo]) -> list[bool]:
+def _terms_about(pod: PodInfo, siblings: Sequence[PodInfo]) -> list[bool]:
     """Return, for each term of a pod that is about a sibling, whether it is a spread constraint."""
     return [term.spread for term in pod.shape.seeks if _is_about(term, pod, siblings)]
 

@@ -126,11 +126,11 @@ def ended(
         return Ended(PreemptionReason.NOT_NEEDED, "it has room without its victims")
     if left:
         seen.gone = None
-        return _of_late(left, nomination, now)
-    return None if planned else _of_room(seen, now)
+        return _late_victims(left, nomination, now)
+    return None if planned else _lost_room(seen, now)
 
 
-def _of_room(seen: Seen, now: float) -> Ended | None:
+def _lost_room(seen: Seen, now: float) -> Ended | None:
     """Return the end of a preemption whose group has not started though all victims have gone."""
     if seen.gone is None:
         seen.gone = now
@@ -166,7 +166,7 @@ def taken(
     return Ended(PreemptionReason.ROOM_TAKEN, f"{text}: that scheduler asks no extender")
 
 
-def _of_late(left: list[PodInfo], nomination: PreemptedRoom, now: float) -> Ended | None:
+def _late_victims(left: list[PodInfo], nomination: PreemptedRoom, now: float) -> Ended | None:
     """Return the end of a preemption some of whose victims have not gone in time."""
     pods = sum(len(each.pods) for each in nomination.victims)
     latest = nomination.since + LONGEST_SECONDS

@@ -249,7 +249,7 @@ class _UnitSearch:
             return None  # it fits once the pods that are being deleted have gone
         ways = [True] if self._options.strict_budgets else [True, False]
         for keep_budgets in ways if self._view.has_budgets else [False]:
-            found = yield from self._tried(keep_budgets=keep_budgets)
+            found = yield from self._find_units(keep_budgets=keep_budgets)
             if found is not None:
                 return (yield from self._preemption(found))
         return None
@@ -260,7 +260,7 @@ class _UnitSearch:
 
     # -- which units
 
-    def _tried(self, *, keep_budgets: bool) -> Steps[_Try | None]:
+    def _find_units(self, *, keep_budgets: bool) -> Steps[_Try | None]:
         """Return the cheapest way to make room at the lowest priority at which there is one."""
         what_if = self._what_if
         ways = [(*self._regions,)] if self._every else [(region,) for region in self._regions]
@@ -274,7 +274,7 @@ class _UnitSearch:
                     tries.append(found)
             if tries:
                 best = min(tries, key=lambda each: each[:4])
-                yield from self._have_gone(best.units)
+                yield from self._mark_gone(best.units)
                 return best
         return None
 
@@ -342,7 +342,7 @@ class _UnitSearch:
             guarded.update(part.guarded)
         return bool(guarded) and self._budgets.would_break(guarded)
 
-    def _have_gone(self, units: Iterable[Evictable]) -> Steps[None]:
+    def _mark_gone(self, units: Iterable[Evictable]) -> Steps[None]:
         for number, unit in enumerate(units):
             if number % PIECE == PIECE - 1:
                 yield
@@ -397,7 +397,7 @@ class _UnitSearch:
                 some.append(unit)
         if not some or (yield from self._fits()):
             return
-        yield from self._have_gone(some)
+        yield from self._mark_gone(some)
         if len(some) > 1:
             half = len(some) // 2
             yield from self._put_back(some[:half], whole)

@@ -92,7 +92,7 @@ class WhatIf:
         self.gone: dict[Evictable, None] = {}
         self._group, self._priority = group, view.tally(group).priority
         self._view, self._feasible = view, Feasibility(view)
-        self._alone = False
+        self._has_one_per_node = False
         """True if some pods for the region being read cannot share a node with every other pod."""
 
     # -- reading the cluster
@@ -103,7 +103,7 @@ class WhatIf:
         for region, nodes in regions.items():
             wanted = self.wanted[region]
             gains = self.gains[region] = [Counter[int]() for _ in wanted]
-            self._alone = any(pod.shape.one_per_node for pod, _ in wanted)
+            self._has_one_per_node = any(pod.shape.one_per_node for pod, _ in wanted)
             for info in nodes:
                 looked += 1
                 if looked + units.looked // _PODS_AS_NODE >= PIECE:
@@ -202,7 +202,7 @@ class WhatIf:
         room = view.free(info, priority=self._priority, group=self._group)
         node = SearchedNode(info, region, room)
         levels = self._look_at_pods(node)
-        if self._alone:
+        if self._has_one_per_node:
             node.stays.extend(self._stays(node))
         # Count every shape first: `any` would stop at the first that finds room.
         gained = [self._count(node, pod, levels=levels, gains=of_shape) for pod, of_shape in shapes]
