@@ -45,12 +45,12 @@ class Aging:
                 await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("aging", error)
-                # It has taken note of changes that no claim was checked against.
+                # The memory has counted changes that no claim was checked against.
                 self._memory = aging.Memory()
             await asyncio.sleep(CLAIMS_EVERY_SECONDS)
 
     def looking(self) -> Steps[None]:
-        """Make the claims that are due now, and end the others, step by step: it may take long."""
+        """Make the claims that are due now, and end the others, in steps: it may take long."""
         self._end_grants()
         claims = yield from aging.deciding(
             self._memory,
@@ -78,7 +78,7 @@ class Aging:
             self._cluster.apply(ev.GrantsEnded(ended))
 
     def _when_entered(self) -> Mapping[str, float]:
-        """Return when groups first came into the queue; 0 for those that were in it at the start.
+        """Return when each group first came into the queue; 0 if it was there from the start.
 
         A group that leaves the queue with a plan and comes back has waited all the while.
         """

@@ -1,8 +1,8 @@
 """The pods and schedulers that requests tell us about before any watch does.
 
-A pod that passed filter is assumed on a node by kube-scheduler until its bind request comes. The
-cluster's state shows no more than its plan, if it has one. So its room is not exchanged with that
-of a sibling, and no pod is bound ahead to a node where kube-scheduler may have assumed this one.
+kube-scheduler assumes a pod that passed filter on a node until it sends the bind request. The
+cluster's state shows no more than the plan of that pod, if there is one. So the pod does not swap
+rooms with a sibling, and no pod is bound ahead to a node where kube-scheduler may assume it.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class AwaitingBind:
         return frozenset(uid for uid, answer in latest if answer.node is not None)
 
     def assumed_on(self, node: str | None) -> Iterator[str]:
-        """Yield the pods that were given a node; with None those that were given a choice."""
+        """Yield the pods that were given this node; for None, those that were given a choice."""
         late = self._now() - ASSUMED_SECONDS
         return (uid for uid in self._on.get(node, ()) if self._answers[uid].at > late)
 
@@ -54,7 +54,7 @@ class AwaitingBind:
         self._on.setdefault(node, {})[uid] = None
         first = next(iter(answers))
         if answers[first].at + ASSUMED_SECONDS <= now or len(answers) > REMEMBERED:
-            self.end(first)  # dropping one for each new one keeps them few
+            self.end(first)  # one is dropped for each that is added
 
     def end(self, uid: str) -> None:
         """Remove a pod: its bind request has come, or kube-scheduler has given it up."""
@@ -69,9 +69,9 @@ class AwaitingBind:
 class KnownSchedulers:
     """The names of the schedulers known to call us for every pod, in filter and in bind.
 
-    An entry of `extenders` with `managedResources` is asked only about pods that name one of these
-    resources, which are extended ones. So a scheduler that asks about a pod that names none asks
-    about all pods. Filter and bind may be in different entries.
+    An entry of `extenders` with `managedResources` is asked only about pods that name one of the
+    listed extended resources. So a scheduler that asks about a pod without any of them asks about
+    all pods. Filter and bind may be in different entries.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,12 @@
-"""From the bind request of a pod to its Binding.
+"""Handles the bind request of a pod, up to the Binding.
 
 `Binds.bind` reads top to bottom: the request is noted; a pod that is bound or being bound already
-has the answer of that write; a member of a gang is held until its gang may start (`hold`); then
+gets the answer of that write; a member of a gang is held until its gang may start (`hold`); then
 `BindingWriter` writes the Binding, and keeps or frees the room of the pod if that fails.
 
 A pod has one Binding. kube-scheduler may ask for a pod whose Binding is being written: it was
-started anew, or has not seen yet what was written for it. Such a request waits for that write, and
-has the same answer.
+restarted, or has not yet seen the Binding. The request then waits for that write, and gets the same
+answer.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ HUNG_UP_ON_ANOTHER: Final = "kube-scheduler hung up while another member of the 
 
 _GIVEN_UP: Final[ApiError | None] = UnknownOutcomeError("it was given up")
 Path = Literal["asked", "ahead"]
-"""The way of a Binding: kube-scheduler asked for it, or it is written ahead of that."""
+"""The origin of a Binding: kube-scheduler asked for it, or it is written ahead of a request."""
 
 
 class BindRequest(NamedTuple):
@@ -68,7 +68,7 @@ class Binds:
         claims: Claims,
         longest_wait: float,
     ) -> None:
-        """`longest_wait` is for how many seconds a request may be held."""
+        """Take as `longest_wait` the most seconds that a request may be held."""
         self._cluster = cluster
         self._view = cluster.view()
         self._hold = hold
@@ -78,11 +78,11 @@ class Binds:
         self._longest_wait = longest_wait
         self._unfinished = 0
         self._requests: dict[str, asyncio.Future[str]] = {}
-        """The error of the latest request that writes the Binding of a pod, or may, by UID."""
+        """The result of the latest request that writes, or may write, a pod's Binding, by UID."""
 
     @property
     def unfinished(self) -> int:
-        """Return how many requests are held or being written, with Bindings ahead of requests."""
+        """Return the number of held requests and of Bindings that are being written."""
         return self._unfinished + len(self._ahead.writing)
 
     async def bind(self, request: BindRequest, gone: Gone) -> str:
@@ -94,7 +94,7 @@ class Binds:
         self._unfinished += 1
         self._hold.asked(request.uid)
         self._ahead.asked()
-        gone = _noting(gone, self._ahead)
+        gone = _reporting_hang_up(gone, self._ahead)
         try:
             error = await self._join(request, gone)
             if error is None:
@@ -106,7 +106,7 @@ class Binds:
             self._unfinished -= 1
 
     async def _join(self, request: BindRequest, gone: Gone) -> str | None:
-        """Return the error for a pod that is bound or being bound; None where it is to be bound.
+        """Return the result for a pod that is bound or being bound; None if it has to be bound.
 
         A request that was given up because its caller hung up answers for itself alone.
         """
@@ -118,7 +118,7 @@ class Binds:
                 return f"pod {pod.key} is bound to another node already"
             first = self._requests.get(pod.uid) or self._ahead.join(pod.uid)
             if pod.node is not None or first is None:
-                return ""  # without a request it is written, and the watch has not shown it yet
+                return ""  # it is bound; if no request writes it, the watch has yet to show it
             error = await _unless_gone(first, gone)
             if error != HUNG_UP:
                 return error
@@ -127,7 +127,7 @@ class Binds:
         return None
 
     async def _bind_alone(self, request: BindRequest, gone: Gone) -> str:
-        """Bind a pod that is not being bound, and return the error to all that wait for it."""
+        """Bind a pod that is not being bound; all requests that wait for it get the same error."""
         uid, requests = request.uid, self._requests
         earlier = requests.get(uid)
         ours = requests[uid] = asyncio.get_running_loop().create_future()
@@ -135,7 +135,7 @@ class Binds:
         try:
             error = await self._bind(request, gone)
         except BaseException:
-            # If the Binding was made all the same, the watch will say so. The room may be that of a
+            # If the Binding was made all the same, the watch will show it. The room may belong to a
             # later request by now.
             if requests.get(uid) is ours:
                 self._cluster.apply(ev.Unreserved((uid,)))
@@ -144,7 +144,7 @@ class Binds:
             if requests.get(uid) is ours:  # and not a later one
                 del requests[uid]
                 if earlier is not None and not earlier.done():
-                    requests[uid] = earlier  # this one was refused, and that is still held
+                    requests[uid] = earlier  # this one was refused; the earlier one is still held
             ours.set_result(error)
         return error
 
@@ -152,10 +152,10 @@ class Binds:
         asked = self._writer.clock.monotonic()
         pod = self._view.pods.get(request.uid)
         if pod is None:
-            # Filter has taken every pod in, so this one was deleted, or dropped by a list that is
-            # older than it. Whether it is in a gang is not known: kube-scheduler tries it again.
+            # Filter adds every pod, so this one was deleted, or dropped by a list that is older.
+            # We cannot tell whether it is in a gang: kube-scheduler tries it again.
             return f"pod {request.namespace}/{request.name} is gone, or not known yet"
-        # It was filtered before others were bound ahead, perhaps.
+        # Other pods may have been bound ahead since it was filtered.
         not_seen = usable(pod, (request.node,), view=self._view)
         if isinstance(not_seen, Refuse):
             return not_seen.message
@@ -177,8 +177,8 @@ class Binds:
         return error
 
 
-def _noting(gone: Gone, ahead: AheadOfRequests) -> Gone:
-    """Return the same, which says that the caller has hung up before it returns."""
+def _reporting_hang_up(gone: Gone, ahead: AheadOfRequests) -> Gone:
+    """Return a `gone` that also tells `ahead` that the caller has hung up."""
 
     async def noted() -> None:
         await gone()
@@ -188,7 +188,7 @@ def _noting(gone: Gone, ahead: AheadOfRequests) -> Gone:
 
 
 async def _unless_gone(first: "asyncio.Future[str]", gone: Gone) -> str:
-    """Return the error of another request, or that the caller of this one hung up before."""
+    """Return the error of another request, or HUNG_UP if the caller of this one hangs up first."""
     caller = asyncio.ensure_future(gone())
     try:
         await asyncio.wait((first, caller), return_when=asyncio.FIRST_COMPLETED)
@@ -201,11 +201,11 @@ class PodBinder(Protocol):
     """Writes a Binding; raises ApiError."""
 
     async def bind(self, pod: PodRef, node: str) -> None:
-        """Bind a pod to a node; a pod that is already bound to it is a success."""
+        """Bind a pod to a node; it is a success if the pod is already bound to it."""
 
 
 class BindingWriter:
-    """Writes Bindings of pods whose room is taken, which is given back or kept if that fails."""
+    """Writes Bindings of pods that have room; after a failure the room is kept or given back."""
 
     def __init__(
         self,
@@ -224,14 +224,14 @@ class BindingWriter:
         self.metrics = metrics
         self._retry = retry
         self._unsure: dict[str, asyncio.TimerHandle] = {}
-        """The timers that end the room of pods that may be bound, or not, by UID."""
+        """The timers that free the room of pods that may or may not be bound, by UID."""
 
     async def write(self, pod: PodInfo, node: str, *, latest: float, gone: Gone) -> str:
-        """Return the error, empty where the pod is on the node; no attempt begins after `latest`.
+        """Return the error, empty if the pod is on the node; no attempt begins after `latest`.
 
-        It ends with its caller: a kube-scheduler that is stopped gives its lease back before it
-        hangs up, so the next one may have begun. Once the caller has `gone` no attempt begins, and
-        one on its way is given up. Whether that one is carried out, the watch will say.
+        The write ends when its caller hangs up: a kube-scheduler that is stopped gives its lease
+        back first, so the next one may have begun. After that no attempt begins, and an attempt on
+        its way is given up; the watch will show whether it was carried out.
         """
         began, error = self._began(pod), _GIVEN_UP
         until = min(began + PATIENCE_SECONDS, latest)
@@ -244,9 +244,9 @@ class BindingWriter:
     async def write_ahead(
         self, pod: PodInfo, node: str, *, seconds: float, limit: asyncio.Timeout
     ) -> str:
-        """Return the error, empty where the pod is on the node.
+        """Return the error, empty if the pod is on the node.
 
-        No attempt begins after so many seconds, and one on its way ends with the `limit`.
+        No attempt begins after `seconds`, and one on its way ends with the `limit`.
         """
         began, error = self._began(pod), _GIVEN_UP
         try:
@@ -280,23 +280,23 @@ class BindingWriter:
         return str(error)
 
     def _keep_or_free(self, pod: PodInfo, node: str, error: ApiError) -> None:
-        """Keep the room of a pod that may be bound all the same, or comes again; else free it."""
+        """Keep the room of a pod that may be bound after all, or that comes again; else free it."""
         if isinstance(error, NotFoundError):
             if pod.group is not None:
                 self._waiting.lose(pod.group)
             self._cluster.apply(ev.Unreserved((pod.uid,)))
         elif pod.group is not None:
-            # The others are bound or about to be, and kube-scheduler brings it again.
+            # Its siblings are bound or about to be, and kube-scheduler brings the pod again.
             self._waiting.keep(pod, node)
             if _is_refusal(error):
-                self._waiting.binding_refused(pod, _words(error, pod, node))
+                self._waiting.binding_refused(pod, _general_words(error, pod, node))
         elif isinstance(error, UnknownOutcomeError):
             self._keep_for_now(pod, node)
         else:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
 
     def _keep_for_now(self, pod: PodInfo, node: str) -> None:
-        """Keep the room of a pod until it is known whether it is bound, or must be."""
+        """Keep the room of a pod until the watch must have shown whether it is bound."""
         before = self._unsure.pop(pod.uid, None)
         if before is not None:
             before.cancel()
@@ -317,7 +317,7 @@ class BindingWriter:
             tries.cancel()
 
         async with asyncio.TaskGroup() as tasks:
-            # This begins before the tries do: of a caller that has gone already nothing is sent.
+            # This begins before the tries do: nothing is sent for a caller that is already gone.
             caller = tasks.create_task(end_with_caller())
             tries = tasks.create_task(self._try_often(pod, node, until=until))
             await asyncio.wait((tries,))
@@ -325,7 +325,7 @@ class BindingWriter:
         return UnknownOutcomeError(HUNG_UP) if tries.cancelled() else tries.result()
 
     async def _try_often(self, pod: PodInfo, node: str, *, until: float) -> ApiError | None:
-        """Write the Binding; passing trouble is waited out, for quorum has been reached."""
+        """Write the Binding; try again while the API server is unavailable: quorum is reached."""
         ref = PodRef(pod.namespace, pod.name, pod.uid)
 
         async def write() -> None:
@@ -350,8 +350,8 @@ def _is_refusal(error: ApiError) -> bool:
     return 400 <= error.status < 500 and not passing
 
 
-def _words(error: ApiError, pod: PodInfo, node: str) -> str:
-    """Return what the API server said, in words that are the same for all pods and nodes."""
+def _general_words(error: ApiError, pod: PodInfo, node: str) -> str:
+    """Return the message of the API server, in words that are the same for all pods and nodes."""
     said = str(error).partition(": ")[2] or str(error)
     for name, word in ((pod.name, "POD"), (node, "NODE")):
         said = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", word, said)

@@ -1,8 +1,8 @@
-"""Gangs that claim volumes or devices: their dry rounds, and devices that refused members leave.
+"""Gangs that claim volumes or devices: their dry rounds, and the devices of refused members.
 
-A dry round ends in one of two ways: kube-scheduler has found nodes for enough members at the same
-time, and all may pass; or the gang loses its plan, and begins anew. While a gang passes, no other
-one of the same StorageClass or DeviceClass does: neither waits for what the other has.
+In a dry round members are refused until kube-scheduler has found nodes for enough of them at the
+same time; then all may pass. If the gang loses its plan first, it begins anew. While a gang passes,
+no other one of the same StorageClass or DeviceClass does: neither waits for what the other has.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class _Round:
     found: dict[str, tuple[float, Sequence[NodeInfo]]] = field(default_factory=dict)
-    """The nodes that kube-scheduler found for each member, and when, by UID."""
+    """The nodes that kube-scheduler found for each member, and the time of it, by UID."""
     need: int = 0
     passed: frozenset[str] | None = None
     """The classes of its claims, once its members may pass."""
@@ -39,7 +39,7 @@ class _Round:
 
 
 class Claims:
-    """Judges members that claim something, and takes back what was allocated in vain."""
+    """Judges members that claim something, and takes back devices allocated in vain."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Claims:
         self._wake_after = wake_after
         self._rounds: dict[str, _Round] = {}
         self._blocked: dict[str, None] = {}
-        """Groups that wait for a class which another one uses, first come first."""
+        """Groups that wait for a class that another group uses, first come first."""
         self._refused: LRUCache[str, None] = LRUCache(MAX_PODS)
         """UIDs of pods whose last answer was a refusal."""
         self._queue: WorkQueue[str] = WorkQueue()
@@ -67,7 +67,7 @@ class Claims:
     def judge(
         self, pod: PodInfo, group: str, verdict: FilterVerdict, *, sent: Sequence[str]
     ) -> FilterVerdict:
-        """Return the verdict about a member, or the refusal of one whose siblings have no nodes."""
+        """Return the verdict about a member, or a refusal while its siblings have no nodes."""
         view, pod_group = self._view, self._view.pod_group(group)
         if isinstance(verdict, Refuse) or not view.claiming(group) or pod_group is None:
             return verdict
@@ -93,11 +93,11 @@ class Claims:
         return replace(refusal, reserve={} if refusal.deny else _kept(verdict))
 
     def _refusal(self, group: str, dry: _Round, classes: frozenset[str]) -> Refuse | None:
-        """Return why the members of a gang may not pass yet; with None they may from now on."""
+        """Return why the members of a gang may not pass yet; None if they may from now on."""
         used = next((name for name in sorted(classes) if self._is_used(name)), None)
         if used is not None:
             self._blocked[group] = None
-            dry.found.clear()  # what is found now may be given to the other one
+            dry.found.clear()  # the other gang may be given what was found
             text = f"{about(group)}another gang is being given what it claims of {used}"
             return Refuse(Reason.CLASS_IN_USE, text)
         good = {uid: nodes for uid, (_, nodes) in [*dry.found.items()] if self._holds(uid, dry)}
@@ -117,13 +117,13 @@ class Claims:
         return None
 
     def _without_nodes(self, group: str) -> Mapping[str, None]:
-        """Return the members that have no node: before a round their own nodes are not known."""
+        """Return the members that have no node; kube-scheduler has not said where they fit."""
         return {pod.uid: None for pod in self._view.members(group) if pod.node is None}
 
     def _holds(self, uid: str, dry: _Round) -> bool:
         """Return whether a member still has one of the nodes that were found for it.
 
-        One for which that was found too long ago is tried once more.
+        A member whose nodes were found too long ago is tried once more.
         """
         at, nodes = dry.found[uid]
         pod = self._view.pods.get(uid)
@@ -144,7 +144,7 @@ class Claims:
             self._wake_after(uid, 0.0)
 
     def said(self, group: str) -> str:
-        """Return how far the dry round of a group has come, as the end of a sentence."""
+        """Return the progress of a group's dry round, as the end of a sentence."""
         dry = self._rounds.get(group)
         if dry is None or dry.passed is not None:
             return ""
@@ -171,7 +171,7 @@ class Claims:
         return has_started or not on_their_way
 
     def _end_use(self) -> None:
-        """Have groups tried again that waited for what another one used."""
+        """Have the groups tried again that waited for a class that another group used."""
         blocked, self._blocked = self._blocked, {}
         for group in blocked:
             self._wake_after(group, 0.0)

@@ -1,7 +1,7 @@
-"""What filter answers for a pod, and what is kept of the answer: room, the verdict, a refusal.
+"""Decides the answer of filter for a pod, and keeps the room, verdict or refusal that it means.
 
-It runs between two reads of the event loop and never awaits: kube-scheduler's loop calls one pod
-after another, so the latency here divides the throughput of the whole cluster.
+It runs in one step of the event loop and never awaits: kube-scheduler asks about one pod after
+another, so its latency limits the throughput of the whole cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 
 _WORDS: Final = {AnyNode: "AnyNode", OneOf: "OneOf", OneNode: "Place"}
-"""The answers in metrics."""
+"""The words for answers in metrics."""
 
 
 class PodFilter:
@@ -78,11 +78,11 @@ class PodFilter:
         self._no_node = no_node
 
     def asked(self, pod: PodInfo) -> None:
-        """Take note of a scheduler that asks about a pod, whatever it asks."""
+        """Take note of the scheduler that asks about a pod, in any request."""
         self._plans.schedulers.add(pod.scheduler)
 
     def decide(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
-        """Return where a pod may go, of the nodes that were sent; `group` as its request has it."""
+        """Return where a pod may go among the sent nodes; `group` is the one in the request."""
         if pod.uid not in self._view.pods:
             self._cluster.apply(ev.PodSeen(pod))
         self.asked(pod)
@@ -111,11 +111,11 @@ class PodFilter:
 
     @property
     def _is_judged(self) -> bool:
-        """Whether room is kept from pods without a group, or kube-scheduler may not see it all."""
+        """True if pods without a group are judged: room is kept, or bound pods may be unseen."""
         return self._view.keeps_room or self._view.unseen.exist
 
     def _decide_seen(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
-        """Return where a pod may go, of the nodes that have room beside all that is on them."""
+        """Return where a pod may go, among the sent nodes that have room beside unseen pods."""
         seen = usable(pod, sent, view=self._view)
         if isinstance(seen, Refuse):
             self._scheduler_lag.refused(pod)
@@ -133,8 +133,8 @@ class PodFilter:
     def _unless_left_out(self, refusal: Refuse, pod: PodInfo, group: str) -> Refuse:
         """Return the refusal of a gang that failed while nodes were left out.
 
-        These may have room that is news here. Our watch wakes no pod when it shows that room, for
-        kube-scheduler has known of it all along.
+        Those nodes may have room that we have not seen yet. Nothing wakes the pod when our watch
+        shows it, for kube-scheduler has known of that room all along.
         """
         if not is_failure(refusal) or refusal.reason is Reason.NEVER_FITS:
             return refusal
@@ -164,7 +164,7 @@ class PodFilter:
         return self._claims.judge(pod, group, verdict, sent=sent)
 
     def _unready(self, pod: PodInfo, group: str) -> Refuse | None:
-        """Return why nothing can be said of a group now, whatever room there is."""
+        """Return why a group cannot be judged now, whatever room there is."""
         is_native = group == pod.native
         stale = None
         if self._view.planned_node(pod.uid) is None:
@@ -177,7 +177,7 @@ class PodFilter:
     def _failed(self, pod: PodInfo, sent: Sequence[str], group: str) -> Refuse | None:
         """Return the refusal of a group that failed, and for which nothing has changed since.
 
-        Nothing is planned for it, nor for those that go first: each of these has its own turn.
+        Nothing is planned for it, nor for the groups that go first: they have their own turns.
         """
         if group in self._view.queue and not self._verdicts.options.strict_order:
             stands = self._plans.standing(pod, group, sent)
@@ -188,7 +188,7 @@ class PodFilter:
     def plan(self, pod: PodInfo, group: str, offer: Offer) -> Fit | Refuse:
         """Return where a pod and its siblings go, or why they cannot.
 
-        Where that takes long, a refusal says so, and the plan is made between other work.
+        A plan that takes long is finished between other work, and a refusal says so meanwhile.
         """
         known = self._plans.known(pod, group, offer)
         if known is not None:
@@ -202,8 +202,8 @@ class PodFilter:
     def _in_same_words(self, group: str | None, verdict: FilterVerdict) -> FilterVerdict:
         """Return a verdict with the words of the group's last failure while it is planned anew.
 
-        kube-scheduler writes each new sentence to the pod, and tries a pod that was written to once
-        more (decision 69).
+        kube-scheduler writes each new sentence to the pod, and tries a pod again after a write
+        (decision 69).
         """
         if isinstance(verdict, Refuse) and verdict.reason is Reason.PLANNING:
             last = self._verdicts.last_failure(group) if group is not None else None
@@ -231,7 +231,7 @@ class PodFilter:
     def _refused(self, pod: PodInfo, group: str | None, refusal: Refuse) -> None:
         self._cluster.apply(ev.PodRefused(pod, refusal.reason))
         if refusal.reason is Reason.NOT_ADMITTED:
-            self._cluster.apply(ev.Unreserved((pod.uid,)))  # planned while more were admitted
+            self._cluster.apply(ev.Unreserved((pod.uid,)))  # its plan is older
         if group is None:
             return
         whole = refusal.deny

@@ -1,7 +1,7 @@
 """Keeps room for groups behind our gate as soon as there is some, in the order of their turns.
 
-The waker then takes the gates away. kube-scheduler never tries a group that does not fit,
-so that such a group costs nothing.
+The waker then removes the gates. kube-scheduler never tries a group that does not fit, so a group
+that waits for room costs it nothing.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from extender.steps import Steps
 
 
 class Gatekeeper:
-    """Plans what is held back; idle where gates go as soon as a group is complete."""
+    """Plans groups behind our gate; idle if gates are removed once a group is complete."""
 
     def __init__(
         self, cluster: Cluster, plans: Plans, *, options: GangOptions, clock: Clock
@@ -41,7 +41,7 @@ class Gatekeeper:
 
     def on_change(self, change: ClusterChange) -> None:
         """Look at the queue soon."""
-        del change  # whatever it is, it may have made room
+        del change  # any change may have made room
         self._changed.set()
 
     async def run(self) -> None:
@@ -87,7 +87,7 @@ class Gatekeeper:
         return bool(gated_by_us) and not self._plans.had_no_room(pod_group)
 
     def _is_served(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether others may have their turn after a group."""
+        """Return whether the groups behind this one may have their turn."""
         if pod_group.key not in self._view.queue:
             return True
         return self._plans.is_oversized(pod_group)

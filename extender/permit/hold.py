@@ -1,23 +1,23 @@
 """Permit: bind requests that are held until their gang is complete, and then answered together.
 
-While a bind request is open, kube-scheduler keeps the pod assumed and its room taken, and goes on
-scheduling others. So a held request *is* a waiting pod, and the three ways out of Permit are: all
+While a bind request is open, kube-scheduler keeps the pod assumed and its room taken, and schedules
+other pods. So a held request *is* a waiting pod, and there are three ways out of Permit: all
 members are released and written in parallel, all are refused in the same instant, or one member's
 hold ends alone (its connection broke, it was deleted, or kube-scheduler asked again).
 
 Two races matter.
 
 1. Release against refusal. Both happen in one step of the event loop, and a member that is
-   released turns from WAITING to BINDING in that step. What comes later in the same moment (a
+   released turns from WAITING to BINDING in that step. An event later in the same moment (a
    time-out, a deletion, another member's failure) finds no member waiting. So no member is refused
-   on the count of members that are being bound, and none is bound on the count of members that
-   have been refused.
+   because of members that are being bound, and none is bound because of members that have been
+   refused.
 2. A request against its own repetition. When kube-scheduler restarts, it may send a pod again
    before we notice that the old connection is gone. The newer request takes the hold over; the
-   older one ends with an error that is not read.
+   older one ends with an error that nobody reads.
 
-Holds live in memory only: after a restart of this process the requests are gone with it, and
-kube-scheduler brings the pods again.
+Holds live in memory only: when this process restarts its requests are gone, and kube-scheduler
+brings the pods again.
 """
 
 import asyncio
@@ -57,19 +57,19 @@ class AheadOfRequests(Protocol):
     """Binds members of groups ahead of kube-scheduler's requests for them: `permit.ahead`."""
 
     def ask(self, group: str) -> None:
-        """Begin to bind what can be of a group that waits, and release it if that is enough."""
+        """Begin to bind the members of a waiting group that can be; release it if they suffice."""
 
     def started(self, group: str) -> None:
-        """Count what the group left to kube-scheduler: it was released."""
+        """Count the members that the group left to kube-scheduler: it was released."""
 
     def forget(self, group: str) -> None:
-        """Forget what the group left to kube-scheduler: it waits no more."""
+        """Forget the members that the group left to kube-scheduler: it waits no more."""
 
     def asked(self) -> None:
         """Take note of a call of kube-scheduler: it is there."""
 
     def join(self, uid: str) -> "asyncio.Future[str] | None":
-        """Return the error to come of a Binding that is written ahead; None where none is."""
+        """Return the future error of a Binding that is written ahead; None if there is none."""
 
     async def bound(self, uid: str, gone: Gone, *, until: float) -> None:
         """Take note that a bind request succeeded; return when it may be answered."""
@@ -78,7 +78,7 @@ class AheadOfRequests(Protocol):
         """Take note that the Binding of a bind request failed, and may have been made."""
 
     def hung_up(self) -> None:
-        """End what is to be written and what is held back: kube-scheduler may have ended."""
+        """End writes and held answers: kube-scheduler may have ended."""
 
     @property
     def writing(self) -> AbstractSet[str]:
@@ -87,7 +87,7 @@ class AheadOfRequests(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Hold:
-    """One held request; the outcome is None for going ahead, else the refusal."""
+    """A held request; its outcome is None if the pod may be bound, else the refusal."""
 
     pod: PodInfo
     node: str
@@ -102,25 +102,25 @@ class _Deadline:
     timer: asyncio.TimerHandle
     look: asyncio.TimerHandle
     last: float
-    """The time when the last member came: while others come kube-scheduler has not tried all."""
+    """The time when the last member came: kube-scheduler has not tried all while others come."""
     begun: bool = False
     """True once a member has waited; before that, the deadline is the plan's."""
     tried: set[str] = field(default_factory=set)
     """UIDs of members that were made to be tried again since the last one came."""
     again: asyncio.TimerHandle | None = None
-    """The timer that has others tried again when none has come for a moment."""
+    """The timer that has refused members tried again when none has come for a moment."""
 
 
 @dataclass(slots=True)
 class _Release:
-    """Members of a gang that were released, and the minMember that they were enough for."""
+    """The members of a gang that were released, and the minMember that they reached."""
 
     members: set[str]
     min_member: int
 
 
 class _Follower(NamedTuple):
-    """The group of a released member, and the minMember that its gang was enough for."""
+    """The group of a released member, and the minMember that the gang reached."""
 
     group: str
     min_member: int
@@ -138,7 +138,7 @@ class WaitingPods:
         process: Process,
         max_held: int = 20_000,
     ) -> None:
-        """`max_held` is how many requests may be held at once, of all gangs."""
+        """Take as `max_held` the most requests of all gangs that may be held at once."""
         self._claims = claims
         self._try_beside = process.try_beside
         self._max_held = max_held
@@ -154,10 +154,9 @@ class WaitingPods:
         self._deadlines: dict[str, _Deadline] = {}
         self._keep_until: dict[str, float] = {}
         self._released: dict[str, _Follower] = {}
-        """Members whose gang was released and whose own Binding failed, as long as room is kept for
-        them."""
+        """The released members whose own Bindings failed, by UID, while room is kept for them."""
         self._begun: dict[str, _Release] = {}
-        """The members released of each group, as long as some are being bound and it is whole."""
+        """The released members of each group, while some are being bound and none is lost."""
         self._ahead: AheadOfRequests | None = None
         cluster.subscribe(self.on_change)
 
@@ -174,7 +173,7 @@ class WaitingPods:
             self._metrics.decisions.labels("bind", denied.reason).inc()
             return denied
         if pod.uid in self._released:
-            # Its gang has started: it follows alone, also where some members are done by now.
+            # Its gang has started: it follows alone, even if some members have finished by now.
             least = self._released[pod.uid].min_member
             self._begun.setdefault(group, _Release(set(), least)).members.add(pod.uid)
             self._cluster.apply(ev.PodBinding(pod, node))
@@ -203,7 +202,7 @@ class WaitingPods:
         return outcome
 
     def asked(self, uid: str) -> None:
-        """End the wait for the bind request of a pod: it has come, whatever becomes of it."""
+        """End the wait for the bind request of a pod: it has come, with whatever result."""
         self._verdicts.awaiting_bind.end(uid)
         pod = self._view.pods.get(uid)
         if pod is not None:
@@ -211,20 +210,20 @@ class WaitingPods:
 
     @property
     def held(self) -> int:
-        """Return how many requests are held."""
+        """Return the number of held requests."""
         return sum(map(len, self._holds.values()))
 
     @property
     def held_groups(self) -> int:
-        """Return of how many groups requests are held."""
+        """Return the number of groups with held requests."""
         return len(self._holds)
 
     def holds(self, group: str) -> bool:
-        """Return whether a request of a group is held: its caller is there."""
+        """Return whether a request of a group is held, so that its caller is there."""
         return group in self._holds
 
     def time_left(self, group: str) -> float | None:
-        """Return in how many seconds a group that is planned or waits is sent away; else None."""
+        """Return the seconds until a planned or waiting group is sent away; None for any other."""
         deadline = self._deadlines.get(group)
         return max(0.0, deadline.at - self._loop.time()) if deadline is not None else None
 
@@ -238,7 +237,7 @@ class WaitingPods:
         for uid in change.unschedulable:
             self._verdicts.awaiting_bind.end(uid)
             pod = self._view.pods.get(uid)
-            # A condition that repeats our own refusal is no news.
+            # A condition that only repeats our own refusal changes nothing.
             if pod is None or is_ours(pod.unschedulable or "", pod.group or ""):
                 continue
             if are_sought(pod, view=self._view):
@@ -254,7 +253,7 @@ class WaitingPods:
             self.decide(group)
 
     def lose(self, group: str) -> None:
-        """Forget what was released of a group: it has lost a member since.
+        """Forget the released members of a group: it has lost a member since.
 
         Members whose Binding failed, or fails later, need a quorum again.
         """
@@ -263,7 +262,7 @@ class WaitingPods:
         self._released = {uid: each for uid, each in followers if each.group != group}
 
     def _forget_released(self) -> None:
-        """Forget released members that lost their room, and all of a gang that lost a member."""
+        """Forget members that lost their room, and all members of a gang that lost one."""
         for uid, (group, least) in list(self._released.items()):
             if uid not in self._view.pods or self._is_broken(group, least):
                 self.lose(group)
@@ -271,7 +270,7 @@ class WaitingPods:
                 self._released.pop(uid, None)
 
     def _forget_begun(self, group: str) -> None:
-        """Forget which members of a group were released when all are bound, or it is broken."""
+        """Forget the released members of a group once all are bound, or the group is broken."""
         begun = self._begun.get(group)
         if begun is not None and (
             self._is_broken(group, begun.min_member) or not self._view.tally(group).binding
@@ -279,10 +278,10 @@ class WaitingPods:
             del self._begun[group]
 
     def _is_broken(self, group: str, least: int) -> bool:
-        """Return whether a group that was released with a minMember is whole no more.
+        """Return whether a group that was released with a minMember of `least` is no longer whole.
 
-        Its PodGroup is gone or asks for more members by now, or a member is being deleted. A bound
-        member that disappears without being seen as deleted has finished.
+        Its PodGroup is gone or asks for more members now, or a member is being deleted. A bound
+        member that disappears without a deletion that we saw has finished.
         """
         pod_group = self._view.pod_group(group)
         if pod_group is None or pod_group.min_member > least:
@@ -303,7 +302,7 @@ class WaitingPods:
         """Keep the room of a released member whose Binding failed, until it comes again.
 
         A Binding that fails for ever must not hold room for ever: after the gang's time-out,
-        counted from the first failure, the room of the next one is given back.
+        counted from the first failure, the next failure gives the room back.
         """
         now, pods = self._loop.time(), self._view.pods
         failing = {uid: at for uid, at in self._keep_until.items() if _is_pending(pods.get(uid))}
@@ -317,8 +316,8 @@ class WaitingPods:
     def binding_refused(self, pod: PodInfo, said: str) -> None:
         """Decide what becomes of a gang when the API server refuses the Binding of a member.
 
-        It has failed where all of its Bindings are refused, or where room was kept for the member
-        for long enough. As long as room is kept, the others may be bound, and it follows.
+        The gang has failed if all of its Bindings are refused, or if room was kept for the member
+        for long enough. While room is kept, the others may be bound, and the member follows.
         """
         group = pod.group or ""
         pod_group, tally = self._view.pod_group(group), self._view.tally(group)
@@ -334,7 +333,7 @@ class WaitingPods:
             self._refuse(group, refusal)
 
     def follow(self, members: Iterable[tuple[PodInfo, str]]) -> None:
-        """Keep the room of members on nodes; those that were released follow alone."""
+        """Keep the room of members on nodes; a member that was released follows alone."""
         nodes: dict[str, str] = {}
         for pod, node in members:
             group = pod.group or ""
@@ -345,16 +344,16 @@ class WaitingPods:
         self._cluster.apply(ev.Planned(nodes))
 
     def release(self, group: str, ahead: Iterable[str], coming: Iterable[str]) -> None:
-        """Release a gang with members that are bound `ahead` of requests, and with those to come.
+        """Release a gang with members bound `ahead` of requests, and with those that are `coming`.
 
-        What is not held any more, or not yet, follows alone.
+        A member whose request is not held, or not yet, follows alone.
         """
-        self._releasing(group, (*ahead, *coming))
+        self._remember_released(group, (*ahead, *coming))
         nodes = ((uid, self._view.planned_node(uid)) for uid in coming)
         self.follow([(self._view.pods[uid], node) for uid, node in nodes if node is not None])
         self._release(group)
 
-    def _releasing(self, group: str, uids: Iterable[str]) -> None:
+    def _remember_released(self, group: str, uids: Iterable[str]) -> None:
         """Remember members that are about to be bound, and the minMember that they reach."""
         pod_group = self._view.pod_group(group)
         if pod_group is not None:
@@ -363,7 +362,7 @@ class WaitingPods:
             begun.min_member = pod_group.min_member
 
     def _is_promised_twice(self, pod: PodInfo, node: str) -> bool:
-        """Return whether others have plans for what a pod has on a node."""
+        """Return whether others have plans for the room that a pod has on a node."""
         asked = (what for what, amount in pod.shape.requests.items() if amount)
         return self._view.is_overcommitted(node, asked)
 
@@ -376,7 +375,7 @@ class WaitingPods:
     async def _outcome(self, hold: _Hold, gone: Gone) -> Refuse | None:
         async with asyncio.TaskGroup() as tasks:
             watch = tasks.create_task(self._until_gone(gone, hold))
-            # Shielded: a request that is cancelled must not cancel the future under a release.
+            # Shielded: the cancellation of a request must not cancel the future during a release.
             outcome = await asyncio.shield(hold.outcome)
             watch.cancel()
         return outcome
@@ -397,10 +396,10 @@ class WaitingPods:
             self._end(old, Refuse(Reason.DISCONNECTED, text))
 
     def _end(self, hold: _Hold, refusal: Refuse) -> None:
-        """End one hold; its room is free again, unless kube-scheduler is to bring the pod again.
+        """End one hold, and free its room unless kube-scheduler is to bring the pod again.
 
         A scheduler that restarts tries all pods anew: the first pod must not take the room of a
-        member whose siblings still wait. The gang's deadline looks after it.
+        member whose siblings still wait. The gang's deadline frees that room in the end.
         """
         group = hold.pod.group or ""
         self._drop(group, hold.pod.uid)
@@ -416,7 +415,7 @@ class WaitingPods:
             self._cluster.apply(ev.Unreserved((hold.pod.uid,)))
 
     def _end_lost_holds(self, group: str) -> None:
-        """End the holds of members that are waiting no more.
+        """End the holds of members that no longer wait.
 
         They were deleted, bound by another client, or filtered again: kube-scheduler restarted.
         """
@@ -429,7 +428,7 @@ class WaitingPods:
             self._end(holds[uid], Refuse(Reason.MEMBER_DELETED, text))
 
     def decide(self, group: str) -> None:
-        """Decide again for a group: its members go on waiting, are released, or are refused."""
+        """Decide again for a group: its members wait on, are released, or are refused."""
         tally = self._view.tally(group)
         if not tally.waiting and not tally.planned:
             self._clear_deadline(group)
@@ -449,7 +448,7 @@ class WaitingPods:
                 self._refuse(group, self._bindings_refused(group) or refusal)
 
     def _bindings_refused(self, group: str) -> Refuse | None:
-        """Return why a group is late where it waits for members whose Bindings are refused."""
+        """Return the refusal of a late group that only waits for members with refused Bindings."""
         last = self._verdicts.last_failure(group)
         planned = self._view.tally(group).planned
         waits = planned and planned <= self._keep_until.keys()
@@ -459,7 +458,7 @@ class WaitingPods:
     def _release(self, group: str) -> None:
         holds = self._holds.pop(group, {})
         if holds:
-            self._releasing(group, holds)
+            self._remember_released(group, holds)
         for hold in holds.values():
             self._cluster.apply(ev.PodBinding(hold.pod, hold.node))
             hold.outcome.set_result(None)
@@ -472,10 +471,10 @@ class WaitingPods:
         if not self._view.tally(group).planned:
             self._clear_deadline(group)
         elif self._loop.time() >= self._deadlines[group].at:
-            self._drop_plan(group)  # room for members that the gang can do without
+            self._drop_plan(group)  # the gang can do without these members
 
     def _refuse(self, group: str, refusal: Refuse) -> None:
-        """Refuse all members that wait, and give back all room that was kept."""
+        """Refuse all waiting members of a group, and give back all room that was kept."""
         holds = self._holds.pop(group, {})
         self._clear_deadline(group)
         for hold in holds.values():
@@ -493,8 +492,8 @@ class WaitingPods:
     def _too_many(self, group: str) -> Refuse:
         """Return why a gang may not wait.
 
-        All of it goes: a gang without this member cannot start, and its holds are in the way of
-        gangs that can.
+        All of its members are refused: it cannot start without this one, and its holds are in the
+        way of gangs that can.
         """
         text = f"{about(group)}more than {self._max_held} pods wait to be bound (maxHeldBinds)"
         return Refuse(Reason.TOO_MANY_HELD, text, deny=True)
@@ -510,9 +509,9 @@ class WaitingPods:
         )
 
     def _begin_wait(self, group: str) -> None:
-        """Start the time-out with the first member that waits, and not anew with each repetition.
+        """Start the time-out when the first member waits, and not anew with each repeated request.
 
-        Connections may break for ever where kube-scheduler waits for a shorter time than the gang.
+        Connections may break for ever if kube-scheduler waits for a shorter time than the gang.
         """
         self.starts.held(group)
         if not self._deadlines[group].begun:
@@ -523,7 +522,7 @@ class WaitingPods:
         self._try_others_soon(group)
 
     def _try_others_soon(self, group: str) -> None:
-        """Have members tried again that kube-scheduler refused before siblings had a node."""
+        """Retry members, after a moment, that kube-scheduler refused before siblings had a node."""
         deadline = self._deadlines.get(group)
         if deadline is not None:
             if deadline.again is not None:
@@ -542,7 +541,7 @@ class WaitingPods:
         return self._options.timeout(pod_group.schedule_timeout if pod_group else None)
 
     def _expire(self, group: str) -> None:
-        # A timer may fire a clock tick early; the deadline has passed all the same.
+        # A timer may fire a clock tick early; the deadline counts as passed all the same.
         self._deadlines[group].at = float("-inf")
         self.decide(group)
 
@@ -552,7 +551,7 @@ class WaitingPods:
         if self._loop.time() < due - _TICK:
             deadline.look = self._loop.call_at(due, self._look_again, group)
             return
-        # The gap may become a larger one; a refusal ends this.
+        # The group may come to lack more later, so look again until it is refused.
         pause = max(STUCK_EVERY_SECONDS, self._options.retry_grace)
         deadline.look = self._loop.call_later(pause, self._look_again, group)
         beside = self._loop.time() >= due + BACK_OFF_SECONDS

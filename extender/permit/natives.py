@@ -1,10 +1,10 @@
 """Pods of native PodGroups, which kube-scheduler may schedule as groups itself.
 
 With its feature gates on, kube-scheduler tries all pods of a native group in one cycle, and puts
-them back where too many find no node. A pod that an extender refused goes to its back-off queue
-then, out of which kube-scheduler takes pods at once while nothing else waits: so the group is tried
-without a pause. An answer with an Error ends the cycle and puts the whole group off, for a second
-at first, and for ten at last (decision 91).
+them back if too many find no node. A pod that an extender refused then goes to its back-off queue,
+from which kube-scheduler takes pods at once while nothing else waits: so it would try the group
+without a pause. An answer with an Error ends the cycle and puts the whole group off, for one second
+at first and for up to ten later (decision 91).
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ NOT_FOUND: Final = "there is no PodGroup of scheduling.k8s.io of that name"
 
 
 class NativeGangs:
-    """Finds out whether native gangs are ours, and puts refused groups off."""
+    """Finds out whether native gangs are ours to start, and puts refused groups off."""
 
     def __init__(self, cluster: Cluster, *, clock: Clock) -> None:
         self._cluster = cluster
@@ -45,14 +45,14 @@ class NativeGangs:
         self._refused: TTLCache[tuple[str, str | None], None] = TTLCache(
             REMEMBERED, ROUND_SECONDS, clock.monotonic
         )
-        """UIDs of pods, with the domain in which they were refused."""
+        """The pods that were refused lately: UID and domain."""
 
     def undecided(self, pod: PodInfo) -> Refuse | None:
         """Return a refusal by which kube-scheduler shows whether it schedules groups itself.
 
-        Where it does, it writes a condition to the PodGroup at once. If there is none when a pod of
-        that group is tried again, native gangs are ours from then on, or until there is one. A
-        PodGroup that is not seen here says nothing: neither would its condition be seen.
+        If it does, it writes a condition to the PodGroup at once. If there is none when a pod of
+        the group is tried again, native gangs are ours from then on, or until there is one. A
+        PodGroup that we do not see proves nothing: we would not see its condition either.
         """
         if self._view.natives_are_ours is not None or pod.native is None:
             return None
@@ -68,12 +68,12 @@ class NativeGangs:
         return None
 
     def enough(self, pod: PodInfo, sent: Sequence[str]) -> FilterVerdict:
-        """Return that a pod may use every node, or so many that kube-scheduler finds them enough.
+        """Return that a pod may use every node, or as many as kube-scheduler finds enough.
 
-        Of a native group it judges pod after pod in one cycle, and weighs all nodes that are left
-        for each. Of a thousand nodes it looks for 420, of a hundred for 100. Fewer take less of its
-        time, and that is about what it costs it to ask. A pod with wishes of its own, about nodes
-        or other pods, has all of them.
+        kube-scheduler judges the pods of a native group one by one in one cycle, and scores all
+        nodes that are left for each: it looks for 420 of a thousand nodes, for 100 of a hundred.
+        With fewer it saves about the time that it takes to ask us. A pod with constraints of its
+        own, about nodes or other pods, gets all of them.
         """
         if pod.native is None or len(sent) <= MIN_SAMPLE or not self._view.has_group_cycles:
             return AnyNode()
@@ -82,9 +82,9 @@ class NativeGangs:
         return OneOf(tuple(sent[:MIN_SAMPLE]), enough=True)
 
     def put_off(self, pod: PodInfo, verdict: FilterVerdict, sent: Sequence[str]) -> FilterVerdict:
-        """Return a verdict so that kube-scheduler pauses where it is a refusal.
+        """Return the verdict; a refusal is changed so that kube-scheduler pauses.
 
-        With a constraint of topology kube-scheduler tries one domain after another, and an Error in
+        With a topology constraint kube-scheduler tries one domain after another, and an Error in
         the first one would keep it from the others: only the second refusal in a row is an Error.
         """
         if not isinstance(verdict, Refuse) or verdict.pauses:

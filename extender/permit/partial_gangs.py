@@ -1,8 +1,8 @@
-"""Room for gangs that have begun: what their missing members need is planned at once.
+"""Keeps room for partial gangs: the missing members of a gang that has begun are planned at once.
 
-A gang has begun when members are bound or being bound, and too few of them. A member comes late, or
-its Binding was lost with the process that wrote it. The room that it needs may still be there, and
-the first pod that kube-scheduler brings must not have it.
+A gang is partial while some members are bound or being bound, but too few. A member may come late,
+or its Binding was lost with the process that wrote it. The room that it needs may still be there,
+and the first other pod that kube-scheduler brings must not take it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from extender.state.cluster.store import Cluster
 
 
 class PartialGangs:
-    """Plans for such groups when the process starts, and whenever one of them changes."""
+    """Plans partial gangs when the process starts, and whenever one of them changes."""
 
     def __init__(self, cluster: Cluster, plans: Plans, *, clock: Clock) -> None:
         self._view = cluster.view()
@@ -28,13 +28,13 @@ class PartialGangs:
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: ClusterChange) -> None:
-        """Queue the groups that a change touched, where they have begun."""
-        self._touched.update(dict.fromkeys(filter(self._has_begun, change.groups)))
+        """Queue the partial gangs that a change touched."""
+        self._touched.update(dict.fromkeys(filter(self._is_partial, change.groups)))
         if self._touched:
             self._changed.set()
 
     def recover(self) -> Iterator[None]:
-        """Plan for the groups that have begun; `run` plans those for which there was no time."""
+        """Plan the partial gangs; `run` plans those for which there was no time."""
         until, groups = self._clock.monotonic() + RECOVER_SECONDS, iter([*self._view.groups])
         for group in groups:
             yield
@@ -55,21 +55,21 @@ class PartialGangs:
                 self._plan(group)
                 await asyncio.sleep(PARTIAL_REST * (self._clock.monotonic() - began))
 
-    def _has_begun(self, group: str) -> bool:
+    def _is_partial(self, group: str) -> bool:
         tally = self._view.tally(group)
         return group in self._view.queue and bool(tally.bound or tally.binding)
 
     def _plan(self, group: str) -> None:
-        """Keep room for the members that a group lacks, if it has begun and did not just fail."""
+        """Keep room for the members that a group lacks, if it is partial and did not just fail."""
         try:
-            self._plan_begun(group)
+            self._plan_partial(group)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
             FAULTS.report("partial-gangs", error, key=group)
 
-    def _plan_begun(self, group: str) -> None:
-        """Do so; before the first call the schedulers of bound members count as those that ask."""
+    def _plan_partial(self, group: str) -> None:
+        """Plan a group; until a scheduler asks us, those of bound members count as asking."""
         pod_group = self._view.pod_group(group)
-        if pod_group is None or not self._has_begun(group):
+        if pod_group is None or not self._is_partial(group):
             return
         bound = (self._view.pods[uid] for uid in self._view.tally(group).bound)
         schedulers = self._plans.schedulers or {pod.scheduler for pod in bound}

@@ -1,7 +1,7 @@
 """Writes to many pods: a bounded number at a time, fair among the batches, none in a storm.
 
-Each pod has a back-off of its own. What the API server can do later is tried again soon; what it
-refuses for this pod is tried seldom, for nothing that happens here changes the answer.
+Each pod has a back-off of its own. A patch that failed because the API server is unavailable is
+tried again soon. One that it refuses for this pod is tried seldom: nothing here changes the answer.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class _Batch(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Failure(Generic[T]):
-    """A patch that was not made; `pause` in seconds until that pod may be tried again."""
+    """A patch that was not made; `pause` is the seconds until that pod may be tried again."""
 
     pod: PodInfo
     patch: T
@@ -46,12 +46,12 @@ class Failure(Generic[T]):
 
     @property
     def is_of_this_pod(self) -> bool:
-        """Return whether another pod may well be patched all the same."""
+        """Return whether the error is about this pod, so that another one may be patched."""
         return not isinstance(self.error, UnavailableError)
 
 
 class Patches(Generic[T]):
-    """Patches that are to be made; `write` makes one and raises ApiError."""
+    """The patches that are to be made; `write` makes one and raises ApiError."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Patches(Generic[T]):
         self._failed = failed
         self._batches: dict[str, _Batch[T]] = {}
         self._order: deque[str] = deque()
-        """Batches that have something waiting, each once; the first has its turn."""
+        """The batches with waiting patches, each once; the first one is next."""
         self._pods: set[str] = set()
         """UIDs of pods that wait for a patch or are being patched."""
         self._running: set[str] = set()
@@ -80,16 +80,16 @@ class Patches(Generic[T]):
         return {uid for uid, trouble in self._troubles.items() if trouble.until > now}
 
     def forget(self, uid: str) -> None:
-        """Drop what is known of a pod that needs no patch; a patch under way counts again."""
+        """Drop the back-off of a pod that needs no patch, unless a patch waits or is under way."""
         if uid not in self._pods:
             self._troubles.pop(uid, None)
 
     def add(self, batch: str, patches: Iterable[tuple[PodInfo, T]], *, again: bool = False) -> None:
         """Patch pods as soon as some may run; a pod that waits for a patch gets no second one.
 
-        Neither does one that is being patched, unless `again`: then it is patched once more after
-        that. The API server may have stored the first patch long before its answer arrives, and
-        what the second one is for may have happened in between.
+        A pod that is being patched gets none either, unless `again`: then it is patched once more
+        afterwards. The API server may have stored the first patch long before its answer arrives,
+        and the cause of the second one may lie in between.
         """
         for pod, patch in patches:
             if pod.uid in self._running:
@@ -104,14 +104,14 @@ class Patches(Generic[T]):
         self._start()
 
     async def end(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the patches that are under way."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     def _start(self) -> None:
-        """Start as many as may run, one of each batch in turn."""
+        """Start as many patches as may run, one of each batch in turn."""
         full = 0
         while len(self._tasks) < PATCHES_PARALLEL and full < len(self._order):
             key = self._order[0]
@@ -175,7 +175,7 @@ class Patches(Generic[T]):
         self._failed(Failure(pod, patch, error, pause))
 
     def _rest(self, uid: str, error: ApiError) -> float:
-        """Return for how long a pod is left alone."""
+        """Let a pod rest after an error, and return for how many seconds."""
         kind = SOON if isinstance(error, UnavailableError) else SELDOM
         trouble = self._troubles.get(uid)
         if trouble is None or trouble.kind != kind:

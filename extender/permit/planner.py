@@ -1,7 +1,7 @@
-"""Plans that take longer than one call of filter may: they go on between other work.
+"""Finishes plans that take longer than one call of filter may, between other work.
 
-One after the other, in slices: two plans that keep room at the same time could each lack what the
-other has.
+They are made one after the other, in slices: two plans that keep room at the same time could each
+lack the room that the other one has.
 """
 
 import asyncio
@@ -15,53 +15,53 @@ from extender.runtime.pacer import advance
 
 PlanKind = Literal["plan", "empty"]
 Job = tuple[str, PlanKind]
-"""A group, and what is asked of it: where its pods go, or whether empty nodes would take them."""
+"""A group, and the question: where do its pods go, or would empty nodes take them."""
 Work = Generator[None, None, bool]
-"""Returns whether it was of use."""
+"""The steps of a job; they return whether it was of use."""
 
 
 class Planner:
     """The plans that one call had no time for, by group; listeners hear when one has ended."""
 
     def __init__(self, clock: Clock, rest: Callable[[str, float], None]) -> None:
-        """`rest` remembers that a plan which came to nothing is not made again for a time."""
+        """Call `rest` with a group and seconds to make no plan after one that came to nothing."""
         self._clock = clock
         self._rest = rest
         self._jobs: dict[Job, Work] = {}
         self._spent: dict[Job, float] = {}
-        self._some = asyncio.Event()
+        self._has_jobs = asyncio.Event()
         self._listeners: list[Callable[[str, float], None]] = []
 
     def on_end(self, listener: Callable[[str, float], None]) -> None:
-        """Call `listener` with a group whose plan ended, and in how many seconds to look at it."""
+        """Call `listener` with a group whose plan ended, and the seconds until a look at it."""
         self._listeners.append(listener)
 
     def go_on(self, group: str, work: Work, *, kind: PlanKind = "plan") -> None:
-        """Queue the rest of some work, unless the same is queued."""
+        """Queue the rest of some work, unless a job of this kind is queued for the group."""
         self._jobs.setdefault((group, kind), work)
-        self._some.set()
+        self._has_jobs.set()
 
     def count_anew(self, group: str) -> None:
-        """Give the plan of a group all of its time once more: room for it is found."""
+        """Give the plan of a group its full time once more: room for it was found."""
         self._spent.pop((group, "plan"), None)
 
     def is_busy(self, group: str, kind: PlanKind = "plan") -> bool:
-        """Return whether something about a group is being worked out."""
+        """Return whether a job of this kind is queued for a group."""
         return (group, kind) in self._jobs
 
     @property
     def planned(self) -> Iterator[str]:
-        """The groups whose plans are being made."""
+        """Return the groups whose plans are being made."""
         return (group for group, kind in self._jobs if kind == "plan")
 
     async def run(self) -> None:
-        """Work until cancelled; half of the time is for others."""
+        """Work until cancelled; half of the time is left to other tasks."""
         while True:
-            await self._some.wait()
+            await self._has_jobs.wait()
             await asyncio.sleep(self.work())
 
     def work(self) -> float:
-        """Run a slice of the oldest job; return how many seconds it took. There must be a job."""
+        """Run a slice of the oldest job, which must exist; return the seconds it took."""
         job, began = next(iter(self._jobs)), self._clock.monotonic()
         useful = self._slice(job)
         seconds = self._clock.monotonic() - began
@@ -87,7 +87,7 @@ class Planner:
         rest = 0.0 if useful or job[1] == "empty" else self._spent[job] * REST
         del self._spent[job]
         if not self._jobs:
-            self._some.clear()
+            self._has_jobs.clear()
         group = job[0]
         if rest:
             self._rest(group, rest)

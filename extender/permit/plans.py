@@ -1,4 +1,4 @@
-"""Plans of groups: made within the time that one call has or in slices, and their room kept."""
+"""Makes the plans of groups, within the time of one call or in slices, and keeps their room."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ from extender.state.cluster.store import Cluster
 from extender.steps import Steps
 
 ROUNDS: Final = 5
-"""How often a long plan is mended where others took its room meanwhile."""
+"""The most times that a long plan is mended after others took some of its room."""
 
 
 class Plans:
-    """The plans that are being made, and the room that those keep which were found."""
+    """The plans of groups, and the room that is kept for them."""
 
     def __init__(self, cluster: Cluster, verdicts: Verdicts) -> None:
         self.verdicts = verdicts
@@ -37,22 +37,22 @@ class Plans:
         self._feasible = Feasibility(self._view)
 
     def known(self, pod: PodInfo, group: str, offer: Offer) -> Refuse | None:
-        """Return the answer to a member for which no plan is made now; None where one is due."""
+        """Return the refusal of a member for which no plan is made now; None if one is due."""
         verdicts = self.verdicts
         if self.planner.is_busy(group):
             return _is_being_planned(group)
         stands = self.standing(pod, group, offer.nodes)
         if stands is not None or not verdicts.rest_left(group):
             return stands
-        # No failure: the last one need not be true of room that came since, and the end of the rest
-        # has to wake the pod. Its words are those of the last failure all the same (`PodFilter`).
+        # This is not a failure: the last one may not hold with room that came since, and the end of
+        # the rest has to wake the pod. `PodFilter` still answers in the words of the last failure.
         text = f"{about(group)}no plan was found in time; another one is made later"
         return Refuse(Reason.PLANNING, text)
 
     def standing(self, pod: PodInfo, group: str, sent: Sequence[str]) -> Refuse | None:
-        """Return the refusal of a group where another plan would come to the same, in its words.
+        """Return the refusal of a group if another plan would repeat it, in the words of the last.
 
-        Nodes that kube-scheduler has found and that our reading would pass over are news.
+        It would not if kube-scheduler found nodes that our own rules exclude.
         """
         stands = self.verdicts.no_room(group)
         if stands is None:
@@ -69,7 +69,7 @@ class Plans:
     def work_out(self, group: str, steps: Steps[Fit | Refuse], shape: Shape) -> Fit | Refuse:
         """Return the plan of a group, or why it has none, when a pod of that shape is tried.
 
-        Where that takes long, a refusal says so, and the plan is made between other work.
+        A plan that takes long is finished between other work, and a refusal says so meanwhile.
         """
         self.verdicts.starts.planning(group)
         since = self.verdicts.since(group)
@@ -88,8 +88,8 @@ class Plans:
     ) -> float:
         """Keep room for a group before its own turn, if there is some: `plan.plan_unasked`.
 
-        Where so many seconds are too few, the plan goes on between other work. Return how many were
-        spent in vain.
+        A plan that needs more than `seconds` goes on between other work. Return the seconds that
+        were spent in vain.
         """
         group, began = pod_group.key, self.clock.monotonic()
         if self.planner.is_busy(group):
@@ -125,9 +125,9 @@ class Plans:
         return known or self.planner.is_busy(group)
 
     def is_oversized(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether no node is large enough for a group; looks where it is not known.
+        """Return whether no node is large enough for a group; find out if it is not known.
 
-        What takes long is worked out between other work, and is not so until then.
+        A search that takes long goes on between other work; until its end the answer is False.
         """
         group, verdicts = pod_group.key, self.verdicts
         if verdicts.never_fits(group) is not None:
@@ -153,7 +153,7 @@ class Plans:
         return True
 
     def reserve(self, group: str, placements: Mapping[str, str]) -> None:
-        """Keep room for members: the group is permitted."""
+        """Keep room for members, and count their group as permitted."""
         self.verdicts.starts.planned(group, len(placements))
         self._cluster.apply(ev.Planned(placements))
         pod_group = self._view.pod_group(group)
@@ -161,7 +161,7 @@ class Plans:
             self.verdicts.permit(pod_group)
 
     def _kept_later(self, group: str, found: Fit | Refuse) -> Refuse | None:
-        """Keep the room of a large plan in several steps; return what is answered until then."""
+        """Keep the room of a large plan in several steps; return the answer until then."""
         if isinstance(found, Refuse) or len(found.placements) <= SLICE_PODS:
             return None
         self.planner.go_on(group, self._keep(group, found))
@@ -175,7 +175,7 @@ class Plans:
         since: Since,
         shape: Shape | None = None,
     ) -> Steps[bool]:
-        """Go on with a plan, and do what is to be done about its answer.
+        """Finish a plan, then keep its room or remember its refusal.
 
         A refusal of a group that has changed meanwhile is dropped: the group is planned once more.
         """
@@ -191,20 +191,20 @@ class Plans:
         return False
 
     def _keep(self, group: str, found: Fit) -> Steps[bool]:
-        """Keep the room of a plan, part by part, and mend it where others were quicker."""
+        """Keep the room of a plan, part by part, and mend it if others took some of it first."""
         self.planner.count_anew(group)
         kept, good = set[str](), False
         try:
             good = yield from self._keep_all(group, found, kept)
-        finally:  # also where it is given up half-way
+        finally:  # also if it is given up half-way
             if not good:
-                # What is left would wait for its siblings' time-out.
+                # The rest would keep its room until the gang's time-out.
                 planned = [uid for uid in kept if self._view.planned_node(uid) is not None]
                 self._cluster.apply(ev.Unreserved(planned))
         return good
 
     def _keep_all(self, group: str, found: Fit, kept: set[str]) -> Steps[bool]:
-        """Return whether all that the group needs is kept; add the pods to `kept`."""
+        """Return whether the group has all the room that it needs; add its pods to `kept`."""
         view = self._view
         for _ in range(ROUNDS):
             yield from self._keep_parts(group, found, kept)

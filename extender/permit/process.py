@@ -1,4 +1,4 @@
-"""The rest of the process, as far as live gangs need it."""
+"""The parts of the process that live gangs need."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from extender.telemetry.metrics import Metrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """The facts and functions that live gangs need of the process that they run in."""
+    """The facts and functions that the process gives to live gangs."""
 
     metrics: Metrics
     wake_after: Callable[[str, float], None]
-    """Has a group, or a pod by its UID, tried again after so many seconds."""
+    """Has a group, or a pod by its UID, tried again after this many seconds."""
     try_beside: Callable[[str, Mapping[str, bool]], None]
-    """Has members of a group tried again that kube-scheduler refused itself, by UID; the value says
-    whether they are to be spread."""
+    """Has members of a group, by UID, tried again that kube-scheduler refused itself; the value is
+    True if a member is to be spread."""
     record: Callable[[Event], None]
     """Records an Event."""
     is_connected: Callable[[], bool]
-    """Returns whether the connection is open by which kube-scheduler called filter last."""
+    """Returns whether the connection of kube-scheduler's last call of filter is open."""
     stale: Callable[[], str | None]
-    """Returns a kind whose watch is stale."""
+    """Returns a kind whose watch is stale, or None."""
     natives_stale: Callable[[], str | None]
-    """Returns the kind of native PodGroups where some of these may not be known."""
+    """Returns the kind of native PodGroups if some of them may not be known, else None."""

@@ -31,14 +31,14 @@ _log = structlog.get_logger(__name__)
 
 
 class ConditionWriter(Protocol):
-    """Writes one condition of ours; raises ApiError."""
+    """Writes one of our conditions; raises ApiError."""
 
     async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
-        """Make a PodGroup's condition of that type this one."""
+        """Set this condition of a PodGroup."""
 
 
 class ConditionReporter:
-    """Looks at a group a moment after it changed, and now and then while it waits."""
+    """Writes the condition of a group a moment after a change, and repeats while it waits."""
 
     def __init__(
         self, cluster: Cluster, writer: ConditionWriter, verdicts: Verdicts, *, clock: Clock
@@ -49,7 +49,7 @@ class ConditionReporter:
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue()
         self._asked: LRUCache[str, None] = LRUCache(MAX_GROUPS)
-        """Groups that kube-scheduler has asked us about, and not another extender."""
+        """The groups that kube-scheduler has asked this extender about, not another one."""
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: ClusterChange) -> None:
@@ -92,7 +92,7 @@ class ConditionReporter:
 
 
 class GroupState:
-    """The verdicts about groups, the plans that are being made, and the time that groups have."""
+    """Answers what this process remembers of groups: verdicts, plans under way, deadlines."""
 
     def __init__(
         self,
@@ -102,14 +102,14 @@ class GroupState:
         *,
         stale: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`stale` returns a kind whose watch is stale."""
+        """Take `stale`, which returns a kind whose watch is stale, or None."""
         self._view = view
         self._plans = plans
         self._waiting = waiting
         self._stale = stale
 
     def of(self, group: str) -> Remembered:
-        """Return what is remembered of a group; times in seconds since the epoch."""
+        """Return the memory of a group, with times in seconds since the epoch."""
         verdicts, now = self._plans.verdicts, self._plans.clock.wall()
         denied, rest = verdicts.denied(group), verdicts.rest_left(group)
         left = self._waiting.time_left(group)
@@ -125,7 +125,7 @@ class GroupState:
         )
 
     def never_starts(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether a group holds up no other one: it never fits, or its pods are not ours."""
+        """Return whether a group never fits or has no pods of ours, and so holds up no other one."""
         asks = self._plans.schedulers
         ours = any(pod.scheduler in asks for pod in self._view.members(pod_group.key))
         return not ours or self._plans.verdicts.never_fits(pod_group.key) is not None

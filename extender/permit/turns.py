@@ -1,7 +1,7 @@
 """The order between groups (QueueSort), imposed when a member of a group without a plan is tried.
 
-kube-scheduler brings pods in an order of its own. So before such a group gets room, room is kept
-for the groups that go first; or, in strict order, it is refused while there are any.
+kube-scheduler brings pods in an order of its own. So before the group of that member gets room,
+room is kept for the groups that go first; in strict order it is refused while there are any.
 """
 
 from extender.api.reasons import Reason
@@ -37,9 +37,9 @@ class Turns:
         return Refuse(Reason.PLANNING, text)
 
     def _serve_first(self, pod_group: PodGroupInfo) -> bool:
-        """Plan the groups that go first; return whether all had their turn, as far as that pays.
+        """Plan the groups that go first; return whether this group may have its turn.
 
-        Without credit for plans that come to nothing others pass.
+        It may once they had theirs, or when no time is left for plans that come to nothing.
         """
         plans, clock = self._plans, self._clock
         began = clock.monotonic()
@@ -49,7 +49,7 @@ class Turns:
         left, in_vain = self._credit > 0, True
 
         def is_passed(other: PodGroupInfo) -> bool:
-            # To see whether a group is worth a plan takes time too, where many nodes have gained.
+            # To see whether a group is worth a plan takes time too, if many nodes gained room.
             in_time = clock.monotonic() < until
             return in_time and (self._is_last(other) or plans.had_no_room(other))
 
@@ -66,7 +66,7 @@ class Turns:
         return not plans.plans_before(pod_group)
 
     def _is_last(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether one more pod makes the group complete: it comes as a plain pod does."""
+        """Return whether the group lacks a single pod, which is then scheduled like a plain pod."""
         committed = self._view.tally(pod_group.key).committed
         return self._view.quorum(pod_group) - committed <= 1
 
@@ -89,6 +89,6 @@ class Turns:
         return Refuse(Reason.PLANNING, text)
 
     def _is_ours(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether a scheduler that asks us places any pod of a group."""
+        """Return whether any pod of a group belongs to a scheduler that asks us."""
         members = self._view.members(pod_group.key)
         return any(pod.scheduler in self._plans.schedulers for pod in members)

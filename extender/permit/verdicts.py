@@ -1,7 +1,7 @@
 """The one memory of verdicts about groups, and the one table of what ends each of them.
 
 A verdict spares another look at a group whose answer would be the same, or that has just failed.
-`ENDED_BY` is the whole rule; that its PodGroup is gone, or another one of that name, ends each.
+`ENDED_BY` is the whole rule; besides, a verdict ends when its PodGroup is deleted or replaced.
 Refusals of single pods are in the cluster's state: they end when kube-scheduler tries the pod.
 """
 
@@ -32,23 +32,23 @@ _OTHERS_FIRST: Final = frozenset(
 found no room keeps its place."""
 _NEVER: Final = float("inf")
 _DROPPED_AT_ONCE: Final = 4
-"""How many late verdicts are looked at when another one with an end comes."""
+"""The most expired verdicts that are dropped when one with a time limit is added."""
 
 
 class VerdictKind(StrEnum):
-    """What is remembered of a group."""
+    """The kinds of facts that are remembered of a group."""
 
     DENIED = "it failed"
     """It is refused without a look for `GangOptions.denied` seconds, which a later failure does not
     extend. A group that lacks pods does not fail, so a late sibling is not punished."""
     BINDING_REFUSED = "the API server refused its Bindings"
-    """As if denied, each time for twice as long, until it has started whole."""
+    """It is denied, each time for twice as long, until it has started as a whole."""
     NO_ROOM = "no plan was found"
-    """Another plan would come to the same; also that it never fits."""
+    """Another plan would fail the same way; a group that never fits has this verdict too."""
     RESTS = "a long plan came to nothing"
-    """The next one waits for a time in proportion."""
+    """The next plan waits for a time in proportion to it."""
     FITS_EMPTY = "the nodes would take it if they were empty"
-    """So it is not one that never fits."""
+    """It is not a group that never fits."""
     PERMITTED = "its minResources were there"
     """They are not added up again for as long as its members may wait for each other."""
     LAST_FAILURE = "why it failed last"
@@ -56,7 +56,7 @@ class VerdictKind(StrEnum):
 
 
 class End(StrEnum):
-    """What ends a verdict."""
+    """The events that end a verdict."""
 
     TIME = "its time has passed"
     ROOM = "enough nodes gained room, or other nodes came for a group that never fits"
@@ -80,7 +80,7 @@ ENDED_BY: Final[Mapping[VerdictKind, frozenset[End]]] = {
 
 
 class Since(NamedTuple):
-    """What a verdict is true of: how often nodes had changed, and the group."""
+    """The state in which a verdict was found: the versions of the nodes, and the group's change."""
 
     versions: Versions
     change: int
@@ -89,14 +89,14 @@ class Since(NamedTuple):
 @dataclass(slots=True)
 class _Verdict:
     uid: str | None
-    """Of the PodGroup."""
+    """The UID of the PodGroup."""
     versions: Versions
     until: float = _NEVER
     standing: Standing | None = None
     shape: Shape | None = None
-    """Of the pod that was tried."""
+    """The shape of the pod that was tried."""
     terms: PodGroupInfo | None = None
-    """What the PodGroup asks for, where another request ends the verdict."""
+    """The PodGroup as it was, if a change of what it asks for ends the verdict."""
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class _Known:
 
 
 class Verdicts:
-    """What was found out about groups, for as long as it counts."""
+    """The verdicts about groups, for as long as they stand."""
 
     def __init__(self, cluster: Cluster, *, options: GangOptions, clock: Clock) -> None:
         self.options = options
@@ -122,23 +122,23 @@ class Verdicts:
         self._known: LRUCache[str, _Known] = LRUCache(MAX_GROUPS)
         self._changes = 0
         self._pauses: LRUCache[str, Backoff] = LRUCache(MAX_GROUPS)
-        """For how long groups are refused next whose Bindings were."""
+        """The next pause of each group whose Bindings are refused."""
         self._timed: list[tuple[float, str, VerdictKind]] = []
-        """A heap of the verdicts that time ends: when each does."""
+        """A heap of the verdicts that expire, with the time when each does."""
 
     # --- what happens ------------------------------------------------------------------------
 
     def since(self, group: str) -> Since:
-        """Return what a verdict about a group is true of that is being worked out from now on."""
+        """Return the state for a verdict about a group that is worked out from now on."""
         return Since(versions_of(self._view), self._know(group).change)
 
     def is_as_it_was(self, group: str, since: Since) -> bool:
-        """Return whether a group has not changed since then."""
+        """Return whether a group has not changed since that state was returned."""
         known = self._known.get(group)
         return known is not None and known.change == since.change
 
     def changed(self, group: str) -> None:
-        """End what a change of a group ends: of its PodGroup, or of its members.
+        """End the verdicts that a change of a PodGroup, or of its members, ends.
 
         A group whose PodGroup is gone is forgotten.
         """
@@ -151,14 +151,14 @@ class Verdicts:
             self._end(group, End.CHANGE)
 
     def started(self, group: str) -> None:
-        """End what the start of a group ends."""
+        """End the verdicts that the start of a group ends."""
         self._end(group, End.START)
 
     def offered(self, group: str, shape: Shape, nodes: Collection[str]) -> None:
         """End the denial of a group if kube-scheduler offers nodes that it did not offer before.
 
-        Its watch may have been behind ours then: it tries the pods once more for what was known
-        here before the failure. Nodes for pods of another shape do not count.
+        Its watch may have been behind ours then: it tries the pods again for room that we had known
+        of before the failure. Nodes for pods of another shape do not count.
         """
         found = self._find(group, VerdictKind.DENIED, but=End.ROOM)
         refusal = _refusal(found)
@@ -177,7 +177,7 @@ class Verdicts:
     ) -> None:
         """Remember that the whole group failed, when a pod of that shape was tried.
 
-        `since` is what a plan was true of at its begin, where it took more than one step.
+        `since` is the state at the begin of a plan that took more than one step.
         """
         since = since or self.since(group)
         self.starts.refused(group, refusal.reason, refusal.message)
@@ -215,7 +215,7 @@ class Verdicts:
         self._put(group, VerdictKind.FITS_EMPTY, since)
 
     def rest(self, group: str, seconds: float) -> None:
-        """Remember that a long plan came to nothing, for so many seconds."""
+        """Remember for this many seconds that a long plan came to nothing."""
         self._put(group, VerdictKind.RESTS, self.since(group), seconds=seconds)
 
     def permit(self, pod_group: PodGroupInfo) -> None:
@@ -226,40 +226,40 @@ class Verdicts:
     # --- what is known -----------------------------------------------------------------------
 
     def denied(self, group: str) -> Refuse | None:
-        """Return the failure because of which a group is not looked at now."""
+        """Return the failure for which a group is refused without a look now."""
         return _refusal(self._find_denied(group))
 
     def denied_left(self, group: str) -> float:
-        """Return for how many seconds more a group is refused without a look, at the longest."""
+        """Return the most seconds for which a group is still refused without a look."""
         found = self._find_denied(group)
         return found.until - self.clock.monotonic() if found is not None else 0.0
 
     def failed_within_window(self, group: str) -> Refuse | None:
-        """Return the failure within the window, whatever room has come since."""
+        """Return the failure within the window, even if room has come since."""
         return _refusal(self._find_denied(group, but=End.ROOM))
 
     def last_failure(self, group: str) -> Refuse | None:
-        """Return why a group failed last, if it is still the same group and has not started."""
+        """Return the last failure of a group, if it is still the same group and has not started."""
         return _refusal(self._find(group, VerdictKind.LAST_FAILURE))
 
     def no_room(self, group: str) -> Refuse | None:
-        """Return why another plan of a group would find no room, with what it lacks by now."""
+        """Return the refusal that another plan of a group would repeat, with what it lacks now."""
         found = self._find(group, VerdictKind.NO_ROOM)
         return found.standing.left() if found is not None and found.standing is not None else None
 
     def has_no_room(self, group: str) -> bool:
         """Return whether planning a group is not worth another look yet."""
-        # The one first that most groups have.
+        # Most groups have the first one.
         kinds = (VerdictKind.NO_ROOM, VerdictKind.DENIED, VerdictKind.RESTS)
         return any(self._find(group, kind) is not None for kind in kinds)
 
     def never_fits(self, group: str) -> Refuse | None:
-        """Return the refusal of a group that no node is large enough for, as far as is known."""
+        """Return the refusal of a group for which no known node is large enough."""
         found = self.no_room(group)
         return found if found is not None and found.reason is Reason.NEVER_FITS else None
 
     def rest_left(self, group: str) -> float:
-        """Return in how many seconds the plan of a group may be made again."""
+        """Return the seconds until the plan of a group may be made again."""
         found = self._find(group, VerdictKind.RESTS)
         return found.until - self.clock.monotonic() if found is not None else 0.0
 
@@ -298,9 +298,9 @@ class Verdicts:
             heappush(self._timed, (until, group, kind))
 
     def _drop_late(self) -> None:
-        """Drop some of the verdicts whose time has passed, more than come: they are not asked for.
+        """Drop some expired verdicts that nobody asks for, more at a time than are added.
 
-        One that was replaced meanwhile has its own, later end.
+        A verdict that was replaced meanwhile has its own, later end.
         """
         now = self.clock.monotonic()
         for _ in range(_DROPPED_AT_ONCE):
@@ -313,7 +313,7 @@ class Verdicts:
                 del known.verdicts[kind]
 
     def _know(self, group: str) -> _Known:
-        """Return what is remembered of a group; of a new one, that it changed just now."""
+        """Return the memory of a group; a new group counts as changed just now."""
         known = self._known.get(group)
         if known is None:
             self._changes += 1
@@ -321,7 +321,7 @@ class Verdicts:
         return known
 
     def _find(self, group: str, kind: VerdictKind, *, but: End | None = None) -> _Verdict | None:
-        """Return a verdict, if it stands whatever became of `but`; else it is dropped."""
+        """Return a verdict if it stands, without regard to the end `but`; otherwise drop it."""
         known = self._known.get(group)
         found = known.verdicts.get(kind) if known is not None else None
         if known is None or found is None:
@@ -349,7 +349,7 @@ class Verdicts:
         return room is None or room.stands(view)
 
     def _end(self, group: str, end: End) -> None:
-        """End the verdicts about a group that this ends."""
+        """End the verdicts about a group that an event ends."""
         known = self._known.get(group)
         if known is None:
             return

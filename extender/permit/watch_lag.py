@@ -1,7 +1,7 @@
-"""How far our watch is behind kube-scheduler's.
+"""Tells a watch that is behind kube-scheduler's from one that disagrees with it.
 
-`WatchLag`: how long it may be behind before the two count as disagreeing.
-`PodsSeenOnlyInRequests`: when pods are dropped that no watch has shown.
+`WatchLag` counts the two as disagreeing once kube-scheduler sees more room than we do for too long.
+`PodsSeenOnlyInRequests` drops the pods that no watch has shown in time.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class WatchLag:
 
     @property
     def disagreements(self) -> int:
-        """Return how many pods have been so for longer than a watch is behind."""
+        """Return the number of these pods for which that lasts longer than a watch is behind."""
         self._lags.expire()
         return sum(lag.disagrees for lag in self._lags.values())
 
@@ -74,14 +74,14 @@ class WatchLag:
     def unless_it_lasts(
         self, verdict: FilterVerdict, pod: PodInfo, sent: Sequence[str]
     ) -> FilterVerdict:
-        """Return what the two disagree on where they have for longer than a watch is behind."""
+        """Return the verdict, or the disagreement if it lasts longer than a watch is behind."""
         reason = verdict.reason if isinstance(verdict, Refuse) else None
         if reason is not Reason.CACHE_BEHIND:
             if reason not in _SAYS_NOTHING_OF_ROOM and self._lags.currsize:
                 self._lags.pop(pod.uid, None)
             return verdict
         lag = self._lags.pop(pod.uid, None) or _Lag(self._timer())
-        before, pause = lag.disagrees, self._again(lag)
+        before, pause = lag.disagrees, self._count_try(lag)
         self._lags[pod.uid] = lag
         self._wake_after(pod.group or pod.uid, pause)
         found = disagreement(pod, sent, view=self._view) if lag.disagrees else None
@@ -97,8 +97,8 @@ class WatchLag:
             )
         return Refuse(Reason.SCHEDULER_DISAGREES, about(pod.group) + found.sentence())
 
-    def _again(self, lag: _Lag) -> float:
-        """Count that it is so once more; return after how many seconds to look again."""
+    def _count_try(self, lag: _Lag) -> float:
+        """Count one more try that shows the lag; return the seconds until the next one."""
         pause = min(BEHIND_LONGEST_PAUSE, BEHIND_FIRST_PAUSE * 2.0 ** min(lag.tries, 32))
         lag.tries += 1
         late = self._timer() - lag.since >= DISAGREE_SECONDS
@@ -107,10 +107,10 @@ class WatchLag:
 
 
 class PodsSeenOnlyInRequests:
-    """Drops pods that only requests have shown: kube-scheduler is ahead of the watch, not for long.
+    """Drops pods that only requests have shown, if our watch does not show them soon.
 
-    A pod in a filter request is taken in so that its gang can be planned at once. If no watch shows
-    it within a bound it was invented, or is gone, and all that was kept for it is given back.
+    A pod in a filter request is added to the state so that its gang can be planned at once. If no
+    watch shows it in time it was invented, or is gone, and all that was kept for it is given back.
     """
 
     def __init__(self, cluster: Cluster, *, clock: Clock) -> None:
@@ -130,7 +130,7 @@ class PodsSeenOnlyInRequests:
             await asyncio.sleep(CONFIRM_EVERY_SECONDS)
 
     def look(self) -> None:
-        """Drop the pods whose time is over."""
+        """Drop the pods that no watch has shown in time."""
         now, before = self._clock.monotonic(), self._since
         self._since = {uid: before.get(uid, now) for uid in self._view.seen}
         over = [uid for uid, since in self._since.items() if now - since >= UNCONFIRMED_SECONDS]
