@@ -231,7 +231,7 @@ class PodFilter:
     def _refused(self, pod: PodInfo, group: str | None, refusal: Refuse) -> None:
         self._cluster.apply(ev.PodRefused(pod, refusal.reason))
         if refusal.reason is Reason.NOT_ADMITTED:
-            self._cluster.apply(ev.Unreserved((pod.uid,)))  # its plan is older
+            self._cluster.apply(ev.Unreserved((pod.uid,)))  # planned when more pods were admitted
         if group is None:
             return
         whole = refusal.deny

@@ -223,7 +223,7 @@ class WaitingPods:
         return group in self._holds
 
     def time_left(self, group: str) -> float | None:
-        """Return the seconds until a planned or waiting group is sent away; None for any other."""
+        """Return the seconds until a planned or waiting group is refused; None for any other."""
         deadline = self._deadlines.get(group)
         return max(0.0, deadline.at - self._loop.time()) if deadline is not None else None
 

@@ -1,8 +1,8 @@
-"""Whole gangs that make room: chooses victims, keeps their room, and says so in the status.
+"""Preempts for whole gangs: chooses victims, keeps their room, and says so in the status.
 
-The reconciler evicts. What is stored in a PodGroup's status counts, whichever process wrote it: so
-a restart of this one, or another extender whose kube-scheduler leads by now, goes on with it. What
-this process writes counts from the decision on, until the watch shows it.
+The reconciler evicts. The preemption stored in a PodGroup's status counts, whichever process wrote
+it: so this process after a restart, or another extender whose kube-scheduler leads by now, goes on
+with it. A preemption that this process writes counts from the decision on.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ from extender.steps import Steps
 from extender.telemetry.metrics import Metrics
 
 NOTED: Final = 4
-"""The members that are read for their equals: a group has few kinds of members."""
+"""The most members of a group that are read for their equals: it has few kinds of members."""
 _BEHIND_REASONS: Final = frozenset(
     (Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES)
 )
@@ -88,7 +88,7 @@ class StatusWriter(Protocol):
     async def apply(
         self, pod_group: PodGroupInfo, nomination: PreemptedRoom | None, condition: ConditionInfo
     ) -> None:
-        """Make this the preemption of a PodGroup, with its condition."""
+        """Store this preemption of a PodGroup, with its condition."""
 
 
 @dataclass(slots=True)
@@ -102,14 +102,14 @@ class _Course:
     """True once the watch has shown it."""
     seen: Seen = field(default_factory=Seen)
     end: Ended | None = None
-    """Why it is over: its status is to be taken back."""
+    """The reason why it is over, while its status is to be taken back."""
     offered: float | None = None
-    """The time when its room was last said to be there, by the monotonic clock."""
+    """The time when its room was last announced, by the monotonic clock."""
 
 
 @dataclass(slots=True)
 class _Pause:
-    """The pause during which a group is left alone, in seconds of the monotonic clock."""
+    """The pause during which a group is left alone, by the monotonic clock."""
 
     until: float
     seconds: float
@@ -130,7 +130,7 @@ class Preempting:
         is_asked: Callable[[], bool],
         is_behind: Callable[[], bool],
     ) -> None:
-        """`is_asked` returns whether a kube-scheduler is there that asks this process.
+        """Take `is_asked`, which returns whether there is a kube-scheduler that asks this process.
 
         `is_behind` returns whether our watch is known to be behind kube-scheduler's.
         """
@@ -154,7 +154,7 @@ class Preempting:
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: ClusterChange) -> None:
-        """Follow what is stored, and look at the queue soon."""
+        """Follow the stored preemptions, and look at the queue soon."""
         for group in change.statuses:
             pod_group = self._view.pod_group(group)
             if group in self._courses or (pod_group is not None and pod_group.nomination):
@@ -164,11 +164,11 @@ class Preempting:
 
     @property
     def under_way(self) -> int:
-        """Return how many groups wait for victims, or for their room."""
+        """Return the number of groups that wait for victims to go, or for their room."""
         return sum(course.end is None for course in self._courses.values())
 
     def recover(self) -> Iterator[None]:
-        """Go on with what is stored, once the whole cluster has been seen."""
+        """Go on with the stored preemptions, once the whole cluster has been seen."""
         for group in [*self._view.pod_groups]:
             self._follow(group)
             yield
@@ -182,7 +182,7 @@ class Preempting:
     # --- what is stored ----------------------------------------------------------------------
 
     def _follow(self, group: str) -> None:
-        """Compare a preemption with what the status of its PodGroup says, and take that over."""
+        """Compare a preemption with the status of its PodGroup, and adopt what is stored there."""
         pod_group, course = self._view.pod_group(group), self._courses.get(group)
         if course is not None and (pod_group is None or pod_group.uid != course.uid):
             self._drop(group)
@@ -194,7 +194,7 @@ class Preempting:
             course.stored = True
             return
         if course is not None and course.stored:
-            # Another process has ended it; or the end that this one wrote is there.
+            # Another process has ended it, or the watch shows the end that this one wrote.
             self._drop(group)
             course = None
         if course is None and stored is not None:
@@ -221,10 +221,10 @@ class Preempting:
             await asyncio.sleep(max(PREEMPT_SETTLE_SECONDS, in_vain * REST))
 
     def looking(self) -> Steps[float]:
-        """End what is over, and begin what is due; return how many seconds were spent in vain.
+        """End preemptions that are over, and begin those due; return the seconds spent in vain.
 
-        Too many end it for their namespace: those that were looked at have a pause. What others did
-        between two steps does not count: on a busy machine that is most of the time.
+        Too many such seconds end the look for their namespace: its groups have a pause. The time
+        that others took between two steps does not count: on a busy machine that is most of it.
         """
         for group in [*self._courses]:
             self._end_if_over(group)
@@ -234,7 +234,7 @@ class Preempting:
         lowest, in_vain = self._view.lowest_on_nodes, defaultdict[str, float](float)
         for group in (yield from self._share.choosing(self._view.queue)):
             if lowest is None or self._view.tally(group).priority <= lowest:
-                break  # those behind it have no higher priority
+                break  # the groups behind it have no higher priority
             namespace = group.partition("/")[0]
             if in_vain[namespace] <= VAIN_SECONDS:
                 yield
@@ -244,7 +244,7 @@ class Preempting:
         return sum(in_vain.values())
 
     def _serving(self, group: str) -> Steps[float]:
-        """Begin what is due for a group; return how many seconds were spent in vain."""
+        """Begin a preemption for a group if it is due; return the seconds spent in vain."""
         self._tried.note(group)
         if not self._is_due(group):
             return 0.0
@@ -252,7 +252,7 @@ class Preempting:
         return 0.0 if group in self._courses else spent
 
     def _timed(self, steps: Steps[None]) -> Steps[float]:
-        """Return how many seconds all steps took by themselves."""
+        """Run steps; return the seconds that they took by themselves."""
         spent, done = 0.0, False
         while not done:
             began = self._clock.monotonic()
@@ -283,10 +283,10 @@ class Preempting:
             self._offer(group, course)
 
     def _offer(self, group: str, course: _Course) -> None:
-        """Say once in a while that the room of victims that have gone is there.
+        """Announce once in a while that the victims have gone and their room is there.
 
         That wakes a member, and has the group planned again. kube-scheduler may have seen victims
-        go before this process did, and have tried the members before: it tries them again when
+        go before this process did, and have tried the members then: it tries them again when
         something else happens, and on quiet nodes nothing does.
         """
         now = self._clock.monotonic()
@@ -297,9 +297,9 @@ class Preempting:
             self._cluster.apply(ev.Nominated(group, course.nomination))
 
     def _is_ours(self, group: str) -> bool:
-        """Return whether a kube-scheduler is there that asks this process about a group's pods.
+        """Return whether there is a kube-scheduler that asks this process about a group's pods.
 
-        Another one, of another name, may ask another extender, whose preemption it is then.
+        A scheduler of another name may ask another extender, which then runs the preemption.
         """
         asks = (pod.scheduler in self._plans.schedulers for pod in self._view.members(group))
         return self._is_asked() and any(asks)
@@ -316,7 +316,7 @@ class Preempting:
         self._queue.add(group)
 
     def _paused(self, group: str, course: _Course, over: Ended) -> Ended:
-        """Leave a group alone after a preemption in vain; return how it ended, which may be all."""
+        """Leave a group alone after a preemption in vain; return its end, perhaps GIVEN_UP."""
         if over.reason is PreemptionReason.ROOM_LOST:
             taken = nominate.taken(course.nomination, self._plans.schedulers, view=self._view)
             over = taken or over
@@ -329,7 +329,7 @@ class Preempting:
         return Ended(PreemptionReason.GIVEN_UP, f"{text}; the last time {over.message}")
 
     def _is_due(self, group: str) -> bool:
-        """Return whether it is worth a look for which pods could make room for a group."""
+        """Return whether to look now for pods that could make room for a group."""
         view, pod_group = self._view, self._view.pod_group(group)
         if pod_group is None or group in self._courses or self._plans.planner.is_busy(group):
             return False
@@ -340,7 +340,7 @@ class Preempting:
         given_up = said is not None and said.reason == PreemptionReason.GIVEN_UP
         if given_up and said is not None and said.generation == pod_group.generation:
             return False
-        # What makes room is kept in the status of a PodGroup, and a native one has no field for it.
+        # The preemption is stored in the status of the PodGroup; a native one has no field for it.
         if pod_group.api_group == GROUP_NATIVE:
             return False
         # For the last pod that a gang lacks kube-scheduler preempts itself.
@@ -349,7 +349,7 @@ class Preempting:
         return self._tried.is_refused(group)
 
     def _look_at(self, group: str) -> Steps[None]:
-        """Begin a preemption for a group, where one is of use."""
+        """Begin a preemption for a group if one helps it."""
         pod_group = self._view.pod_group(group)
         if pod_group is None:
             return
@@ -421,7 +421,7 @@ class Preempting:
         if end is not course.end:
             self._queue.add(group)  # it ended meanwhile
         elif end is not None and not course.stored:
-            # The watch may show it late, or not at all where nothing was stored of it.
+            # The watch may show it late, or not at all if the preemption was never stored.
             course.stored = True
             self._follow(group)
 
@@ -436,20 +436,20 @@ class Preempting:
 
 
 class Tried:
-    """Knows for a while which pods kube-scheduler has tried, and found no room for.
+    """Remembers for a while the pods that kube-scheduler has tried and found no room for.
 
-    Only then others make room for their group: kube-scheduler may know of reasons that no plan
-    sees.
+    Only for their groups others make room: before its try, kube-scheduler may know of reasons
+    against a pod that no plan sees.
     """
 
     def __init__(self, view: ClusterView, plans: Plans) -> None:
         self._view, self._plans = view, plans
         self._tried = WeakKeyDictionary[Shape, dict[tuple[str, str], float]]()
-        """The time until which it counts that a pod of this shape, scheduler and namespace was
-        tried, by the monotonic clock."""
+        """The time until which a try of a pod counts for its equals, by shape, scheduler and
+        namespace."""
 
     def note(self, group: str) -> None:
-        """Note for equal pods which members kube-scheduler has tried in vain: for want of room."""
+        """Note for equal pods that kube-scheduler found no room for members of a group."""
         until = self._plans.clock.monotonic() + TRIED_SECONDS
         for pod in islice(self._waiting(group), NOTED):
             kind, known = (pod.scheduler, pod.namespace), self._tried.setdefault(pod.shape, {})
@@ -461,11 +461,11 @@ class Tried:
     def is_refused(self, group: str) -> bool:
         """Return whether kube-scheduler has tried a member in vain, or our own plan has failed.
 
-        Or it has tried an equal pod of another group: it takes them one after the other, and on
-        full nodes each gang would wait for all pods of those before it. A group with members for
-        which it finds no node for a reason that no plan sees is left alone, and so is one of a
-        scheduler that does not ask. So is one of which kube-scheduler knows more than our watch has
-        shown: its room may be there already.
+        A try of an equal pod of another group counts too: kube-scheduler tries pods one by one,
+        and on full nodes each gang would wait for all pods before it. A group is left alone if
+        kube-scheduler finds no node for a member for a reason that no plan sees, if its scheduler
+        does not ask us, or if kube-scheduler knows more of it than our watch has shown: its room
+        may be there already.
         """
         tried, now = self._plans.verdicts.no_room(group) is not None, self._plans.clock.monotonic()
         for pod in self._waiting(group):
@@ -477,14 +477,14 @@ class Tried:
         return tried
 
     def _waiting(self, group: str) -> Iterator[PodInfo]:
-        """Yield members that have no room, as many as are read of a group."""
+        """Yield the members without room, among the first MOST_MEMBERS of a group."""
         view = self._view
         for pod in islice(view.members(group), MOST_MEMBERS):
             if pod.node is None and view.reservation(pod.uid) is None:
                 yield pod
 
     def _has_news(self, pod: PodInfo) -> bool:
-        """Return whether kube-scheduler saw something at its last try that we did not."""
+        """Return whether kube-scheduler's last try of a pod saw something that we had not seen."""
         refusal, said = self._view.refused.get(pod.uid), pod.unschedulable or ""
         if refusal is None:
             return pod.uid in self._view.seen or any(text in said for text in _BEHIND_TEXTS)

@@ -1,7 +1,7 @@
-"""Wakes pods that were refused, when the reason for it has gone away.
+"""Wakes pods that were refused, once the reason for the refusal has gone.
 
-`Waker` wakes for events that are watched, `WakeTimes` sets when pods are woken for which there is
-no such event, and `MissedWakeups` tries those again that nothing has woken.
+`Waker` wakes pods after watched events, `WakeTimes` sets the time to wake pods that no event will
+wake, and `MissedWakeups` tries pods again that nothing has woken.
 """
 
 import asyncio
@@ -47,16 +47,16 @@ from extender.telemetry.metrics import Metrics
 _log = structlog.get_logger(__name__)
 
 _HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
-"""Reasons for which a planned member is not tried at once: `ahead/scheduler_lag.py` has the time of
-the last, and `claims.py` that of dry rounds."""
+"""The reasons for which a planned member is not tried at once: other parts set its time, for
+NOT_SEEN_YET `ahead/scheduler_lag.py`, for dry rounds `claims.py`."""
 ROOM: Final = ""
 """The queue's key for "room was given back"; no group has an empty name."""
 ROOM_REST: Final = "*"
-"""The key for those that are still to be woken for it."""
+"""The key for the pods that are still to be woken for that room."""
 
 
 def is_group(key: str) -> bool:
-    """Return whether a key of the queue names a group; others are UIDs of pods, or about room."""
+    """Return whether a key of the queue names a group; others are UIDs of pods, or ROOM keys."""
     return "/" in key
 
 
@@ -67,7 +67,7 @@ class PodPatcher(Protocol):
         """Touch a pod's metadata."""
 
     async def try_beside(self, pod: PodRef, *, at: int, node: str | None) -> None:
-        """Touch a label of a pod, and nominate a node for a moment where one is given."""
+        """Touch a label of a pod, and nominate a node for a moment if one is given."""
 
     async def ungate(self, pod: PodRef) -> None:
         """Remove our gate."""
@@ -82,10 +82,10 @@ class _Patch:
 
 
 class Waker:
-    """Decides for one key at a time; the patches are made beside it, so none holds up a decision.
+    """Decides about one key at a time; patches run on the side, so that none holds up a decision.
 
     A pod that could not be patched is tried again after a pause of its own, and its group picks
-    another one meanwhile.
+    another member meanwhile.
     """
 
     def __init__(
@@ -105,19 +105,19 @@ class Waker:
         self._queue: WorkQueue[str] = WorkQueue()
         self._options = plans.verdicts.options
         self._for_room: deque[PodInfo] = deque()
-        """Those that are still to be woken for room that was given back, in their order."""
+        """The pods that are still to be woken for room that was given back, in their order."""
         self._room_rests = False
         """True while the last pods were woken for room less than ROOM_SECONDS ago."""
         self._looked: frozenset[PodKind] = frozenset()
-        """Kinds of pods whose turn in the decision about room is over, while others had none."""
+        """The kinds of pods that had their turn in the decision about room before others."""
         self._patches = Patches[_Patch](self._write, failed=self._failed)
         self._spared: dict[str, float] = {}
-        """The time until which members are not woken that can be bound with another, by group."""
+        """The time until which members that can be bound with another are not woken, by group."""
         cluster.subscribe(self.on_change)
         plans.planner.on_end(self.after)
 
     def on_change(self, change: ClusterChange) -> None:
-        """Queue the groups that a change touched, and ROOM where there may be some."""
+        """Queue the groups that a change touched, and ROOM if it may have given room back."""
         for group in change.groups:
             self._queue.add(group)
             if group in self._spared:
@@ -127,7 +127,7 @@ class Waker:
         # In strict order a group that starts, or that lost a pod, lets the next one have its turn.
         turn = self._options.strict_order and bool(change.groups)
         if change.room or turn:
-            # A plan that moves gives room back at every step; once in a while is enough.
+            # A plan that moves gives room back at every step; to look now and then is enough.
             self._queue.add_after(ROOM, ROOM_SECONDS)
 
     def recover(self) -> Iterator[None]:
@@ -141,7 +141,7 @@ class Waker:
                 self._queue.add(pod.group or ROOM)
 
     def after(self, key: str, seconds: float) -> None:
-        """Look later at a key: a group, a pod by its UID, or ROOM."""
+        """Look at a key after this many seconds: a group, a pod by its UID, or ROOM."""
         if seconds <= 0:
             self._queue.add(key)  # a timer would take the place of a later one
         else:
@@ -153,9 +153,9 @@ class Waker:
             self._queue.add(uid)
 
     def try_beside(self, group: str, pods: Mapping[str, bool]) -> None:
-        """Have members tried again that kube-scheduler refused itself, by UID.
+        """Have members, by UID, tried again that kube-scheduler refused itself.
 
-        The value says whether they are to be spread.
+        The value is True if a member is to be spread.
         """
         resting, known = self._patches.resting(), self._view.pods
         able = [(known[uid], spread) for uid, spread in pods.items() if uid not in resting]
@@ -179,7 +179,7 @@ class Waker:
     async def _look(self, key: str) -> None:
         resting = self._patches.resting()
         if key == ROOM and self._room_rests:
-            # Each has its turn before the first ones have another.
+            # Every pod has its turn before the first ones have another.
             self._queue.add_after(ROOM, ROOM_SECONDS)
         elif key == ROOM:
             await self._decide_room(resting)
@@ -213,9 +213,9 @@ class Waker:
         self._patches.add(group, ((pod, _Patch("gate")) for pod in decision.ungate))
 
     def _to_wake(self, group: str, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
-        """Return which members that were refused are to be woken now.
+        """Return the refused members that are to be woken now.
 
-        Those that can be bound together with another one are left alone for a moment.
+        Members that can be bound together with another one are left alone for a moment.
         """
         if not pods or not self._options.bind_equal:
             return pods
@@ -238,7 +238,7 @@ class Waker:
             self._patches.forget(uid)
 
     def _wake_for_room(self) -> None:
-        """Wake the next ones; the others have their turn a moment later."""
+        """Wake the next pods for room; the others have their turn a moment later."""
         count = min(ROOM_AT_ONCE, len(self._for_room))
         self._wake(ROOM, [self._for_room.popleft() for _ in range(count)])
         self._room_rests = count > 0
@@ -253,7 +253,7 @@ class Waker:
             patches = [
                 (pod, _Patch("annotation", reasons[pod.uid])) for pod in pods if pod.uid in reasons
             ]
-            # A pod that is being patched was tried since, or it would not be refused again.
+            # A pod that is refused again while it is being patched was tried in between.
             self._patches.add(batch, patches, again=True)
 
     async def _write(self, pod: PodInfo, patch: _Patch) -> None:
@@ -283,7 +283,7 @@ class Waker:
         self._queue.add_after(pod.uid, failure.pause)
         if failure.is_of_this_pod and pod.group is not None and patch.reason is not None:
             self._queue.add(pod.group)
-            # A sibling that lacks room is picked where it is about room.
+            # A sibling that lacks room is picked in the decision about room.
             self.on_change(ev.ClusterChange(room=True))
 
     def _refuse_again(self, uid: str, reason: str) -> None:
@@ -294,9 +294,9 @@ class Waker:
 
 
 class WakeTimes:
-    """Sets when a pod is woken that filter refused, where no event will wake it.
+    """Sets the time to wake a pod that filter refused and that no event will wake.
 
-    That is when a window ends, another sample is drawn, or another group was planned or had its
+    It is due when a window ends, another sample is drawn, or another group was planned or had its
     turn. `wake_after` takes a key of the waker, and seconds.
     """
 
@@ -308,13 +308,13 @@ class WakeTimes:
         self._verdicts = plans.verdicts
         self._wake_after = wake_after
         self._behind_plans: set[str] = set()
-        """Groups that wait for the plan of a group that goes first."""
+        """The groups that wait for the plan of a group that goes first."""
         self._mixed: LRUCache[str, None] = LRUCache(MAX_GROUPS)
-        """Groups that never fit, some of whose members were refused for another reason before."""
+        """The groups that never fit, but with members that were refused for another reason."""
         plans.planner.on_end(self._plan_ended)
 
     def set(self, pod: PodInfo, group: str, refusal: Refuse) -> None:
-        """Set when a group is woken for a member that was refused."""
+        """Set the time to wake a group after a member was refused."""
         reason = refusal.reason
         rest = self._verdicts.rest_left(group)
         if rest:
@@ -332,12 +332,12 @@ class WakeTimes:
                 denied = max(self._verdicts.options.denied, self._verdicts.denied_left(group))
                 self._wake_after(group, denied)
             case Reason.NEVER_FITS if not refusal.again or group in self._mixed:
-                self._pass_on(group)
+                self._wake_next(group)
             case _:
                 pass
 
     def _when_planned(self, group: str) -> None:
-        """Wake a group when those that go first are planned."""
+        """Wake a group when the groups that go first are planned."""
         if self._plans.planner.is_busy(group):
             return  # the end of its own plan wakes it
         pod_group = self._view.pod_group(group)
@@ -353,7 +353,7 @@ class WakeTimes:
             for group in waiting:
                 self._wake_after(group, 0.0)
 
-    def _pass_on(self, group: str) -> None:
+    def _wake_next(self, group: str) -> None:
         """Wake the siblings of a gang that never fits; in strict order also the next gang."""
         refused = self._view.refused
         if any(refused[uid].reason != Reason.NEVER_FITS for uid in self._view.refused_of(group)):
@@ -366,12 +366,12 @@ class WakeTimes:
 
 
 class MissedWakeups:
-    """Tries pods again that wait and that nothing has woken.
+    """Tries waiting pods again that nothing has woken.
 
-    Room comes, and with it the moment to try a refused pod again, in many ways, and kube-scheduler
-    may know of it before we do. What one of these ways misses would wait for the flush of
-    kube-scheduler's queue, which comes after five minutes. Here one group and one pod have a try
-    every ten seconds. `wake` has a pod tried again, by its UID.
+    Room for a refused pod may come in many ways, and kube-scheduler may know of it before we do. A
+    pod that no wakeup reached would wait five minutes, until kube-scheduler flushes its queue.
+    Instead, one group and one pod without a group have another try every ten seconds. `wake` has a
+    pod tried again, by its UID.
     """
 
     def __init__(self, cluster: Cluster, plans: Plans, *, wake: Callable[[str], None]) -> None:
@@ -381,9 +381,9 @@ class MissedWakeups:
         self._before: dict[str, Refusal] = {}
         """The refusals that the last look found."""
         self._tried: dict[str, float] = {}
-        """The time of the last try from here, by key."""
+        """The time of the last try that this made, by key."""
         self._served: dict[tuple[bool, str], float] = {}
-        """The same by namespace, of groups and of other pods."""
+        """The time of the last try by namespace, for groups (True) and for other pods."""
         self._shares = Shares()
 
     async def run(self) -> None:
@@ -396,7 +396,7 @@ class MissedWakeups:
                 FAULTS.report("missed-wakeups", error)
 
     def looking(self) -> Steps[None]:
-        """Have one group and one pod without a group tried again that wait since the last look."""
+        """Retry one group and one pod without a group that have waited since the last look."""
         steps = missed_wakeups(self._view, self._shares, has_no_room=self._has_no_room)
         before, self._before = self._before, (yield from steps)
         there = {(now.pod.group is not None, now.pod.namespace) for now in self._before.values()}
@@ -408,7 +408,7 @@ class MissedWakeups:
             self._try_one(keys, in_group=in_group)
 
     def _try_one(self, keys: Sequence[str], *, in_group: bool) -> None:
-        """Have the one tried again that had its last try longest ago, its namespace first."""
+        """Retry the key with the oldest last try, in the namespace with the oldest last try."""
         now, never = self._plans.clock.monotonic(), float("-inf")
 
         def last(key: str) -> tuple[float, float]:

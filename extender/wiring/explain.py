@@ -1,7 +1,7 @@
 """`gang-extender explain`: lists of the API server, or of a snapshot, and our own decisions.
 
-It sends no process a request, so that it also works where none runs. What is in the extender's
-memory alone it cannot know: plans are made anew for the groups that go first, and claims decided as
+It sends no process a request, so that it also works where none runs. It cannot know what only the
+extender's memory has: plans are made anew for the groups that go first, and claims are decided as
 the extender decides them.
 """
 
@@ -199,7 +199,7 @@ def workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
 
 
 def _asked_for(asked: ExplainTarget, workload: WorkloadInfo) -> list[OwnerRef]:
-    """Return those owners of a workload that may be meant."""
+    """Return the owners of a workload that may be meant."""
     if workload.meta.namespace != asked.namespace:
         return []
     return [
@@ -211,7 +211,7 @@ def _asked_for(asked: ExplainTarget, workload: WorkloadInfo) -> list[OwnerRef]:
 
 
 def is_kind(wanted: str | None, *names: str) -> bool:
-    """Return whether one of the names of a kind is the wanted one; None is any."""
+    """Return whether one of the names of a kind is the wanted one; None means any."""
     return wanted is None or wanted.lower() in {name.lower() for name in names}
 
 
@@ -300,7 +300,7 @@ async def explained_pod(
 
 
 def no_group(key: str, view: ClusterView) -> str:
-    """Return that there is no such group, and those of its namespace."""
+    """Return that there is no group of this name, and the groups of its namespace."""
     namespace = key.partition("/")[0]
     known = {*view.pod_groups, *view.groups}
     names = sorted(each.partition("/")[2] for each in known if each.startswith(f"{namespace}/"))
@@ -334,7 +334,7 @@ async def _read_all(client: Reader, decoder: Decoder) -> tuple[Cluster, list[Pod
 def facts_of(
     cluster: Cluster, group: str | None, options: GangOptions, *, clock: Clock | None = None
 ) -> GroupFacts:
-    """Return what is known, with the room that the extender keeps for others by its decisions.
+    """Return the known state, with the room that the extender would keep for others.
 
     Without a clock the time is that of the machine.
     """

@@ -25,30 +25,30 @@ def watches(
 
 
 class Watches:
-    """All watches of a process; one is stale after so many seconds in which nothing came."""
+    """All watches of a process; one is stale if nothing came for `stale_seconds`."""
 
     def __init__(self, reflectors: Iterable[Reflector[Any]], *, stale_seconds: float) -> None:
         self.reflectors = list(reflectors)
         self.needed = [each for each in self.reflectors if each.needed]
-        """Those that all decisions need; each of the others concerns pods of its own alone."""
+        """The watches that all decisions need; each of the others concerns only some pods."""
         self._limit = stale_seconds
 
     @property
     def synced(self) -> bool:
-        """Whether each that is needed has been filled once."""
+        """True if every needed watch has been filled once."""
         return all(reflector.synced for reflector in self.needed)
 
     def checks(self) -> dict[str, str | None]:
-        """Return by kind that is needed the problem of its watch, or None."""
+        """Return the problem of each needed watch, or None, by kind."""
         return {each.kind: self._problem(each) for each in self.needed}
 
     def remarks(self) -> dict[str, str | None]:
-        """Return by kind that is not needed the problem of its watch, or None."""
+        """Return the problem of each other watch, or None, by kind."""
         others = (each for each in self.reflectors if not each.needed)
         return {each.kind: self._problem(each) or each.forbidden or None for each in others}
 
     def states(self) -> dict[str, dict[str, object]]:
-        """Return by kind how old each watch is, in seconds, and its problem."""
+        """Return the age of each watch, in seconds, and its problem, by kind."""
         problems = {**self.checks(), **self.remarks()}
         return {
             each.kind: {"age": each.freshness.age, "problem": problems[each.kind]}
@@ -56,7 +56,7 @@ class Watches:
         }
 
     def stale(self) -> str | None:
-        """Return the first kind that is needed whose watch is stale."""
+        """Return the first kind whose needed watch is stale."""
         stale = (each for each in self.needed if each.freshness.age > self._limit)
         return next((each.kind for each in stale), None)
 

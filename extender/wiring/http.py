@@ -1,4 +1,4 @@
-"""How both processes serve HTTP."""
+"""The HTTP server of both processes."""
 
 import asyncio
 import socket
@@ -22,9 +22,9 @@ _log = structlog.get_logger(__name__)
 BACKLOG: Final = 4096
 """The bind requests of a gang come at the same time, each on its own connection."""
 GRACE_SECONDS: Final = 5
-"""For connections to close once every request is answered."""
+"""Seconds for connections to close once every request is answered."""
 FEW: Final = Limits(connections=400, handshakes=100)
-"""For a server with few clients; a process may open 1024 files by default."""
+"""The most connections of a server with few clients: a process may open 1024 files by default."""
 
 
 class Server(uvicorn.Server):
@@ -43,7 +43,7 @@ class Server(uvicorn.Server):
         unfinished: Callable[[], int] = lambda: 0,
         patience: float = 0.0,
     ) -> None:
-        """`on_exit` runs on a signal; the `unfinished` may then take `patience` seconds more."""
+        """Run `on_exit` on a signal, then give the `unfinished` requests `patience` seconds."""
         super().__init__(config)
         self._connections = connections
         self._context = context
@@ -56,7 +56,7 @@ class Server(uvicorn.Server):
     @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop soon."""
-        # Not super's: that raises the signal once more at the end, and the exit code is not 0.
+        # The method of super raises the signal again at the end, so that the exit code is not 0.
         self._loop.call_soon_threadsafe(self._stop)
 
     @override

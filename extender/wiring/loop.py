@@ -16,7 +16,7 @@ from extender.telemetry.metrics import lags
 
 
 class Loop:
-    """The parts, on the metrics of a process."""
+    """The loop's pacer, garbage collection and lag, with the metrics of a process."""
 
     def __init__(self, clock: Clock, registry: CollectorRegistry, settings: Health) -> None:
         self.pacer = Pacer(clock)
@@ -50,7 +50,7 @@ class Loop:
 def report_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Count an error of a timer, or of a task that no code awaits, among the internal errors.
 
-    A connection that breaks is none.
+    A broken connection does not count.
     """
     error = context.get("exception")
     if isinstance(error, Exception) and not isinstance(error, OSError):

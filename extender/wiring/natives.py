@@ -1,4 +1,4 @@
-"""The state, with what the settings say of native gangs."""
+"""The cluster's state at the start, with the settings for native gangs."""
 
 from extender.config import Gang
 from extender.state.cluster.events import NativesDecided
@@ -16,8 +16,8 @@ def empty_cluster(gang: Gang) -> Cluster:
 class Absence:
     """Says that native gangs are not ours where their PodGroups cannot be read.
 
-    Without its PodGroup none could be started, so their pods go as if there was no extender. When
-    the PodGroups can be read the question is open again.
+    No gang can be started without its PodGroup, so their pods pass as if there was no extender.
+    When the PodGroups can be read the question is open again.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -25,7 +25,7 @@ class Absence:
         self._absent = False
 
     def seen(self, *, absent: bool) -> None:
-        """Take note of a list, or that there can be none."""
+        """Take note that the PodGroups were listed, or that they cannot be."""
         if absent != self._absent:
             self._absent = absent
             self._cluster.apply(NativesDecided(ours=False if absent else None))

@@ -1,4 +1,4 @@
-"""Puts together the queue inside `reconcile`: what feeds it, what decides, what writes."""
+"""Puts together the queue inside `reconcile`: its sources, its decisions, its writers."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -224,7 +224,7 @@ class QueueControllers:
         self.queues.subscribe(self._on_change)
 
     def _lost_hosts(self, workloads: Workloads, settings: Settings, shared: Shared) -> LostHosts:
-        """Return what replaces hosts, between two cycles of admission."""
+        """Return the part that replaces lost hosts between two cycles of admission."""
         found = LostHosts(
             self.queues,
             self._cluster,
@@ -264,7 +264,7 @@ class QueueControllers:
         )
 
     def memory(self) -> dict[str, object]:
-        """Return which objects were read, and on the leader what it remembers of workloads."""
+        """Return the objects that were read, and on the leader its memory of workloads."""
         found: dict[str, object] = {"objects": queue_objects(self._view)}
         if not self._leads:
             return found
@@ -279,7 +279,7 @@ class QueueControllers:
         )
 
     def admitted_of(self, pod: PodInfo) -> str | None:
-        """Return the admitted Workload that a pod is of, as `namespace/name`."""
+        """Return the admitted Workload of a pod, as `namespace/name`."""
         found = workloads_of(pod, self._view, self._cluster)
         return next((key for key in found if self._view.admission(key) is not None), None)
 
@@ -306,7 +306,7 @@ class QueueControllers:
         record(event)
 
     async def run(self, *, after_another: bool) -> None:
-        """Work, as the leader, until cancelled; there may have been another one before."""
+        """Work as the leader until cancelled; there may have been another leader before."""
         if after_another:
             await self._sources.catch_up(self._pacer)
         self._leads = True
@@ -328,7 +328,7 @@ class QueueControllers:
             self._leads = False
 
     async def _say_what_is_managed(self) -> None:
-        """Keep for the extender which jobs are held back without a queue name."""
+        """Record for the extender which jobs are held back without a queue name."""
         pauses = backoff(0.2, 30.0)
         while True:
             try:
@@ -338,7 +338,7 @@ class QueueControllers:
                 await asyncio.sleep(pauses.next())
 
     def _everything(self) -> Iterator[QueueChange]:
-        """Yield changes that touch all there is, a few objects each."""
+        """Yield changes that together touch all objects, a few at a time."""
         view = self._view
         yield QueueChange(
             cluster_queues=frozenset(view.cluster_queues),
@@ -403,7 +403,7 @@ class QueueControllers:
             self._workloads.notice(key)
 
     async def _follow(self) -> None:
-        """Reconcile all that a changed setting may concern, until cancelled."""
+        """Reconcile all objects that a changed queue or class may concern, until cancelled."""
         while True:
             queues, classes = await self._changed.take()
             try:

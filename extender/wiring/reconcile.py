@@ -95,7 +95,7 @@ class Reconciler:
         self._nominations = StoredNominations(cluster)
         self._failed_calls = FailedCalls(cluster, VictimWriter(client))
         self._preemption, self._victims = self._preempting(client)
-        # What the extender claims for groups that have waited long is claimed here as well.
+        # The extender claims room for groups that have waited long, and this process does too.
         self._aging = Aging(cluster, options=self._options, clock=clock)
         cluster.subscribe(self._on_change)
         self.reflectors = self._follows(client, decoder)
@@ -402,8 +402,8 @@ class KeyObserver:
 async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
     """Run the reconciler until SIGTERM or SIGINT.
 
-    Raises SettingsError, ConfigurationError, OSError, and LeadershipLost when another one has to go
-    on.
+    Raises SettingsError, ConfigurationError, OSError, and LeadershipLost when another replica has
+    to take over.
     """
     kube, chosen = settings.kube, settings.reconcile
     async with KubeClient(

@@ -137,7 +137,7 @@ def reflectors(
         )
 
     def native_groups() -> Reflector[PodGroupInfo]:
-        """Follow them where the API server has them: it may learn to with an upgrade.
+        """Follow native PodGroups if the API server has them, perhaps after an upgrade.
 
         Nothing else waits for them: their API is in the making, and off by default.
         """

@@ -77,12 +77,12 @@ NAME: Final = "gang-extender"
 _OTHER_FILES: Final = 256
 """Open files that are no client's connection: those to the API server, and the libraries'."""
 _FILES_OF_HANDSHAKES: Final = 8
-"""One in so many open files may be a connection that has not finished its TLS handshake."""
+"""One in this many open files may be a connection that has not finished its TLS handshake."""
 _PLANNING: Final = "the extender is planning for gangs that have begun"
 _WATCHES: Final = 24
 """Connections that are left for watches and single requests."""
 _SPARE_CONNECTIONS: Final = 64
-"""For filter and bind requests, probes and metrics while all binds that may be are held."""
+"""Connections for filter and bind requests, probes and metrics while the most binds are held."""
 
 
 class Extender:
@@ -209,7 +209,7 @@ class Extender:
         }
 
     def ready(self) -> dict[str, str | None]:
-        """Return the problems, by check."""
+        """Return the problem of each check, or None."""
         checks = dict(self.watches.checks())
         if self.watches.synced and not self._recovered:
             checks["plans"] = _PLANNING
@@ -229,7 +229,7 @@ class Extender:
         return self.caller.is_there and self.watches.stale() is None
 
     def end(self) -> None:
-        """End what is held, and begin nothing more: this process is about to stop."""
+        """End all held requests, and begin no more: this process is about to stop."""
         self.waiting.refuse_all()
         self.ahead.stop()
 
@@ -237,7 +237,7 @@ class Extender:
         for reflector in self.watches.needed:
             await reflector.first_list.wait()
         self._loop.garbage.freeze()
-        # Not before: a part of the cluster has room where the whole of it has none.
+        # Only now: a part of the cluster has room where the whole of it has none.
         await self._loop.pacer.go_through(self.preempting.recover())
         await self._loop.pacer.go_through(self.partial_gangs.recover())
         self.ahead.restarted()

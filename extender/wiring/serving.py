@@ -16,12 +16,12 @@ _log = structlog.get_logger(__name__)
 
 READ_AGAIN_SECONDS: Final = 60.0
 _DAYS: Final = 3650.0
-"""Of a certificate that lasts as long as the process; no client has reason to trust it."""
+"""The days of a certificate that lasts as long as the process; no client trusts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How a port is served: without a context in plain text."""
+    """The way in which a port is served; without a context it is plain text."""
 
     context: ssl.SSLContext | None = None
     files: Certificate | None = None
@@ -51,8 +51,8 @@ def serving(chosen: Reconcile, webhooks: WebhookServer | None) -> Serving:
         return Serving(context, chosen.tls)
     if chosen.is_local:
         return Serving()
-    # Those of the webhooks get their certificate from the API server. Until then there is this one,
-    # so that a kubelet finds the process alive whatever the API server does.
+    # The webhooks get their certificate from the API server. Until then their port has this one, so
+    # that a kubelet finds the process alive whatever the API server does.
     context = _context() if webhooks is None else webhooks.tls
     load(context, issue((chosen.host,), now=SystemClock().wall(), days=_DAYS))
     if webhooks is None:

@@ -13,7 +13,7 @@ from extender.telemetry.gang_starts import GangStarts
 from extender.telemetry.metrics import ProcessMetrics
 
 FLUSH_SECONDS: Final = 3.0
-"""How long the end of a process waits, at most, until its last traces are sent."""
+"""The most seconds that a process waits at its end until its last traces are sent."""
 
 
 @asynccontextmanager

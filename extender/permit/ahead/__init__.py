@@ -3,11 +3,11 @@
 Once kube-scheduler has placed one pod, the extender binds the identical ones itself. `Ahead` is the
 one object that others see; it owns these parts:
 
-`begin`: which members of a group are bound together with one that kube-scheduler has asked for.
-`next_groups`: groups that begin before kube-scheduler asks for one of their members.
-`write`: the Bindings that go out, whether kube-scheduler is still there, and their Events.
-`pauses`: answers of filter that are held back meanwhile, so that kube-scheduler waits.
-`scheduler_lag`: how far kube-scheduler is behind in seeing what was bound.
+`begin` binds members of a group together with one that kube-scheduler has asked for.
+`next_groups` begins groups before kube-scheduler asks for one of their members.
+`write` writes the Bindings and their Events, as long as kube-scheduler is there.
+`pauses` holds answers of filter back meanwhile, so that kube-scheduler waits.
+`scheduler_lag` decides when kube-scheduler has seen the pods that were bound.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from extender.state.cluster.store import Cluster
 class Ahead:
     """Binds members of gangs ahead of requests, and holds back answers of filter meanwhile.
 
-    Where `gang.bindTogether` is off nothing is bound ahead. While the pods of a gang are being
-    created answers are held back all the same.
+    If `gang.bindTogether` is off, nothing is bound ahead. Answers are still held back while the
+    pods of a gang are being created.
     """
 
     def __init__(
@@ -80,19 +80,19 @@ class Ahead:
         self._writer.asked()
 
     def filtered(self, pod: PodInfo) -> None:
-        """Leave a pod to kube-scheduler that filter is asked about, if it can still be left."""
+        """Leave a pod that filter is asked about to kube-scheduler, unless it is being bound."""
         self._writer.leave(pod.uid)
         self._next.look_soon()
 
     @property
     def may_pause(self) -> bool:
-        """Return whether the answer about a member of a gang may have to be held back."""
+        """Return whether an answer about a member of a gang may have to be held back."""
         return self._pauses.are_due or self._arrivals.are_due
 
     async def pause(self, uid: str, group: str, gone: Gone) -> float | None:
-        """Return when filter may answer about a member, with the seconds for which it was held.
+        """Return the seconds for which the answer about a member was held, once it may be sent.
 
-        None says that kube-scheduler has hung up.
+        Return None if kube-scheduler has hung up.
         """
         held = await self._pauses.hold(uid, gone) if self._pauses.are_due else 0.0
         if held == 0.0 and self._arrivals.are_due:
@@ -100,13 +100,13 @@ class Ahead:
         return held
 
     def join(self, uid: str) -> "asyncio.Future[str] | None":
-        """Return the error to come of a Binding that is written ahead; None where none is."""
+        """Return the future error of a Binding that is written ahead; None if there is none."""
         return self._writer.join(uid)
 
     async def bound(self, uid: str, gone: Gone, *, until: float) -> None:
         """Take note that a bind request succeeded; return when it may be answered.
 
-        One answer is held back while Bindings go out: it shows whether kube-scheduler is there.
+        One answer is held back while Bindings go out, to show whether kube-scheduler is there.
         `gone` calls `hung_up` before it returns.
         """
         self.lag.bound(uid)
@@ -119,15 +119,15 @@ class Ahead:
             self._announcer.unsure(pod, node)
 
     def hung_up(self) -> None:
-        """End what is to be written and what is held back: kube-scheduler may have ended."""
+        """End writes and held answers: kube-scheduler may have ended."""
         self._writer.hung_up()
         self._pauses.hung_up()
         self._arrivals.hung_up()
 
     def lost(self) -> None:
-        """Count kube-scheduler as gone unless a bind request of its is open.
+        """Count kube-scheduler as gone unless one of its bind requests is open.
 
-        The connection has ended by which it called filter. A process that stops ends it itself.
+        The connection of its last filter call has ended. A process that stops closes it itself.
         """
         if not self._writer.is_asking and not self._hold.stopping:
             self.hung_up()
@@ -135,23 +135,23 @@ class Ahead:
     # --- what groups that wait ask -----------------------------------------------------------
 
     def ask(self, group: str) -> None:
-        """Begin to bind what can be of a group that waits, and release it if that is enough."""
+        """Begin to bind the members of a waiting group that can be; release it if they suffice."""
         if self._enabled:
             self._begin.ask(group)
 
     def started(self, group: str) -> None:
-        """Count what the group left to kube-scheduler: it was released."""
+        """Count the members that the group left to kube-scheduler: it was released."""
         self._begin.started(group)
 
     def forget(self, group: str) -> None:
-        """Forget what the group left to kube-scheduler: it waits no more."""
+        """Forget the members that the group left to kube-scheduler: it waits no more."""
         self._begin.forget(group)
 
     # --- the process -------------------------------------------------------------------------
 
     @property
     def going_out(self) -> int:
-        """Return how many Bindings are to be written ahead, or are being written."""
+        """Return the number of Bindings that are to be written ahead, or are being written."""
         return self._writer.going_out
 
     @property
@@ -165,7 +165,7 @@ class Ahead:
             self.lag.restarted()
 
     def stop(self) -> None:
-        """Give back what is not on its way, and hold no more back: the process is to stop."""
+        """Give back unsent Bindings, and hold no answer any more: the process is to stop."""
         self._arrivals.stop()
         self._pauses.stop()
         self._writer.stop()
@@ -185,7 +185,7 @@ class Ahead:
         return self.lag.behind or self._process.stale() is not None
 
     def _binding_ended(self, made: bool) -> None:  # noqa: FBT001 - it is called with this alone
-        """Take note that fewer Bindings are to be written: one was made, or is not to be."""
+        """Take note that one Binding fewer is to be written: it was made, or given up."""
         self._pauses.ended(made=made)
         self._begin.look_soon()
 

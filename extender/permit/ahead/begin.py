@@ -1,8 +1,8 @@
 """Begins to bind the members of a gang together with one that kube-scheduler has asked for.
 
-kube-scheduler brings pods one after the other, and each takes it a whole cycle. Where it has judged
-an equal member, the Bindings of the others are written at once: ahead of its own requests. Its
-queue drops a pod that it sees on a node.
+kube-scheduler brings pods one after the other, and each takes it a whole cycle. Once it has judged
+one member, the Bindings of equal members are written at once, ahead of its own requests. Its queue
+drops a pod that it sees on a node.
 """
 
 import asyncio
@@ -47,16 +47,16 @@ class _Start:
 
     rest: deque[tuple[str, str]]
     coming: Sequence[str]
-    """Members whose own bind requests are due."""
+    """The members whose own bind requests are due."""
     is_judged: bool
-    """True if the next members have been judged by the books as they are now."""
+    """True if the next members have been judged by the state as it is now."""
     begun: deque[Member] = field(default_factory=deque)
     is_sent: bool = False
     """True once the first of its Bindings are on their way."""
 
 
 class Begin:
-    """Begins to bind what can be bound of a group."""
+    """Begins to bind the members of a group that can be bound."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Begin:
         behind: Callable[[], bool],
         on_sent: Callable[[str], None],
     ) -> None:
-        """While `behind` says that kube-scheduler's watch or ours is late, no group begins.
+        """Begin no group while `behind` says that kube-scheduler's watch or ours is late.
 
         `on_sent` is called with a group when the first of its Bindings are sent.
         """
@@ -83,23 +83,23 @@ class Begin:
         self._searches: dict[str, _Search] = {}
         self._starts: dict[str, _Start] = {}
         self._resting: dict[str, bool] = {}
-        """Groups that are left alone for a moment; whether one is worth another look then."""
+        """The groups that are left alone for a moment; True if one is worth a look afterwards."""
         self._later: dict[str, None] = {}
-        """Groups that are to be looked at when fewer Bindings are to be written."""
+        """The groups to look at once fewer Bindings are to be written."""
         self._left: dict[str, Counter[Left]] = {}
         """The members that the last decision left to kube-scheduler, counted by reason."""
 
     @property
     def is_open(self) -> bool:
-        """Return whether a group may begin of which no bind request is open.
+        """Return whether a group without an open bind request may begin.
 
-        kube-scheduler is there, and sees what was bound. Few Bindings are still to be written.
+        It may if kube-scheduler is there and sees bound pods, and few Bindings are to be written.
         """
         able = self._ahead.unsent < FEW_UNSENT and not self._waiting.stopping and not self._behind()
         return able and self._ahead.is_there()
 
     def ask(self, group: str) -> None:
-        """Begin to bind what can be of a group that waits, and release it if that is enough."""
+        """Begin to bind the members of a waiting group that can be; release it if they suffice."""
         if group in self._resting:
             self._resting[group] = True
             return
@@ -123,13 +123,13 @@ class Begin:
         self._go_on(group)
 
     def _go_on(self, group: str) -> None:
-        """Look at more members of a group, and begin to bind it when all were looked at."""
+        """Look at more members of a group, and begin to bind it after the last one."""
         try:
-            self._look_on(group)
+            self._search_on(group)
         except Exception as fault:  # noqa: BLE001 - it harms this group alone, until its next ask
             FAULTS.report("bind-together", fault, key=group)
 
-    def _look_on(self, group: str) -> None:
+    def _search_on(self, group: str) -> None:
         search, began = self._searches.pop(group), self._loop.time()
         found = advance(search.steps, self._plans.clock, seconds=MEMBERS_SLICE_SECONDS)
         search.seconds += self._loop.time() - began
@@ -167,21 +167,21 @@ class Begin:
             except Exception as fault:  # noqa: BLE001 - it harms this group alone
                 FAULTS.report("bind-together", fault, key=group)
 
-    # -- what becomes of groups that wait
+    # -- the end of a wait
 
     def started(self, group: str) -> None:
-        """Count what a group left to kube-scheduler: it was released."""
+        """Count the members that a group left to kube-scheduler: it was released."""
         for why, count in self._left.pop(group, Counter()).items():
             self._metrics.ahead_skipped.labels(why).inc(count)
 
     def forget(self, group: str) -> None:
-        """Forget what a group left to kube-scheduler: it waits no more."""
+        """Forget the members that a group left to kube-scheduler: it waits no more."""
         self._left.pop(group, None)
 
     # -- the start of a group
 
     def _begin_next(self, group: str) -> None:
-        """Begin the next members; they are written as soon as the group has its quorum."""
+        """Begin the next members; their Bindings go out as soon as the group has its quorum."""
         try:
             self._begin_some(group, self._starts[group])
         except Exception as fault:  # noqa: BLE001 - it harms this group alone
@@ -209,9 +209,9 @@ class Begin:
             self._undo_next(group)
 
     def _still_able(self, group: str, nodes: Mapping[str, str]) -> dict[str, str]:
-        """Return the members that may be bound now, of those that were when the group was judged.
+        """Return the members that may still be bound, of those that could be when it was judged.
 
-        Other pods may have got room since: a plan yields to those of higher priority.
+        Other pods may have got room since: a plan yields to pods of higher priority.
         """
         if self._behind():
             return {}
@@ -225,7 +225,7 @@ class Begin:
         )
 
     def _undo_next(self, group: str) -> None:
-        """Take back what was begun without a quorum, and look at the group again then."""
+        """Take back members begun without a quorum, and then look at the group again."""
         start = self._starts[group]
         try:
             self._ahead.take_back(each.pod.uid for each in islice(_popped(start.begun), SLICE_PODS))
@@ -240,7 +240,7 @@ class Begin:
         self.look_soon()
 
     def _give_up(self, group: str, fault: Exception) -> None:
-        """Free the room of what was begun of a group and is not to be written, after a fault."""
+        """Free the room of begun members that are not to be written, after a fault."""
         FAULTS.report("bind-together", fault, key=group)
         self._ahead.drop(self._starts.pop(group).begun)
 
@@ -261,7 +261,7 @@ class Begin:
         start.is_sent = True
         self._waiting.release(group, [each.pod.uid for each in there], start.coming)
         self._ahead.send(there)
-        start.begun.clear()  # only now: after a fault no writer has what is left
+        start.begun.clear()  # only now: after a fault above, these are not written
         _log.debug("members are bound together", group=group, pods=len(there))
 
 

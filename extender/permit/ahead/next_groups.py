@@ -1,12 +1,12 @@
 """Starts the next groups in the queue before kube-scheduler asks for one of their members.
 
 The first groups of the queue are looked at after a change: room came, a group became complete,
-Bindings were made, kube-scheduler has judged a pod. Those whose members all have an equal that it
-has judged are planned, and bound together. The look ends at the first group that kube-scheduler is
-to try itself.
+Bindings were made, kube-scheduler has judged a pod. A group is planned and bound together if each
+of its members has an equal that kube-scheduler has judged. The look ends at the first group that
+kube-scheduler is to try itself.
 
-kube-scheduler goes through its own queue meanwhile, in nearly the same order, and takes members
-back that it comes across. So few groups begin at a time, and the last of them is written first.
+kube-scheduler goes through its own queue meanwhile, in nearly the same order, and takes back the
+members that it reaches. So few groups begin at a time, and the last of them is written first.
 """
 
 import asyncio
@@ -49,13 +49,13 @@ class Behind(IntEnum):
 
     NONE = 0
     EQUALS = 1
-    """Those of its priority."""
+    """The groups of its priority."""
     ALL = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _AsItBegan:
-    """A group as it was when it began; if it differs, starting it is no repetition."""
+    """A group as it was when it began; if it has changed since, it may begin again."""
 
     uid: str
     generation: int
@@ -73,7 +73,7 @@ class NextGroups:
         *,
         held_back: Callable[[], str | None],
     ) -> None:
-        """`held_back` returns the group about whose member filter holds an answer back."""
+        """Take `held_back`, which returns the group for whose member filter holds an answer."""
         self._view = cluster.view()
         self._plans = plans
         self._verdicts = plans.verdicts
@@ -82,16 +82,15 @@ class NextGroups:
         self._changed = asyncio.Event()
         self._share = FairShare(MOST_GROUPS)
         self._planned: dict[str, None] = {}
-        """Groups that have room, of which no member may have begun."""
+        """The groups that have room, but may have no member that has begun."""
         self._kept: dict[str, int] = {}
-        """The pods that groups need which got room from an earlier look and have not begun."""
+        """The quorums of the groups that got room in an earlier look and have not begun."""
         self._asked: dict[str, float] = {}
-        """Groups of which no member has begun since they were asked for, and when each is asked for
-        again."""
+        """The times of the next ask, for groups with no member begun since the last one."""
         self._paused: TTLCache[str, float] = TTLCache(
             REMEMBERED, 2 * ONCE_IN_SECONDS, plans.clock.monotonic
         )
-        """The last pause of groups that did not begin, in seconds."""
+        """The last pause of each group that did not begin, in seconds."""
         self._begun: TTLCache[str, _AsItBegan] = TTLCache(
             REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
         )
@@ -109,7 +108,7 @@ class NextGroups:
         self._changed.set()
 
     def sent(self, group: str) -> None:
-        """Take note that Bindings of a group are sent; groups not asked for here do not count."""
+        """Take note that Bindings of a group are sent, if the group was asked for here."""
         if group not in self._asked:
             return
         del self._asked[group]
@@ -133,7 +132,7 @@ class NextGroups:
         return begun is not None and begun == self._as_it_is(group)
 
     def _ask(self, group: str) -> None:
-        """Have a group begin; where nothing of it does it is asked for again after a pause.
+        """Ask for a group to begin; if no member does, it is asked for again after a pause.
 
         An ask may come to nothing: the group was just looked at, or a member was taken back.
         """
@@ -143,7 +142,7 @@ class NextGroups:
         self._starter.ask(group)
 
     def _end_pauses(self) -> None:
-        """Have groups asked for again whose pause is over."""
+        """Make the groups whose pause is over ready to be asked for again."""
         now = self._clock.monotonic()
         for group in [group for group, until in self._asked.items() if now >= until]:
             del self._asked[group]
@@ -175,7 +174,7 @@ class NextGroups:
             await asyncio.sleep(max(TURNS_SETTLE_SECONDS, in_vain * REST))
 
     async def _look(self) -> float:
-        """Begin the groups whose turn it is; return how many seconds were spent in vain."""
+        """Begin the groups whose turn it is; return the seconds spent in vain."""
         steps, spent = self.looking(), 0.0
         while True:
             began = self._clock.monotonic()
@@ -186,12 +185,12 @@ class NextGroups:
             await asyncio.sleep(SLICE_SECONDS)
 
     def looking(self) -> Steps[int]:
-        """Begin the groups whose turn it is; return how many."""
+        """Begin the groups whose turn it is; return their number."""
         ready: list[str] = []
         self._end_pauses()
         yield from self._find_planned(ready)
         yield from self._find_in_queue(ready)
-        # kube-scheduler comes across the first ones first: they are written last.
+        # kube-scheduler reaches the first groups first, so they are written last.
         for group in reversed(ready):
             pod_group = self._view.pod_group(group)
             if pod_group is not None:
@@ -201,13 +200,13 @@ class NextGroups:
         return len(ready)
 
     def _find_planned(self, ready: list[str]) -> Steps[None]:
-        """Add the groups that can begin and have had room before their turn."""
+        """Add to `ready` the groups that can begin and got room before their turn."""
         pods = 0
         for group in [*self._planned]:
             if not self._starter.is_open or (ready and pods > PODS_AT_ONCE):
                 return
             if self._plans.planner.is_busy(group):
-                continue  # it has a part of its room
+                continue  # it has only a part of its room yet
             pod_group, tally = self._view.pod_group(group), self._view.tally(group)
             is_able = pod_group is not None and tally.planned and not tally.assigned
             if is_able and self._rests(group):
@@ -223,10 +222,10 @@ class NextGroups:
                     pods += self._view.quorum(pod_group)
 
     def _find_in_queue(self, ready: list[str]) -> Steps[None]:
-        """Plan the first groups of the queue, and add those that can begin.
+        """Plan the first groups of the queue, and add to `ready` those that can begin.
 
-        A group that has room and does not begin is kube-scheduler's to try, and loses its room when
-        that takes long: few may wait so.
+        A group that has room and does not begin is left to kube-scheduler, and loses its room if
+        that takes long: few groups may wait that way.
         """
         self._forget_begun()
         pods, lowest = 0, None
@@ -240,7 +239,7 @@ class NextGroups:
                 return
             if sum(self._kept.values()) >= PODS_AT_ONCE:
                 return
-            # Those behind it have no higher priority.
+            # The groups behind it have no higher priority.
             if self._is_outranked(group) or (lowest is not None and priority < lowest):
                 return
             behind = yield from self._serving(pod_group, ready)
@@ -250,31 +249,31 @@ class NextGroups:
                 lowest = priority
 
     def _serving(self, pod_group: PodGroupInfo, ready: list[str]) -> Steps[Behind]:
-        """Give a group its turn; return which of those behind it may have theirs."""
+        """Give a group its turn; return the groups behind it that may have theirs."""
         if self._plans.planner.is_busy(pod_group.key):
             return Behind.NONE
         if self._plans.had_no_room(pod_group):
             if self._verdicts.has_no_room(pod_group.key):
-                self._begun.pop(pod_group.key, None)  # the room that comes is news
-            return self._past(pod_group)
+                self._begun.pop(pod_group.key, None)  # with new room it may begin again
+            return self._behind_unable(pod_group)
         prospect = yield from self._judging(pod_group)
         if prospect is Prospect.STANDS_ASIDE:
-            return self._past(pod_group)
+            return self._behind_unable(pod_group)
         if prospect is Prospect.UNREADABLE:
-            return min(Behind.EQUALS, self._past(pod_group))
+            return min(Behind.EQUALS, self._behind_unable(pod_group))
         return self._planned_room(pod_group, prospect, ready)
 
     def _planned_room(
         self, pod_group: PodGroupInfo, prospect: Prospect, ready: list[str]
     ) -> Behind:
-        """Plan a group that may start; return which of those behind it may have their turn."""
+        """Plan a group that may start; return the groups behind it that may have their turn."""
         group, plans = pod_group.key, self._plans
         came_between = self._view.pod_group(group) != pod_group or self._is_outranked(group)
         if came_between or prospect in _KUBE_SCHEDULER_FIRST or self._rests(group):
             return Behind.NONE
         plans.plan_ahead(pod_group, schedulers=plans.schedulers, seconds=SLICE_SECONDS)
         if group in self._view.queue:
-            return Behind.NONE if plans.planner.is_busy(group) else self._past(pod_group)
+            return Behind.NONE if plans.planner.is_busy(group) else self._behind_unable(pod_group)
         if prospect is Prospect.BEGINS:
             ready.append(group)
         else:
@@ -287,8 +286,8 @@ class NextGroups:
             if tally.assigned or not tally.planned:
                 del self._kept[group]
 
-    def _past(self, pod_group: PodGroupInfo) -> Behind:
-        """Return which groups may pass one that cannot start."""
+    def _behind_unable(self, pod_group: PodGroupInfo) -> Behind:
+        """Return the groups behind one that cannot start which may have their turn."""
         schedulers = self._plans.schedulers
         may = (
             not self._verdicts.options.strict_order

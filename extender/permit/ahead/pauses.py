@@ -4,18 +4,18 @@ kube-scheduler's loop is serial: while it waits for an answer it tries no other 
 held back at a time, and only about members of gangs: pods without a group are answered at once.
 They may stand behind a member whose answer is held, so each pause has an end.
 
-`WritePauses`: while Bindings are written ahead. Without a pause kube-scheduler goes on to the next
-pod in its queue, which is often a member that is about to be bound. That costs a cycle, and takes
-the member out of the batch. After one its queue has dropped these members. It goes on when few
-Bindings are left, so that the next group can begin while they are written, and few pauses are made
-where the API server is slow.
+`WritePauses` pauses while Bindings are written ahead. Otherwise kube-scheduler goes on to the next
+pod in its queue, which is often a member that is about to be bound: that costs a cycle, and takes
+the member out of the batch. After a pause its queue has dropped these members. It goes on when few
+Bindings are left, so that the next group can begin while they are written. If the API server is
+slow, there are few pauses.
 
-`ArrivalPauses`: while the pods of a gang are being created. A job controller creates them one after
-the other, and kube-scheduler tries the first ones before the last ones are there. Each of these is
-refused, for its gang is not complete: that is a status, an Event, and a patch that has it tried
-again. With a pause the first one is answered when the last one is there, and the gang starts. Such
-a pause ends as soon as kube-scheduler has anything else to do, so it takes time from further tries
-of pods that were judged before, and from nothing else.
+`ArrivalPauses` pauses while the pods of a gang are being created. A job controller creates them one
+by one, and kube-scheduler tries the first ones before the last ones are there. Each early try is
+refused, for the gang is not complete: that costs a status, an Event, and a patch that has the pod
+tried again. With a pause the first pod is answered when the last one is there, and the gang starts.
+The pause ends as soon as kube-scheduler has anything else to do, so it only delays further tries of
+pods that were judged before.
 """
 
 import asyncio
@@ -49,28 +49,28 @@ class PauseEnd(StrEnum):
     """The reasons for which a pause ends."""
 
     WRITTEN = "written"
-    """Few Bindings are left, or that of the member is on its way after all."""
+    """Few Bindings are left, or the member's own Binding is on its way after all."""
     TIME = "time"
     STOPPED = "stopped"
     """This process is about to stop."""
     HUNG_UP = "hung_up"
-    """A request of kube-scheduler has: this one, or that for a Binding."""
+    """kube-scheduler has hung up on this request, or on a bind request."""
 
 
 class WritePauses:
-    """Holds back one answer at a time."""
+    """Holds back one answer at a time while Bindings are written ahead."""
 
     def __init__(self, writer: AheadWriter, *, hung_up: Callable[[], None]) -> None:
-        """`hung_up` is called when kube-scheduler hangs up on the request whose answer is held."""
+        """Call `hung_up` when kube-scheduler hangs up on the request whose answer is held."""
         self._loop = asyncio.get_running_loop()
         self._writer = writer
-        self._say_hung_up = hung_up
+        self._report_hang_up = hung_up
         self._seconds = writer.metrics.pause_seconds
         self._held: asyncio.Future[PauseEnd] | None = None
         self._uid = ""
         """The member that the answer is about."""
         self._made = 0
-        """Bindings that were made during the pause."""
+        """The number of Bindings that were made during the pause."""
         self._rests_until = float("-inf")
 
     @property
@@ -82,8 +82,8 @@ class WritePauses:
     def delays(self, uid: str) -> bool:
         """Return whether the Bindings that go out are a reason to hold back a member's answer.
 
-        Not one's own that is being written: kube-scheduler would see the pod on its node before it
-        has the answer, and call that an error.
+        They are not if the member's own is being written: kube-scheduler would see the pod on its
+        node before it has the answer, and call that an error.
         """
         return self._writer.going_out > FEW_LEFT and uid not in self._writer.writing
 
@@ -109,7 +109,7 @@ class WritePauses:
         seconds = self._loop.time() - began
         if caller.done():
             end = PauseEnd.HUNG_UP
-            self._say_hung_up()
+            self._report_hang_up()
         else:
             end = held.result() if held.done() else PauseEnd.TIME
         self._seconds.labels(end.value).observe(seconds)
@@ -128,7 +128,7 @@ class WritePauses:
         self._end(PauseEnd.HUNG_UP)
 
     def stop(self) -> None:
-        """End a pause, and begin none any more: the process is about to stop."""
+        """End a pause, and begin no other one: the process is about to stop."""
         self._rests_until = float("inf")
         self._end(PauseEnd.STOPPED)
 
@@ -143,7 +143,7 @@ class ArrivalEnd(StrEnum):
     COMPLETE = "complete"
     """The gang has its pods."""
     CHANGED = "changed"
-    """It lacks none for another reason: its PodGroup or its pods are gone, say."""
+    """It lacks no pods for another reason: its PodGroup or its pods are gone, say."""
     SLOW = "slow"
     """No more pods came."""
     OTHERS = "others"
@@ -152,7 +152,7 @@ class ArrivalEnd(StrEnum):
     STOPPED = "stopped"
     """This process is about to stop."""
     HUNG_UP = "hung_up"
-    """kube-scheduler has, on this request or on one for a Binding."""
+    """kube-scheduler has hung up on this request, or on a bind request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class _Held:
 
 
 class ArrivalPauses:
-    """Knows which gangs are being created, and holds back one answer at a time."""
+    """Holds back one answer at a time while the gang of its pod is being created."""
 
     def __init__(
         self,
@@ -172,17 +172,17 @@ class ArrivalPauses:
         *,
         hung_up: Callable[[], None],
     ) -> None:
-        """`hung_up` is called when kube-scheduler hangs up on a request whose answer is held."""
+        """Call `hung_up` when kube-scheduler hangs up on the request whose answer is held."""
         self._loop = asyncio.get_running_loop()
         self._view = cluster.view()
         self._plans = plans
         self._writer = writer
-        self._say_hung_up = hung_up
+        self._report_hang_up = hung_up
         self._seconds = writer.metrics.arrival_pause_seconds
         self._sizes: dict[str, int] = {}
         """The number of pods of each group that has no room yet."""
         self._grew: dict[str, float] = {}
-        """The time when the last pod came of each gang that may still grow, the latest last."""
+        """The time of the latest pod of each gang that may still grow, in the order of times."""
         self._in_the_way: TTLCache[str, float] = TTLCache(
             REMEMBERED, 10 * STUCK_SECONDS, self._loop.time
         )
@@ -201,11 +201,11 @@ class ArrivalPauses:
 
     @property
     def held_back(self) -> str | None:
-        """The gang about whose member an answer is held back: kube-scheduler has it in hand."""
+        """Return the gang for whose member an answer is held back; kube-scheduler awaits it."""
         return self._held.group if self._held is not None else None
 
     def on_change(self, change: ClusterChange) -> None:
-        """Note which gangs have one more pod, and end a pause whose gang lacks none."""
+        """Note the gangs that have one more pod, and end the pause of a gang that lacks none."""
         for group in change.groups:
             self._look_at(group)
 
@@ -216,7 +216,7 @@ class ArrivalPauses:
             self._sizes[group] = size
         if not begin.lacks_pods(group, view=self._view):
             self._grew.pop(group, None)
-            self._lacks_none(group)
+            self._end_if_held(group)
         elif size > before and self._is_ours(next(reversed(tally.members))):
             self._grew.pop(group, None)
             self._grew[group] = self._loop.time()
@@ -227,7 +227,7 @@ class ArrivalPauses:
             self._view.pods[uid].scheduler in self._plans.schedulers
         )
 
-    def _lacks_none(self, group: str) -> None:
+    def _end_if_held(self, group: str) -> None:
         if self._held is not None and self._held.group == group:
             tally, pod_group = self._view.tally(group), self._view.pod_group(group)
             is_complete = pod_group is not None and (
@@ -268,9 +268,9 @@ class ArrivalPauses:
         return seconds if end is not ArrivalEnd.HUNG_UP else None
 
     def _found(self, held: _Held, hanging_up: asyncio.Future[None]) -> ArrivalEnd | None:
-        """Return why an answer is not to be held back any longer, if it is so."""
+        """Return why an answer is no longer to be held back; None if it still is."""
         if hanging_up.done():
-            self._say_hung_up()
+            self._report_hang_up()
             return ArrivalEnd.HUNG_UP
         return held.end.result() if held.end.done() else self._reason_to_end(held.group)
 
@@ -282,7 +282,7 @@ class ArrivalPauses:
         return ArrivalEnd.OTHERS if others else None
 
     def _is_stuck(self, uid: str) -> bool:
-        """Return whether a pod was in the way of a pause so long ago, and is still to be judged."""
+        """Return whether a pod has been in the way for long, and is still to be judged."""
         now = self._loop.time()
         return now - self._in_the_way.setdefault(uid, now) >= STUCK_SECONDS
 
@@ -291,7 +291,7 @@ class ArrivalPauses:
         self._end(ArrivalEnd.HUNG_UP)
 
     def stop(self) -> None:
-        """End a pause, and begin none any more: the process is about to stop."""
+        """End a pause, and begin no other one: the process is about to stop."""
         self._rests_until = float("inf")
         self._end(ArrivalEnd.STOPPED)
 

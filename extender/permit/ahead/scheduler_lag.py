@@ -1,10 +1,10 @@
-"""Decides when kube-scheduler has seen what was bound ahead of it.
+"""Decides when kube-scheduler has seen the pods that were bound ahead of its requests.
 
 Its scheduling loop is serial: once it asks for the binding of a pod, each of its later decisions
 counts that pod on its node. It never asks for most pods that are bound ahead, and gives no other
-sign. Its watch is as quick as ours, as a rule, but where very many pods wait it takes long to
-handle an event. So a pod counts as seen some time after our own watch has shown it on its node,
-unless there is a sign that kube-scheduler is behind: it brings a pod that has long been bound.
+sign. Its watch is usually as quick as ours, but when very many pods wait it takes long to handle an
+event. So a pod counts as seen some time after our own watch has shown it on its node, unless there
+is a sign that kube-scheduler is behind: it asks for a pod that has long been bound.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _LONG_AGO: Final = float("-inf")
 class _Shown(NamedTuple):
     at: float
     number: int
-    """The number of the pod that had been shown last by then."""
+    """The number of the last pod that had been shown by then."""
 
 
 class _Refused(NamedTuple):
@@ -63,9 +63,9 @@ class SchedulerLag:
         self._now = clock.monotonic
         self._wake_after = wake_after
         self._shown: deque[_Shown] = deque()
-        """The highest number at each look; only the latest of the old ones is kept."""
+        """The highest number at each look; of the old ones, only the latest is kept."""
         self._ended: dict[str, None] = {}
-        """Pods that were taken for seen without a proof."""
+        """The pods that were counted as seen without a proof."""
         self._sign = _LONG_AGO
         """The time when kube-scheduler was last found to be behind."""
         self._everywhere = _LONG_AGO
@@ -75,7 +75,7 @@ class SchedulerLag:
         self._left_out: TTLCache[str, _LeftOut] = TTLCache(
             REMEMBERED, 2 * LAG_SECONDS, clock.monotonic
         )
-        """The time when a group is woken that failed while nodes were left out."""
+        """The next wake time of each group that failed while nodes were left out."""
 
     @property
     def behind(self) -> bool:
@@ -94,7 +94,7 @@ class SchedulerLag:
         self._ended.pop(uid, None)
 
     def brought(self, pod: PodInfo) -> None:
-        """Count kube-scheduler as behind if it brings a pod that has long been on a node here."""
+        """Count kube-scheduler as behind if it asks for a pod that we saw bound long ago."""
         now = self._now()
         if pod.node is None or not self._is_late(pod.uid, now):
             return
@@ -103,12 +103,12 @@ class SchedulerLag:
             _log.warning(text, pod=pod.key, group=pod.group)
         self._sign = now
         if pod.uid in self._ended or self._unseen.everywhere:
-            # Others may have been taken for seen too early.
+            # Other pods may have been counted as seen too early.
             self._everywhere = now
             self._cluster.apply(ev.AllUnseen(is_so=True))
 
     def left_out(self, group: str) -> None:
-        """Wake a group soon that failed while nodes were left out, each time later."""
+        """Wake a group that failed while nodes were left out: soon, then after longer pauses."""
         now, before = self._now(), self._left_out.get(group)
         if before is not None and now < before.due:
             return
@@ -118,7 +118,7 @@ class SchedulerLag:
         self._wake_after(group, pause)
 
     def refused(self, pod: PodInfo) -> None:
-        """Wake a pod soon, with its group, each time later, and when pods have been seen."""
+        """Wake a pod with its group: soon, then after longer pauses, and when pods were seen."""
         before = self._refused.get(pod.uid)
         key, tries = pod.group or pod.uid, before.tries if before is not None else 0
         self._refused[pod.uid] = _Refused(key, tries + 1)
@@ -134,7 +134,7 @@ class SchedulerLag:
             await asyncio.sleep(LAG_EVERY_SECONDS)
 
     def look(self) -> None:
-        """Count pods as seen whose time is over, and wake what waits for that."""
+        """Count pods as seen whose time is over, and wake the pods that wait for that."""
         now, shown = self._now(), self._shown
         if not shown or shown[-1].number != self._unseen.version:
             shown.append(_Shown(now, self._unseen.version))
@@ -159,7 +159,7 @@ class SchedulerLag:
             del self._ended[next(iter(self._ended))]
 
     def _is_late(self, uid: str, now: float) -> bool:
-        """Return whether our watch showed a pod that was bound ahead on its node some time ago."""
+        """Return whether our watch has long shown a pod, bound ahead, on its node."""
         number = self._unseen.number(uid)
         if number is not None:
             old = (each.number for each in self._shown if now - each.at >= LATE_SECONDS)

@@ -1,10 +1,10 @@
 """The Bindings of members that are written ahead of kube-scheduler's requests for them.
 
 Members that are to be bound together wait here in their order, and some are written at a time.
-kube-scheduler may ask for one of them all the same, before or after its Binding is made. A filter
-request for a member whose Binding is not on its way takes that member back: kube-scheduler would
-otherwise see it appear on a node in the middle of its cycle, and call that an error. A bind request
-waits for the write, and has the same answer.
+kube-scheduler may still ask for one of them, before or after its Binding is made. A filter request
+for a member whose Binding is not on its way takes that member back: kube-scheduler would otherwise
+see it appear on a node in the middle of its cycle, and call that an error. A bind request waits for
+the write, and gets the same answer.
 
 Nothing is written for a kube-scheduler that may have ended: the next one may give the nodes to
 other pods. It counts as there while it calls, or has a request open.
@@ -50,9 +50,9 @@ class _Bound(NamedTuple):
 class Announcer:
     """Records the Event `Scheduled` of pods that were bound ahead of kube-scheduler's request.
 
-    kube-scheduler records it for the pods that it binds itself, also where its bind request finds
-    the Binding made. So it is recorded here some time after the Binding, unless that request has
-    come.
+    kube-scheduler records it for the pods that it binds itself, even if its bind request finds the
+    Binding made. So the Event is recorded here some time after the Binding, unless the bind request
+    has come by then.
     """
 
     def __init__(
@@ -64,26 +64,26 @@ class Announcer:
         view: ClusterView,
         behind: Callable[[], bool],
     ) -> None:
-        """`behind` says that kube-scheduler may still ask for pods that have long been bound."""
+        """Take `behind`: whether kube-scheduler may still ask for pods bound long ago."""
         self._record = record
         self._view = view
         self._now = clock.monotonic
         self._awaiting_bind = awaiting_bind
         self._behind = behind
         self._bound: dict[str, _Bound] = {}
-        """The pods that are bound, by UID, the first to be due first."""
+        """The bound pods whose Events are to be recorded, by UID, in the order of their times."""
         self._unsure: dict[str, tuple[PodInfo, str]] = {}
-        """The pods that have no node yet, by UID."""
+        """The pods whose Binding failed, but may have been made, by UID."""
 
     def bound(self, pod: PodInfo, node: str) -> None:
-        """Expect the Event of a pod whose Binding was made ahead of its request."""
+        """Plan the Event of a pod whose Binding was made ahead of its request."""
         self._unsure.pop(pod.uid, None)
         self._bound[pod.uid] = _Bound(pod, node, self._now() + EVENT_SECONDS)
 
     def unsure(self, pod: PodInfo, node: str) -> None:
-        """Expect the Event of a pod whose Binding failed, once a watch shows it made all the same.
+        """Plan the Event of a pod whose Binding failed, if a watch shows that it was made.
 
-        kube-scheduler was answered an error, or nothing, and says nothing of that Binding.
+        kube-scheduler got an error, or no answer, and so records no Event of that Binding.
         """
         self._unsure[pod.uid] = pod, node
 
@@ -102,7 +102,7 @@ class Announcer:
             await asyncio.sleep(EVENTS_EVERY_SECONDS)
 
     def look(self) -> None:
-        """Record the Events that are due; one that kube-scheduler may write has time."""
+        """Record the Events that are due, except those that kube-scheduler may still write."""
         self._look_at_unsure()
         now = self._now()
         for uid, (pod, node, due) in list(self._bound.items()):
@@ -140,7 +140,7 @@ class Member:
 
 
 class AheadWriter:
-    """Writes what begins, and stands aside for kube-scheduler's own requests."""
+    """Writes the Bindings of groups that begin, and yields to kube-scheduler's own requests."""
 
     def __init__(
         self,
@@ -152,10 +152,10 @@ class AheadWriter:
         is_connected: Callable[[], bool],
         ended: Callable[[bool], None],
     ) -> None:
-        """`is_connected` returns whether the connection is open by which filter was called last.
+        """Take `is_connected`: whether the connection of the last call of filter is open.
 
-        `ended` is called for each Binding that was made (True), or that is not to be written ahead
-        any more.
+        `ended` is called for each Binding that was made (True), or that is no longer to be written
+        ahead (False).
         """
         self.metrics = writer.metrics
         self._loop = asyncio.get_running_loop()
@@ -167,18 +167,18 @@ class AheadWriter:
         self._is_connected = is_connected
         self._ended = ended
         self._called = self._heard = _NEVER
-        """The times when kube-scheduler last called or had a request open (never, once it has hung
-        up), and when it last called."""
+        """The times of kube-scheduler's last call or open request (never, once it has hung up),
+        and of its last call."""
         self._held_answer: asyncio.Future[None] | None = None
-        """Ends the bind request whose answer is held back, as long as its caller is there."""
+        """The future that ends the bind request whose answer is held back; None if none is."""
         self._queue: asyncio.Queue[Member] = asyncio.Queue()
-        """Members in their order; those that are not in `_unsent` any more are passed over."""
+        """The members in their order; those no longer in `_unsent` are passed over."""
         self._unsent: dict[str, Member] = {}
         self._writing: dict[str, asyncio.Timeout] = {}
-        """The time limits of the writes that are on their way, by UID."""
+        """The time limits of the writes that are under way, by UID."""
         self._joined: dict[str, asyncio.Future[str]] = {}
         self._answered: set[str] = set()
-        """Members whose bind requests were answered while their Bindings were being written."""
+        """The members whose bind requests were answered while their Bindings were written."""
 
     @property
     def writing(self) -> AbstractSet[str]:
@@ -187,13 +187,13 @@ class AheadWriter:
 
     @property
     def going_out(self) -> int:
-        """Return how many Bindings are to be written ahead, or are being written."""
+        """Return the number of Bindings that are to be written ahead, or are being written."""
         return len(self._unsent) + len(self._writing)
 
     # -- what kube-scheduler asks
 
     def leave(self, uid: str) -> None:
-        """Leave a pod to kube-scheduler, which is calling for it, if it can still be left."""
+        """Leave a pod to kube-scheduler, which asks for it, unless it is being bound."""
         self.asked()
         self.take_back((uid,))
 
@@ -202,10 +202,10 @@ class AheadWriter:
         self._called = self._heard = self._loop.time()
 
     def hung_up(self) -> None:
-        """End what is to be written, and give up what is on its way: kube-scheduler may have ended.
+        """End unsent writes, and give up those under way: kube-scheduler may have ended.
 
-        One that is stopped in order gives its lease back before it hangs up: the next one may have
-        begun. If it is there all the same, its next call ends this, and it brings the members.
+        One that stops in order gives its lease back before it hangs up: the next one may have
+        begun. If it is still there, its next call shows that, and it brings the members.
         """
         self._called = _NEVER
         self._end_held_answer()
@@ -222,9 +222,9 @@ class AheadWriter:
     async def hold_answer(self, uid: str, gone: Gone, *, until: float) -> None:
         """Return when all is sent, or the caller of a bind request for a member has hung up.
 
-        `gone` says that to `hung_up` before it returns.
-        kube-scheduler does not call while all its pods wait, and it hangs up when it ends: one open
-        request says whether it is there. No other answer is held back meanwhile.
+        `gone` reports that to `hung_up` before it returns. kube-scheduler does not call while all
+        its pods wait, and it hangs up when it ends: one open request shows whether it is there. No
+        other answer is held back meanwhile.
         """
         pod, now = self._view.pods.get(uid), self._loop.time()
         if self._held_answer is not None or not self._unsent or pod is None or pod.group is None:
@@ -244,7 +244,7 @@ class AheadWriter:
                 self.still_asks()
 
     def join(self, uid: str) -> "asyncio.Future[str] | None":
-        """Return the error to come of a Binding that is to be written, or is being written."""
+        """Return the future error of a Binding that is to be written, or is being written."""
         if uid not in self._unsent and uid not in self._writing:
             return None
         return self._joined.setdefault(uid, self._loop.create_future())
@@ -252,7 +252,7 @@ class AheadWriter:
     # -- whether kube-scheduler is there
 
     def is_there(self) -> bool:
-        """Return whether kube-scheduler is there, by what it asks and by its connection."""
+        """Return whether kube-scheduler is there, judged by its requests and its connection."""
         if self._called == _NEVER:
             return False
         if self.is_asking:
@@ -262,24 +262,24 @@ class AheadWriter:
 
     @property
     def is_asking(self) -> bool:
-        """Return whether a bind request is held, or its answer."""
+        """Return whether a bind request, or the answer to one, is held."""
         return self._held_answer is not None or self._waiting.held_groups > 0
 
     def still_asks(self) -> None:
-        """Count a request that is open as a call."""
+        """Count an open request as a call."""
         self._called = self._loop.time()
 
     def is_silent(self) -> bool:
-        """Return whether kube-scheduler has not called for so long that it may be there no more."""
+        """Return whether kube-scheduler has not called for so long that it may have ended."""
         if self._held_answer is not None:
             self.still_asks()
         return self._loop.time() > self._called + SILENT_SECONDS
 
-    # -- what groups ask that begin
+    # -- the members that begin
 
     @property
     def unsent(self) -> int:
-        """Return how many Bindings are still to be written, and are not on their way."""
+        """Return the number of Bindings that are to be written, and not yet under way."""
         return len(self._unsent)
 
     def begin(self, members: Sequence[Member]) -> None:
@@ -288,7 +288,7 @@ class AheadWriter:
         self._cluster.apply(ev.BoundAhead({each.pod.uid: each.node for each in members}))
 
     def still_begun(self, members: Iterable[Member]) -> list[Member]:
-        """Return those that have not been taken back."""
+        """Return the members that have not been taken back."""
         return [each for each in members if self._unsent.get(each.pod.uid) is each]
 
     def send(self, members: Iterable[Member]) -> None:
@@ -297,7 +297,7 @@ class AheadWriter:
             self._queue.put_nowait(each)
 
     def drop(self, members: Iterable[Member]) -> None:
-        """Free the room of members that have begun and are not to be written, after a fault."""
+        """Free the room of begun members that are not to be written, after a fault."""
         left = self.still_begun(members)
         for each in left:
             del self._unsent[each.pod.uid]
@@ -325,14 +325,14 @@ class AheadWriter:
             self._waiting.follow([(ahead.pod, ahead.node) for ahead in kept])
 
     def _free(self, left: Sequence[Member]) -> None:
-        """Free the room of members that are to be written no more."""
+        """Free the room of members that are no longer to be written."""
         self._cluster.apply(ev.Unreserved([each.pod.uid for each in left]))
         for each in left:
             self._end(each, HUNG_UP)
         self._all_sent()
 
     def stop(self) -> None:
-        """Give back what is not on its way: this process is about to stop."""
+        """Take back all members that are not being written: this process is about to stop."""
         self.take_back(list(self._unsent))
 
     # -- the work
@@ -370,7 +370,7 @@ class AheadWriter:
             await self._write(ahead, seconds=left)
 
     def _all_sent(self) -> None:
-        """Answer the request that was held back if nothing is to be sent any more."""
+        """Answer the bind request that is held back if nothing is left to be sent."""
         if self._held_answer is not None and not self._unsent:
             self.still_asks()
             self._end_held_answer()
