@@ -144,7 +144,7 @@ async def test_a_group_that_causes_an_error_is_no_end_of_the_work(
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patched:
-        patched.setattr(begun, "_has_begun", fails)
+        patched.setattr(begun, "_is_partial", fails)
         begun._touched[GANG] = None
         begun._changed.set()
         await until(lambda: FAULTS.counts.get("partial-gangs", 0) > before)
