@@ -232,7 +232,7 @@ class Disagreement:
 
 
 def disagreement(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> Disagreement | None:
-    """Return the first disagreement about the nodes sent, one that no ending pod resolves first."""
+    """Return a disagreement about the nodes sent, preferably one that outlasts ending pods."""
     behind = tuple(without_room(pod.shape, sent, view))
     asked = [(resource, n) for resource, n in pod.shape.requests.items() if n]
     for name in behind:

@@ -2,7 +2,7 @@
 
 All callers use the same functions. Filter asks them when a member is tried (`gang/filter.py`), the
 status of a PodGroup says at which gate it waits (`gang/pending.py`), and `gang-extender explain`
-shows them all (`explain/gang_gates.py`). They are pure: the memory that a process has of a group is
+shows them all (`explain/gates.py`). They are pure: the memory that a process has of a group is
 an argument, and the reconciler, which remembers nothing, leaves it out.
 
 If one gate refuses, no later gate is asked. The tables at the end have the order.

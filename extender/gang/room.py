@@ -31,8 +31,8 @@ class Room(Enum):
     FREE = "free"
     """The room that no pod takes, and no plan of another group keeps."""
     UNKEPT = "unkept"
-    """The room that no pod takes and the group does not keep already. It shows whether the plans
-    and claims of other groups are in the way."""
+    """The room that no pod takes and no plan of this group keeps. It ignores other groups, and so
+    shows whether their plans and claims are in the way."""
     EMPTY = "empty"
     """The whole nodes. They show whether the gang could ever fit."""
 

@@ -50,7 +50,7 @@ class OneOf:
     not_seen: frozenset[str] = frozenset()
     """The other nodes without room beside pods that kube-scheduler may not have seen."""
     enough: bool = False
-    """True if the other nodes are suitable too, and these are just enough to choose from."""
+    """True if other nodes suit as well and were left out only to save kube-scheduler time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The PodGroup of a job: the one that its pods name, else one that is made for it.
 
 All pods that remain to run are its minMember, so that it starts as a whole, or starts again with
-what is left of it. Some of what is done may have quota yet, for a restart of all: no start waits
-for it.
+what is left of it. Finished pods may still hold quota, in case the whole job restarts: minMember
+does not count them.
 """
 
 from collections.abc import Mapping

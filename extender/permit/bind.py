@@ -1,12 +1,12 @@
 """Handles the bind request of a pod, up to the Binding.
 
-`Binds.bind` reads top to bottom: the request is noted; a pod that is bound or being bound already
-gets the answer of that write; a member of a gang is held until its gang may start (`hold`); then
-`BindingWriter` writes the Binding, and keeps or frees the room of the pod if that fails.
+`Binds.bind`, `_join`, `_bind_alone` and `_bind` follow each other: the request is noted; a pod that
+is bound or being bound already gets the answer of that write; room and admission are checked again;
+a member is held until its gang may start (`hold`); then `BindingWriter` writes the Binding, and
+keeps or frees the room of the pod if that fails.
 
-A pod has one Binding. kube-scheduler may ask for a pod whose Binding is being written: it was
-restarted, or has not yet seen the Binding. The request then waits for that write, and gets the same
-answer.
+kube-scheduler may ask for a pod whose Binding is being written: it was restarted, or has not yet
+seen the Binding. The request then waits for that write, and gets the same answer.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ class Binds:
         return None
 
     async def _bind_alone(self, request: BindRequest, gone: Gone) -> str:
-        """Bind a pod that is not being bound; all requests that wait for it get the same error."""
+        """Bind a pod that has no Binding on its way; later requests for it get the same answer."""
         uid, requests = request.uid, self._requests
         earlier = requests.get(uid)
         ours = requests[uid] = asyncio.get_running_loop().create_future()

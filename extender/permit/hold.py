@@ -161,7 +161,7 @@ class WaitingPods:
         cluster.subscribe(self.on_change)
 
     def bind_ahead(self, ahead: AheadOfRequests) -> None:
-        """Ask `ahead` about groups that wait, from now on."""
+        """Set the part that binds members ahead of requests; it is made after this one."""
         self._ahead = ahead
 
     async def wait(self, pod: PodInfo, node: str, gone: Gone) -> Refuse | None:

@@ -153,7 +153,7 @@ class Plans:
         return True
 
     def reserve(self, group: str, placements: Mapping[str, str]) -> None:
-        """Keep room for members, and count their group as permitted."""
+        """Keep room for members, and remember that their group has its minResources."""
         self.verdicts.starts.planned(group, len(placements))
         self._cluster.apply(ev.Planned(placements))
         pod_group = self._view.pod_group(group)

@@ -58,7 +58,7 @@ _Taken = tuple[WorkloadInfo, Sequence[Assignment], Collection[str]]
 class NodeRoom:
     """The nodes of a cluster, read at the first question; not to be kept across an `await`.
 
-    What a plan has reserved is in `serve` alone: here its gang is one beside the queue.
+    This process knows no plans of the extender: it counts a planned gang as one outside the queue.
 
     Questions are answered in pieces, one question at a time. While one is `asking` nothing else may
     be asked, taken or looked at again.

@@ -1,7 +1,7 @@
 """The watches that say which jobs are queued, and for how many pods each is admitted.
 
-Without one of them pods of jobs wait, and no others. Where the API server does not have a kind,
-nothing waits for it.
+If one is missing, pods of jobs wait and other pods do not. Nothing waits for a kind that the API
+server does not have.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

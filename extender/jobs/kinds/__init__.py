@@ -1,1 +1,1 @@
-"""The kinds of jobs that are built in, one file for each kind."""
+"""The built-in kinds of jobs, one file for each family; `operated` and `pod` are helpers."""

@@ -304,7 +304,7 @@ class Nominated:
     group: str
     nomination: PreemptedRoom
     priority: int | None = None
-    """That of its pods now, where none is given."""
+    """The priority of the group; None for that of its pods now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class VictimsRoom(Reservation):
 
 
 class Share(NamedTuple):
-    """What of a node is reserved is added up for reservations that yield to the same askers."""
+    """The key of a sum of reserved room: it counts reservations that yield to the same askers."""
 
     kind: ReservationKind
     owner: str | None
