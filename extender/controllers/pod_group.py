@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from extender.api.wellknown import GROUP_NATIVE
 from extender.gang import pending
 from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import Watched
@@ -44,6 +43,8 @@ class _StatusSoFar:
     at: float
     decided: PodGroupStatusInfo
     """The status that is to be written: it may have other counts."""
+    is_whole: bool = True
+    """False if the API server has no place for a part of it, so that the watch never shows it."""
 
 
 class PodGroupController:
@@ -107,8 +108,8 @@ class PodGroupController:
         pause = await self._write(pod_group, found.status)
         self._report(pod_group, found)
         await self._write_readiness(found)
-        written = pod_group.api_group != GROUP_NATIVE
-        if pause is None and written and ours(pod_group.status) != found.status:
+        is_shown = self._known[group].is_whole
+        if pause is None and is_shown and ours(pod_group.status) != found.status:
             pause = WATCH_LAG
         return min((each for each in (pause, found.look_again) if each is not None), default=None)
 
@@ -138,11 +139,12 @@ class PodGroupController:
             if waits or status == before:
                 known.decided = status
                 return left if waits else None
+        is_whole = True
         if status != before or lost:
-            await self._writer.apply_status(pod_group, status)
+            is_whole = await self._writer.apply_status(pod_group, status)
             _log.debug("status written", group=pod_group.key, phase=status.phase)
         at = self._clock.monotonic()
-        self._known[pod_group.key] = _StatusSoFar(pod_group.uid, status, at, decided=status)
+        self._known[pod_group.key] = _StatusSoFar(pod_group.uid, status, at, status, is_whole)
         return None
 
     def _known_of(self, pod_group: PodGroupInfo) -> _StatusSoFar | None:
@@ -156,7 +158,7 @@ class PodGroupController:
     def _is_lost(self, pod_group: PodGroupInfo, known: _StatusSoFar) -> bool:
         """Return whether another writer has overwritten what we wrote a while ago."""
         return (
-            pod_group.api_group != GROUP_NATIVE  # of which nothing is written
+            known.is_whole
             and ours(pod_group.status) != known.written
             and self._clock.monotonic() >= known.at + WATCH_LAG
         )

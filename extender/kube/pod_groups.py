@@ -6,7 +6,7 @@ Each side of a preemption has its own field manager, so neither undoes what the 
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -42,9 +42,10 @@ class PodGroupWriter:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
-        """Make the status of a PodGroup this one, as far as it is the reconciler's."""
-        await apply_part(self._client, pod_group, as_json(status), manager=FIELD_MANAGER)
+    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> bool:
+        """Make the reconciler's part of a status this one; return whether all of it was written."""
+        found = await apply_part(self._client, pod_group, as_json(status), manager=FIELD_MANAGER)
+        return found.is_whole
 
     async def set_gang_ready(
         self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
@@ -76,10 +77,17 @@ class PodGroupConditionWriter:
         await apply_part(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
 
 
+class Applied(NamedTuple):
+    """The answer to a write of a status, and whether all of its fields were written."""
+
+    stored: bytes | None
+    is_whole: bool
+
+
 async def apply_part(
     client: KubeClient, pod_group: PodGroupInfo, status: Mapping[str, Any], *, manager: str
-) -> bytes | None:
-    """Apply the part of a PodGroup's status that a field manager owns; return what is stored then.
+) -> Applied:
+    """Apply the part of a PodGroup's status that a field manager owns.
 
     The UID is a precondition, so that a later PodGroup of the same name does not get the status of
     an earlier one. A PodGroup that is gone, or is another one, is no error. Nothing is written of a
@@ -88,12 +96,13 @@ async def apply_part(
     Fields that the CRD of another project lacks are left out. Raises ApiError.
     """
     if pod_group.api_group == GROUP_NATIVE:
-        return None
+        return Applied(None, is_whole=False)
     path = (
         f"/apis/{pod_group.api_group}/{VERSION}/namespaces/{pod_group.namespace}"
         f"/podgroups/{pod_group.name}/status?fieldManager={quote(manager)}&force=true"
     )
     metadata = {"name": pod_group.name, "namespace": pod_group.namespace, "uid": pod_group.uid}
+    every = len(status)
     while True:
         body = _encode({
             "apiVersion": f"{pod_group.api_group}/{VERSION}",
@@ -102,14 +111,15 @@ async def apply_part(
             "status": status,
         })  # fmt: skip
         try:
-            return await client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+            stored = await client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+            return Applied(stored, is_whole=len(status) == every)
         except UndeclaredFieldsError as error:
             declared = {name: status[name] for name in status if name not in error.fields}
             if len(declared) == len(status):
                 raise
             status = declared
         except (NotFoundError, ConflictError):
-            return None
+            return Applied(None, is_whole=True)
 
 
 def about(pod_group: PodGroupInfo) -> ObjectRef:
@@ -197,7 +207,9 @@ class PreemptorWriter:
                     f"{len(nomination.victims)} victims are too many for a status"
                 )
             status["preemption"] = written
-        answer = await apply_part(self._client, pod_group, status, manager=PREEMPTOR_FIELD_MANAGER)
+        answer, _ = await apply_part(
+            self._client, pod_group, status, manager=PREEMPTOR_FIELD_MANAGER
+        )
         stored = decoded(_decode_stored, answer or b"{}")
         if nomination is not None and stored.kind and stored.status.preemption is None:
             raise NotStoredError(

@@ -47,12 +47,13 @@ class Writer(PodGroupWriter):
         self.statuses: list[tuple[float, PodGroupStatusInfo]] = []
 
     @override
-    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
+    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> bool:
         self.calls += 1
         if self.calls - 1 in self.failures:
             raise UnavailableError("down")
         self.statuses.append((self.clock.now, status))
         observe(self.cluster, replace(pod_group, status=status))
+        return True
 
     @override
     async def evict(self, pod: PodRef) -> None:

@@ -122,7 +122,8 @@ class Ahead:
         """End writes and held answers: kube-scheduler may have ended."""
         self._writer.hung_up()
         self._pauses.hung_up()
-        self._arrivals.hung_up()
+        if self._enabled:
+            self._arrivals.hung_up()
 
     def lost(self) -> None:
         """Count kube-scheduler as gone unless one of its bind requests is open.

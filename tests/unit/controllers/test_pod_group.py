@@ -30,11 +30,13 @@ class Writer(PodGroupWriter):
         self.ready: list[tuple[str, bool, str]] = []
         self.evicted: list[str] = []
         self.errors: list[ApiError] = []
+        self.is_whole = True
 
     @override
-    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
+    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> bool:
         self._fail()
         self.statuses.append(status)
+        return self.is_whole
 
     @override
     async def set_gang_ready(
@@ -151,6 +153,20 @@ async def test_a_status_that_another_writer_overwrote_is_written_again_when_the_
     await bench.look()
     assert len(bench.writer.statuses) == 2
     assert len(bench.events) == 1
+
+
+async def test_a_status_that_is_stored_in_part_is_not_written_again_and_again(
+    bench: Bench,
+) -> None:
+    """The CRD of another project lacks fields, so that the watch never shows all of it."""
+    bench.writer.is_whole = False
+    await bench.look(pods(2))
+    bench.clock.now += 2 * WATCH_LAG
+    await bench.look()
+    assert len(bench.writer.statuses) == 1
+
+    await bench.look(pods(4, **RUNS))
+    assert len(bench.writer.statuses) == 2
 
 
 async def test_a_status_that_could_not_be_written_gets_its_event_when_it_is(bench: Bench) -> None:

@@ -96,7 +96,7 @@ async def test_fields_that_a_crd_lacks_are_left_out_of_the_status() -> None:
             raise from_response(500, json.dumps(said).encode(), doing="PATCH it")
 
     client = Strict()
-    await writer(client).apply_status(GROUP, STATUS)
+    assert await writer(client).apply_status(GROUP, STATUS) is False
 
     left_out = {"conditions", "scheduled", "occupiedBy"}
     wanted = {name: value for name, value in as_json(STATUS).items() if name not in left_out}

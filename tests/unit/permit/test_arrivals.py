@@ -340,3 +340,16 @@ async def test_a_member_of_a_group_without_a_pod_group_does_not_wait(play: Play)
     play.come(stray)
 
     assert (await play.ask(stray))[1] == 0.0
+
+
+async def test_a_bind_request_that_hangs_up_ends_no_pause_where_nothing_is_bound_ahead(
+    cluster: Cluster,
+) -> None:
+    play = Play(cluster, together=False)
+    play.come(*MEMBERS[:5])
+    asking = asyncio.ensure_future(play.ask(FIRST))
+    await asyncio.sleep(STEP)
+    play.scene.ahead.hung_up()
+
+    assert (await asking)[0] == []
+    assert play.ended() == {ArrivalEnd.SLOW: 1}
