@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from extender.fit import domains
-from extender.fit.candidates import Candidates, Feasibility
+from extender.fit.candidates import Candidates, Feasibility, PodShape
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed
 from extender.gang import topology
@@ -288,53 +288,60 @@ class _UnitSearch:
         self, regions: tuple[str, ...], limit: int, *, keep_budgets: bool
     ) -> Steps[_Try | None]:
         """Return the units up to a priority that have to go in these regions; None if too few."""
-        units = yield from self._taken(regions, limit, keep_budgets=keep_budgets)
         self._looks = 0
+        units = yield from self._taken(regions, limit)
         found = None
         if units and (yield from self._fits()):
             found = self._try(regions, (yield from self._needed(units)))
+            if keep_budgets and found.violations:
+                found = None
         for number, part in enumerate([*self._what_if.gone]):
             if number % PIECE == PIECE - 1:
                 yield
             self._what_if.stay(part)
         return found
 
-    def _taken(
-        self, regions: Sequence[str], limit: int, *, keep_budgets: bool
-    ) -> Steps[list[Evictable]]:
+    def _taken(self, regions: Sequence[str], limit: int) -> Steps[list[Evictable]]:
         """Mark units up to a priority as gone until each region has room; return these units.
 
         The least important units go first, and units that a budget protects after all others.
         """
         taken: list[Evictable] = []
-        for region in regions:
-            taken += yield from self._taken_in(region, limit, protected=False)
-        if keep_budgets or (yield from self._fits()):
-            return taken
-        for region in regions:
-            taken += yield from self._taken_in(region, limit, protected=True)
+        for protected in (False, True):
+            for number, region in enumerate(regions):
+                if number % _AT_ONCE == _AT_ONCE - 1:
+                    yield
+                taken += yield from self._taken_in(region, limit, protected=protected)
+            if not self._view.has_budgets or (yield from self._fits()):
+                break
         return taken
 
     def _taken_in(self, region: str, limit: int, *, protected: bool) -> Steps[list[Evictable]]:
         """Mark units of one region as gone until it has room; protected ones only if allowed."""
         taken: list[Evictable] = []
+        enough = PIECE
+        for number, unit in enumerate((yield from self._least_important_first(region))):
+            if number % PIECE == PIECE - 1:
+                yield
+            if unit.rank.priority > limit or (self._equal and region not in self._what_if.lacking):
+                break
+            if not self._equal and len(taken) >= enough:
+                # Only the packer can tell how many unlike pods fit: it is asked seldom.
+                if (yield from self._fits()):
+                    break
+                enough *= 2
+            if not unit.gone and (protected or not self._is_protected(unit)):
+                self._what_if.go(unit)
+                taken.append(unit)
+        return taken
+
+    def _least_important_first(self, region: str) -> Steps[Iterable[Evictable]]:
         there: list[list[Evictable]] = []
         for number, node in enumerate(self._what_if.by_region[region]):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 yield
             there.append(node.all(self._what_if.units))
-        for number, unit in enumerate(merge(*there, key=attrgetter("rank"))):
-            if number % PIECE == PIECE - 1:
-                yield
-            # Only the packer can tell how many unlike pods fit: all units go, and some come back.
-            if self._equal and region not in self._what_if.lacking:
-                break
-            if unit.rank.priority > limit:
-                break
-            if not unit.gone and (protected or not self._is_protected(unit)):
-                self._what_if.go(unit)
-                taken.append(unit)
-        return taken
+        return merge(*there, key=attrgetter("rank"))
 
     def _is_protected(self, unit: Evictable) -> bool:
         guarded = Counter[str]()
@@ -370,15 +377,59 @@ class _UnitSearch:
                 every[beyond], whole[beyond] = None, unit
         order = sorted(every, key=attrgetter("rank"), reverse=True)
         yield
-        for number, unit in enumerate(order if self._view.has_budgets else ()):
+        if not self._equal:
+            yield from self._put_back_beside_members(order, whole)
+        if self._view.has_budgets:
+            yield from self._put_back_protected(order, whole)
+        yield from self._put_back([unit for unit in order if unit.gone], whole)
+        return [unit for unit in order if unit.gone and not (unit in whole and whole[unit].gone)]
+
+    def _put_back_beside_members(
+        self, order: Sequence[Evictable], whole: Mapping[Evictable, Evictable]
+    ) -> Steps[None]:
+        """Put back all units that leave room for the members where the packer puts them.
+
+        Units that a budget protects come first. The packer would need a look for each unit.
+        """
+        fit = yield from self._packed()
+        if not fit.complete:  # state has changed
+            return
+        needed: dict[str, Resources] = {}
+        for pod in self._pods:
+            add(needed.setdefault(fit.placements[pod.uid], {}), pod.shape.requests)
+        alone = {fit.placements[pod.uid] for pod in self._pods if pod_shape(pod).shape.one_per_node}
+        protected = [unit for unit in order if self._budgets.broken_by(unit.guarded)]
+        back: list[Evictable] = []
+        for number, unit in enumerate([*protected, *order]):
+            if number % PIECE == PIECE - 1:
+                yield
+            may_stay = unit.gone and not (unit in whole and whole[unit].gone)
+            if may_stay and alone.isdisjoint(unit.on) and self._leaves_room(unit, needed):
+                self._what_if.stay(unit)
+                back.append(unit)
+        if not (yield from self._fits()):
+            yield from self._mark_gone(back)
+
+    def _leaves_room(self, unit: Evictable, needed: Mapping[str, Resources]) -> bool:
+        """Return whether the nodes of a unit have the room that is needed if the unit stays."""
+        for name, amounts in unit.on.items():
+            node = self._what_if.nodes.get(name)
+            for resource, amount in needed.get(name, {}).items():
+                if node is None or node.room.get(resource, 0) - amounts.get(resource, 0) < amount:
+                    return False
+        return True
+
+    def _put_back_protected(
+        self, order: Sequence[Evictable], whole: Mapping[Evictable, Evictable]
+    ) -> Steps[None]:
+        """Put back units whose budget is exceeded, one by one, as long as it is."""
+        for number, unit in enumerate(order):
             if number % PIECE == PIECE - 1:
                 yield
             if not self._equal and self._looks > LOOKS // 2:
                 break
-            if self._budgets.broken_by(unit.guarded):
+            if unit.gone and self._budgets.broken_by(unit.guarded):
                 yield from self._put_back([unit], whole)
-        yield from self._put_back([unit for unit in order if unit.gone], whole)
-        return [unit for unit in order if unit.gone and not (unit in whole and whole[unit].gone)]
 
     def _put_back(
         self, units: Sequence[Evictable], whole: Mapping[Evictable, Evictable]
@@ -388,6 +439,8 @@ class _UnitSearch:
         All are tried at once, then each half, because most may stay. Members above minMember stay
         only if the rest of their gang (`whole`) stays.
         """
+        if not self._equal and self._looks > LOOKS:
+            return
         some: list[Evictable] = []
         for number, unit in enumerate(units):
             if number % PIECE == PIECE - 1:
@@ -420,9 +473,11 @@ class _UnitSearch:
     def _packed(self) -> Steps[Fit]:
         """Place the missing members as if the units marked as gone were gone."""
         what_if, nodes = self._what_if, self._view.nodes
-        counts = Counter(
-            (pod.node, pod_shape(pod)) for unit in what_if.gone for pod in unit.pods if pod.node
-        )
+        counts = Counter[tuple[str, PodShape]]()
+        for number, unit in enumerate([*what_if.gone]):
+            if number % PIECE == PIECE - 1:
+                yield
+            counts.update((pod.node, pod_shape(pod)) for pod in unit.pods if pod.node)
         yield
         placed = [Placed(nodes[name], p, n) for (name, p), n in counts.items() if name in nodes]
         gone = [*what_if.coming, *placed]

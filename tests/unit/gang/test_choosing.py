@@ -532,6 +532,41 @@ def test_disruption_budgets(
     assert victims(GANG, facts, options=STRICT) == strict
 
 
+@pytest.mark.parametrize("options", [OPTIONS, STRICT], ids=["best effort", "strict"])
+def test_what_a_budget_allows_is_not_spent_on_pods_that_help_nothing(options: GangOptions) -> None:
+    """The youngest goes first, and without its neighbour its room is too small."""
+    facts = [
+        nodes(2, 2),
+        pod_group("gang", 1),
+        pods(1, 2, priority=PRIORITY),
+        pod("young", 1, on="n0", bound_at=2.0, **GUARDED),
+        pod("neighbour", 1, on="n0", priority=PRIORITY - 1),
+        pod("old", 2, on="n1", bound_at=1.0, **GUARDED),
+        budget("b", 1, app="a"),
+    ]
+    assert victims(facts, options=options) == {"old"}
+
+
+@pytest.mark.parametrize(("count", "workers"), [(100, 4), (200, 16)])
+def test_unlike_members_take_no_more_of_a_large_cluster_than_they_need(
+    count: int, workers: int
+) -> None:
+    """The pods on full nodes have ages in no order: the youngest are spread over all nodes."""
+    there = [
+        pod(f"p{number}-{n}", 1, on=f"n{number}", bound_at=float((number * 8 + n) * 7919 % 9973))
+        for number in range(count)
+        for n in range(8)
+    ]
+    gang = [
+        pod_group("gang", workers + 1),
+        pod("gang-0", 1, group="gang", priority=PRIORITY),
+        [pod(f"gang-{n + 1}", 8, group="gang", priority=PRIORITY) for n in range(workers)],
+    ]
+    found = victims([node(f"n{number}", 8) for number in range(count)], there, gang)
+    assert found is not None
+    assert len(found) == 8 * workers + 1
+
+
 def test_a_budget_that_is_gone_protects_nothing() -> None:
     facts = [TWO, GANG, filling("a", "b", **GUARDED), budget("b", 0, app="a")]
     assert victims(facts, options=STRICT) is None
