@@ -77,7 +77,7 @@ class PodGroupConditionWriter:
         await apply_part(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
 
 
-class Applied(NamedTuple):
+class WrittenStatus(NamedTuple):
     """The answer to a write of a status, and whether all of its fields were written."""
 
     stored: bytes | None
@@ -86,7 +86,7 @@ class Applied(NamedTuple):
 
 async def apply_part(
     client: KubeClient, pod_group: PodGroupInfo, status: Mapping[str, Any], *, manager: str
-) -> Applied:
+) -> WrittenStatus:
     """Apply the part of a PodGroup's status that a field manager owns.
 
     The UID is a precondition, so that a later PodGroup of the same name does not get the status of
@@ -96,7 +96,7 @@ async def apply_part(
     Fields that the CRD of another project lacks are left out. Raises ApiError.
     """
     if pod_group.api_group == GROUP_NATIVE:
-        return Applied(None, is_whole=False)
+        return WrittenStatus(None, is_whole=False)
     path = (
         f"/apis/{pod_group.api_group}/{VERSION}/namespaces/{pod_group.namespace}"
         f"/podgroups/{pod_group.name}/status?fieldManager={quote(manager)}&force=true"
@@ -112,14 +112,14 @@ async def apply_part(
         })  # fmt: skip
         try:
             stored = await client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
-            return Applied(stored, is_whole=len(status) == every)
+            return WrittenStatus(stored, is_whole=len(status) == every)
         except UndeclaredFieldsError as error:
             declared = {name: status[name] for name in status if name not in error.fields}
             if len(declared) == len(status):
                 raise
             status = declared
         except (NotFoundError, ConflictError):
-            return Applied(None, is_whole=True)
+            return WrittenStatus(None, is_whole=True)
 
 
 def about(pod_group: PodGroupInfo) -> ObjectRef:
