@@ -149,7 +149,8 @@ def test_the_submitter_runs_where_its_quota_is(
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"shutdownAfterJobFinishes": False}, "spec.shutdownAfterJobFinishes"),
+        # Either the queue or KubeRay is the first to say so.
+        ({"shutdownAfterJobFinishes": False}, "shutdownAfterJobFinishes"),
         ({"cluster": {"enableInTreeAutoscaling": True}}, "enableInTreeAutoscaling"),
     ],
 )
