@@ -146,7 +146,7 @@ _SECONDS: Final = 60.0
 GRANTED_SECONDS: Final = 60.0
 """Seconds for which room on nodes is granted to pods that do not exist yet."""
 GRANTED_SECONDS_EACH: Final = 0.1
-"""More seconds for each pod: kube-controller-manager makes 20 pods a second."""
+"""The seconds to add for each pod: kube-controller-manager makes 20 pods a second."""
 
 
 class PodGroups:

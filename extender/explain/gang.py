@@ -37,9 +37,9 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps
 
 AHEAD: Final = 10
-"""How many of the groups ahead are named."""
+"""The most groups ahead that are named."""
 LISTED: Final = 1000
-"""How many pods of a group are listed."""
+"""The most pods of a group that are listed."""
 _PLANNED: Final = frozenset((Gate.TOPOLOGY, Gate.MIN_RESOURCES, Gate.ABLE_PODS, Gate.ROOM))
 _RESERVED: Final[Mapping[ReservationKind, MemberState]] = {
     ReservationKind.BINDING: "Binding",

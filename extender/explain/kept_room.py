@@ -13,7 +13,7 @@ from extender.state.cluster.reservations import Claim, Reservation, ReservationK
 from extender.steps import PIECE, Steps
 
 OTHERS: Final = 20
-"""How many of the groups are named for which room is kept from another one."""
+"""The most groups that are named for which room is kept from another one."""
 
 _KINDS: Final[Mapping[ReservationKind, KeptKind]] = {
     ReservationKind.PLANNED: "Plan",

@@ -31,9 +31,9 @@ from extender.steps import Steps
 LARGEST_LIMIT: Final = 1000
 """The most workloads of one page; a larger limit is no error, and gets as many."""
 _RUN: Final = 2048
-"""How many workloads are sorted in one step."""
+"""The most workloads that are sorted in one step."""
 _STRIDE: Final = 256
-"""How many workloads are passed in one step."""
+"""The most workloads that are passed in one step."""
 
 T = TypeVar("T", PendingWorkload, Explanation)
 _Position = tuple[str, int, int]

@@ -30,7 +30,7 @@ from extender.state.queue.records import ClusterQueueInfo, FlavorResource, Workl
 from extender.steps import Steps, at_once
 
 HOLDERS: Final = 5
-"""How many workloads are named that hold some quota."""
+"""The most workloads that hold some quota and are named."""
 _BY_NODES: Final = (
     Unadmitted.WAITING_FOR_ROOM,
     Unadmitted.TOPOLOGY_PLACEMENT_FAILED,

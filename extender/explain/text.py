@@ -19,7 +19,7 @@ from extender.api.explanations import (
 )
 
 NAMED: Final = 5
-"""How many nodes, or pods of equal state, are named; the others are counted."""
+"""The most nodes, or pods of equal state, that are named; the others are counted."""
 LONGEST: Final = 160
 """Characters of what kube-scheduler says of a pod; `-o json` has all of it."""
 _MARKS: Final = {"Passed": "yes", "Refused": "NO", "NotAsked": "-", "Unknown": "?"}

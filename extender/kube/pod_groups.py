@@ -167,7 +167,7 @@ def as_condition(condition: ConditionInfo) -> dict[str, Any]:
 
 
 class TooManyVictimsError(ValueError):
-    """More victims than a status can hold."""
+    """Raised if there are more victims than a status can hold."""
 
 
 class NotStoredError(ValueError):

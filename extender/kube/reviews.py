@@ -34,7 +34,7 @@ class Access:
 
     group: str = ""
     resource: str = ""
-    """With its subresource, as `clusterqueues/pendingworkloads`."""
+    """The plural, and its subresource if there is one: `clusterqueues/pendingworkloads`."""
     name: str = ""
     namespace: str = ""
     path: str = ""

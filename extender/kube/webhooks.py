@@ -42,7 +42,7 @@ class Address:
     conversion: str
     """The Service of the conversion webhook: all replicas."""
     url: str | None = None
-    """Without a path."""
+    """The URL without a path."""
     port: int = 443
 
     def client_config(self, path: str, authorities: bytes) -> dict[str, Any]:

@@ -169,7 +169,7 @@ class _Claim(Enum):
     PRIORITY = Preempted.RECLAIM_WHILE_BORROWING
     """Its priority is lower, and the preemptor may borrow in its place."""
     NOMINAL = "nominal"
-    """Only if the preemptor ends up without borrowing."""
+    """It may go only if the preemptor ends up without borrowing."""
 
 
 _WHY: Final = {

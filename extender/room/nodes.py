@@ -69,7 +69,7 @@ class NodeRoom:
         self._feasible, self._shapes = Feasibility(cluster), PodShapes(queues, cluster)
         self._domains = DomainPlacer(queues, cluster)
         self._groups: set[str] = set()
-        """Those of admitted workloads."""
+        """The groups of admitted workloads."""
         self._packer: Packer | None = None
         self._empty: Packer | None = None
         self._ever: dict[tuple[Wanted, ...], bool] = {}

@@ -32,7 +32,7 @@ from extender.state.queue.view import QueueView
 from extender.steps import PIECE, Steps
 
 _MUCH: Final = 1 << 50
-"""More than any node has of anything."""
+"""An amount larger than any node has of any resource."""
 _ALL_SECONDS: Final = 30.0
 """Seconds after which all nodes are read again."""
 

@@ -29,7 +29,7 @@ class Shown(BaseModel):
 
 
 class Waits(Shown):
-    """From the creation of jobs until their pods have nodes, in seconds."""
+    """The seconds from the creation of jobs until their pods have nodes."""
 
     mean: float
     p50: float

@@ -78,7 +78,7 @@ class SimJob:
     """True while some of the pods that start together have nodes, but too few."""
     was_half_placed: bool = False
     last_reason: str = ""
-    """Why it waits, in the words of the last decision."""
+    """The reason why it waits, in the words of the last decision."""
 
     @property
     def key(self) -> str:

@@ -25,7 +25,7 @@ class NodeInfo:
     ready: bool = True
     """False only where a Ready condition says so; nodes without one are taken as they are."""
     unready_since: float | None = None
-    """Since when it says so, in seconds since the epoch; None where it does not."""
+    """The time since which it says so, in seconds since the epoch; None if it does not."""
     features: frozenset[str] = frozenset()
     """The features that its kubelet says that it has (`declaredFeatures`)."""
 
@@ -102,7 +102,7 @@ class Pattern:
     shape: Shape
     namespace: str
     labels: Mapping[str, str]
-    """Those that all its pods have, values too."""
+    """The labels that all its pods have with the same value."""
     dropped: frozenset[str]
     """Keys of the labels whose values differ from pod to pod."""
 
@@ -166,12 +166,12 @@ class PodInfo:
     labels: Mapping[str, str] = field(default_factory=dict)
     """But for the completion index, so that the pods of a Job share one mapping."""
     pattern: Pattern | None = None
-    """Of a member without a node and without gates; None where kube-scheduler has to judge it by
-    itself."""
+    """The pattern of a member without a node and without gates; None if kube-scheduler has to judge
+    the pod by itself."""
     claim_keys: tuple[str, ...] = ()
     """Keys of the claims that it names: ResourceClaims, and volumes where it has no node."""
     unreadable: str = ""
-    """Why no more is read of a pod on a node than what it takes there."""
+    """The reason why nothing is read of a pod on a node but what it takes there; may be empty."""
 
     @property
     def is_gated_by_us(self) -> bool:
@@ -389,9 +389,9 @@ class PodGroupInfo:
     """By pod set: the domains of nodes that a queue has chosen for its pods."""
     grant: Grant | None = None
     done: int = 0
-    """How many of `min_member` are done for good and are not waited for, its Jobs' pods aside."""
+    """The number of `min_member` pods that are done for good, without those of its Jobs."""
     started: float | None = None
-    """When its present run reached `min_member` scheduled pods: `scheduleStartTime` of its status,
+    """The time when its present run had `min_member` scheduled pods (`status.scheduleStartTime`),
     in seconds since the epoch."""
     succeeded: int = 0
     """The number of its pods that are there and have succeeded, by its status."""
@@ -400,7 +400,7 @@ class PodGroupInfo:
     gives the order within one. After a restart it is that of the last change before."""
     generation: int = field(default=0, compare=False)
     status: PodGroupStatusInfo = field(default=PodGroupStatusInfo(), compare=False)
-    """Not compared: what is asked for is the same whatever became of it."""
+    """The status as last seen. It is not compared: it does not change what the group asks for."""
     nomination: PreemptedRoom | None = field(default=None, compare=False)
     """The room that it gets by preemption, by its status."""
 

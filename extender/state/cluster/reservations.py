@@ -13,11 +13,11 @@ from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
-"""From this priority on pods are the cluster's own."""
+"""The lowest priority of the pods that belong to the cluster itself."""
 
 
 class ReservationKind(StrEnum):
-    """Why room is reserved."""
+    """The reason for which room is reserved."""
 
     USED = "used"
     """The API shows a pod on the node. Only sums are kept of these, no records."""
@@ -96,13 +96,13 @@ class Claim(Reservation):
 
     kind: ReservationKind = ReservationKind.CLAIMED
     made_for: tuple[object, ...] = ()
-    """What the choice of nodes was based on; a claim lasts as long as this is the same."""
+    """The facts that the choice of nodes was based on; a claim lasts until they change."""
     barred: frozenset[str] = frozenset()
     """Nodes on which later groups get no claim, because this group could use them."""
     limit: int | None = None
-    """On how many nodes its namespace may have claims, where that is why this one has none."""
+    """The most nodes with claims of its namespace, if that is the reason why this has none."""
     fits_since: float | None = field(default=None, compare=False)
-    """Since when the group could start, in seconds since the epoch."""
+    """The time since which the group could start, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from extender.state.cluster.records import Pattern, PodInfo
 
 
 class Unseen:
-    """Such pods by UID and by node, as they were before they were bound."""
+    """The pods that may be unseen, by UID and by node, as they were before they were bound."""
 
     __slots__ = ("_node", "_nodes", "_patterns", "_shown", "everywhere", "version")
 

@@ -48,7 +48,7 @@ from extender.state.cluster.schedulers import SchedulersOnNodes
 from extender.state.cluster.unseen import Unseen
 
 NO_GROUP: Final = ""
-"""In the place of a group's key: pods without one."""
+"""The key that stands for pods without a group."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class ClusterTables:
     fresh: PodsByPriority = field(default_factory=PodsByPriority)
     """Nothing has been said of it yet."""
     plain: PodsByPriority = field(default_factory=PodsByPriority)
-    """Without a group, that wait for a node."""
+    """The pods without a group that wait for a node."""
     schedulers: SchedulersOnNodes = field(default_factory=SchedulersOnNodes)
     priorities: dict[int, int] = field(default_factory=dict)
     """The number of pods on nodes with each priority."""

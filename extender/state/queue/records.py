@@ -285,7 +285,7 @@ class PodSetInfo:
     template: bytes = field(default=b"", compare=False, repr=False)
     """The pod template as JSON; equal ones share memory."""
     fault: str = ""
-    """Why the API server would take none of its pods."""
+    """The reason why the API server would refuse its pods; empty if it would not."""
     resource_claims: bool = False
     """True if its pods have resource claims (dynamic resource allocation)."""
     topology: DomainRequest | None = None
@@ -374,7 +374,7 @@ class WorkloadInfo:
     open_gates: tuple[str, ...] = ()
     """The preemption gates that are open."""
     unreadable: str = ""
-    """Why not all of it could be read; such a workload is not admitted."""
+    """The reason why a part could not be read; if there is one, it is not admitted."""
     arrival: int = field(default=0, compare=False)
     """The resourceVersion in which this process saw it first; the store sets it."""
 
