@@ -35,6 +35,7 @@ _PATCH = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+_STORAGE_IS_PREPARED: Final = "storage is (re)initializing"
 _CRDS: Final = "apiextensions.k8s.io/v1/customresourcedefinitions"
 _crds: Final[dict[str, tuple[int, str]]] = {}
 """What was applied last of CRDs, by UID: the generation that came of it, and the object."""
@@ -95,18 +96,27 @@ class Api:
         content_type: str = "application/json",
         timeout: float = _TIMEOUT_SECONDS,
     ) -> httpx.Response:
-        """Return the answer to any request; ApiError when it is not a success."""
-        response = self._http.request(
-            method,
-            path,
-            content=None if body is None else json.dumps(body),
-            params=params,
-            headers={"Content-Type": content_type},
-            timeout=timeout,
-        )
-        if not response.is_success:
-            raise ApiError(response)
-        return response
+        """Return the answer to any request; ApiError when it is not a success.
+
+        The API server carries out nothing while it prepares the storage of a kind whose CRD has
+        just changed, and asks to be called again; other answers with 429 are the caller's.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            response = self._http.request(
+                method,
+                path,
+                content=None if body is None else json.dumps(body),
+                params=params,
+                headers={"Content-Type": content_type},
+                timeout=timeout,
+            )
+            if response.is_success:
+                return response
+            error = ApiError(response)
+            if _STORAGE_IS_PREPARED not in str(error) or time.monotonic() > deadline:
+                raise error
+            time.sleep(_POLL_SECONDS)
 
     def get(self, resource: str, name: str, namespace: str | None = None) -> Object:
         """Return one object."""
