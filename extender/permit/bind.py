@@ -26,7 +26,7 @@ from extender.kube.errors import (
     UnknownOutcomeError,
 )
 from extender.kube.pods import PodRef
-from extender.permit.claims import Claims
+from extender.permit.dry_rounds import DryRounds
 from extender.permit.hold import AheadOfRequests, Gone, WaitingPods
 from extender.permit.timing import MARGIN_SECONDS, PATIENCE_SECONDS, UNSURE_SECONDS
 from extender.runtime.retry import Retry
@@ -65,7 +65,7 @@ class Binds:
         writer: "BindingWriter",
         *,
         ahead: AheadOfRequests,
-        claims: Claims,
+        dry_rounds: DryRounds,
         longest_wait: float,
     ) -> None:
         """Take as `longest_wait` the most seconds that a request may be held."""
@@ -74,7 +74,7 @@ class Binds:
         self._hold = hold
         self._writer = writer
         self._ahead = ahead
-        self._claims = claims
+        self._dry_rounds = dry_rounds
         self._longest_wait = longest_wait
         self._unfinished = 0
         self._requests: dict[str, asyncio.Future[str]] = {}
@@ -168,7 +168,7 @@ class Binds:
             refusal = await self._hold.wait(pod, request.node, gone)
             if refusal is not None:
                 if refusal.reason is not Reason.DISCONNECTED:
-                    self._claims.refused(pod)
+                    self._dry_rounds.refused(pod)
                 return refusal.message
         latest = asked + self._longest_wait + MARGIN_SECONDS
         error = await self._writer.write(pod, request.node, latest=latest, gone=gone)

@@ -1,7 +1,11 @@
-"""Decides the answer of filter for a pod, and keeps the room, verdict or refusal that it means.
+"""Filter: where a pod may go, and the room, verdict or refusal that its answer leaves behind.
 
-It runs in one step of the event loop and never awaits: kube-scheduler asks about one pod after
-another, so its latency limits the throughput of the whole cluster.
+`PodFilter.decide` is the way of a pod through filter, from top to bottom. It runs in one step of
+the event loop and never awaits: kube-scheduler asks about one pod after another, so its latency
+limits the throughput of the whole cluster. The way goes on in `bind.py`.
+
+`Turns` imposes the order between groups, and `NativeGangs` knows the groups that kube-scheduler may
+start itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +13,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import structlog
+from cachetools import TTLCache
+
 from extender.api.reasons import Reason
+from extender.api.wellknown import GROUP_NATIVE
 from extender.gang import ahead, plan
 from extender.gang.filter import (
     MIN_SAMPLE,
@@ -34,16 +42,26 @@ from extender.gang.verdicts import (
     not_admitted,
 )
 from extender.permit.ahead.scheduler_lag import SchedulerLag
-from extender.permit.claims import Claims
-from extender.permit.natives import NativeGangs
+from extender.permit.dry_rounds import DryRounds
 from extender.permit.plans import Plans
 from extender.permit.process import Process
-from extender.permit.turns import Turns
+from extender.permit.timing import (
+    PLAN_SECONDS,
+    REMEMBERED,
+    ROUND_SECONDS,
+    SETTLED_SECONDS,
+    TURN_SECONDS,
+    TURN_SHARE,
+)
 from extender.permit.wake import WakeTimes
 from extender.permit.watch_lag import WatchLag
+from extender.runtime.clock import Clock
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodInfo
+from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
+
+_log = structlog.get_logger(__name__)
 
 _WORDS: Final = {AnyNode: "AnyNode", OneOf: "OneOf", OneNode: "Place"}
 """The words for answers in metrics."""
@@ -56,7 +74,7 @@ class PodFilter:
         self,
         cluster: Cluster,
         plans: Plans,
-        claims: Claims,
+        dry_rounds: DryRounds,
         *,
         scheduler_lag: SchedulerLag,
         process: Process,
@@ -70,7 +88,7 @@ class PodFilter:
         self._view = cluster.view()
         self._plans = plans
         self._verdicts = plans.verdicts
-        self._claims = claims
+        self._dry_rounds = dry_rounds
         self._natives = NativeGangs(cluster, clock=plans.clock)
         self._turns = Turns(cluster.view(), plans)
         self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
@@ -161,7 +179,7 @@ class PodFilter:
             verdict = of_sample(verdict)
         if isinstance(verdict, Offer):
             verdict = placed(self.plan(pod, group, verdict), pod, sent, view=view)
-        return self._claims.judge(pod, group, verdict, sent=sent)
+        return self._dry_rounds.judge(pod, group, verdict, sent=sent)
 
     def _unready(self, pod: PodInfo, group: str) -> Refuse | None:
         """Return why a group cannot be judged now, whatever room there is."""
@@ -219,10 +237,10 @@ class PodFilter:
         if refusal is None:
             node = verdict.node if isinstance(verdict, OneNode) else None
             self._verdicts.awaiting_bind.begin(pod.uid, node)
-            self._claims.passed(pod)
+            self._dry_rounds.passed(pod)
         else:
             self._verdicts.awaiting_bind.end(pod.uid)
-            self._claims.refused(pod)
+            self._dry_rounds.refused(pod)
         if group is not None and isinstance(verdict, OneNode | Refuse) and verdict.reserve:
             self._plans.reserve(group, verdict.reserve)
         if refusal is not None:
@@ -241,3 +259,181 @@ class PodFilter:
         if refusal.deny and not refusal.again:
             self._verdicts.failed(group, refusal, shape=pod.shape)
         self._times.set(pod, group, refusal)
+
+
+# --- the order between groups ----------------------------------------------------------------
+#
+# kube-scheduler brings pods in an order of its own. So before the group of a member that is tried
+# gets room, room is kept for the groups that go first (QueueSort). In strict order the group is
+# refused while there are any.
+
+
+class Turns:
+    """Enforces the order in which groups are served."""
+
+    def __init__(self, view: ClusterView, plans: Plans) -> None:
+        self._view = view
+        self._plans = plans
+        self._verdicts = plans.verdicts
+        self._clock = plans.clock
+        self._credit = TURN_SECONDS
+        self._last = self._clock.monotonic()
+
+    def refusal(self, group: str) -> Refuse | None:
+        """Return why it is not a group's turn, after serving those that go first."""
+        pod_group = self._view.pod_group(group)
+        if group not in self._view.queue or pod_group is None:
+            return None
+        if self._verdicts.options.strict_order:
+            return self._verdicts.never_fits(group) or self._unless_first(pod_group)
+        if self._is_last(pod_group) or self._serve_first(pod_group):
+            return None
+        text = f"{about(group)}gangs that go first are being planned"
+        return Refuse(Reason.PLANNING, text)
+
+    def _serve_first(self, pod_group: PodGroupInfo) -> bool:
+        """Plan the groups that go first; return whether this group may have its turn.
+
+        It may once they had theirs, or when no time is left for plans that come to nothing.
+        """
+        plans, clock = self._plans, self._clock
+        began = clock.monotonic()
+        until = began + TURN_SECONDS
+        self._credit = min(TURN_SECONDS, self._credit + TURN_SHARE * (began - self._last))
+        self._last = began
+        left, in_vain = self._credit > 0, True
+
+        def is_passed(other: PodGroupInfo) -> bool:
+            # To see whether a group is worth a plan takes time too, if many nodes gained room.
+            in_time = clock.monotonic() < until
+            return in_time and (self._is_last(other) or plans.had_no_room(other))
+
+        for other in plan.groups_ahead(pod_group, view=self._view, skip=is_passed):
+            now = clock.monotonic()
+            if not left or now >= until:
+                self._credit -= now - began if left and in_vain else 0.0
+                return not left
+            in_vain = False
+            seconds = min(PLAN_SECONDS, until - now)
+            spent = plans.plan_ahead(other, schedulers=plans.schedulers, seconds=seconds)
+            self._credit -= spent
+            left = self._credit > 0
+        return not plans.plans_before(pod_group)
+
+    def _is_last(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether the group lacks a single pod, which is then scheduled like a plain pod."""
+        committed = self._view.tally(pod_group.key).committed
+        return self._view.quorum(pod_group) - committed <= 1
+
+    def _unless_first(self, pod_group: PodGroupInfo) -> Refuse | None:
+        """Return why a group has to wait in strict order."""
+        clock = self._clock
+        until, in_time = clock.monotonic() + TURN_SECONDS, True
+
+        def never_starts(other: PodGroupInfo) -> bool:
+            nonlocal in_time
+            if not self._is_ours(other) or self._verdicts.never_fits(other.key) is not None:
+                return True
+            in_time = clock.monotonic() < until
+            return in_time and self._plans.is_oversized(other)
+
+        behind = plan.refusal_behind(pod_group, view=self._view, skip=never_starts)
+        if in_time:
+            return behind
+        text = f"{about(pod_group.key)}gangs that go first are being looked at"
+        return Refuse(Reason.PLANNING, text)
+
+    def _is_ours(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether any pod of a group belongs to a scheduler that asks us."""
+        members = self._view.members(pod_group.key)
+        return any(pod.scheduler in self._plans.schedulers for pod in members)
+
+
+# --- pods of native PodGroups, which kube-scheduler may schedule as groups itself -------------
+#
+# With its feature gates on, kube-scheduler tries all pods of a native group in one cycle, and puts
+# them back if too many find no node. A pod that an extender refused then goes to its back-off
+# queue, from which kube-scheduler takes pods at once while nothing else waits: so it would try the
+# group without a pause. An answer with an Error ends the cycle and puts the whole group off, for
+# one second at first and for up to ten later (decision 91).
+
+UNDECIDED: Final = (
+    "whether kube-scheduler starts native groups as a whole shows when it is asked to wait"
+)
+
+NOT_FOUND: Final = "there is no PodGroup of scheduling.k8s.io of that name"
+
+
+class NativeGangs:
+    """Finds out whether native gangs are ours to start, and puts refused groups off."""
+
+    def __init__(self, cluster: Cluster, *, clock: Clock) -> None:
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._clock = clock
+        self._asked_at: dict[str, float] = {}
+        """The time when kube-scheduler was first made to pause, by PodGroup without a condition."""
+        self._refused: TTLCache[tuple[str, str | None], None] = TTLCache(
+            REMEMBERED, ROUND_SECONDS, clock.monotonic
+        )
+        """The pods that were refused lately: UID and domain."""
+
+    def undecided(self, pod: PodInfo) -> Refuse | None:
+        """Return a refusal by which kube-scheduler shows whether it schedules groups itself.
+
+        If it does, it writes a condition to the PodGroup at once. If there is none when a pod of
+        the group is tried again, native gangs are ours from then on, or until there is one. A
+        PodGroup that we do not see proves nothing: we would not see its condition either.
+        """
+        if self._view.natives_are_ours is not None or pod.native is None:
+            return None
+        now, group = self._clock.monotonic(), pod.native
+        if self._view.pod_group_of(GROUP_NATIVE, group) is None:
+            self._asked_at.pop(group, None)
+            return Refuse(Reason.NATIVE_GROUP_WAITS, NOT_FOUND, pauses=True)
+        if now - self._asked_at.setdefault(group, now) < SETTLED_SECONDS:
+            return Refuse(Reason.NATIVE_GROUP_WAITS, UNDECIDED, pauses=True)
+        _log.info("native gangs are ours: kube-scheduler wrote no condition to a PodGroup")
+        self._asked_at.clear()
+        self._cluster.apply(ev.NativesDecided(ours=True))
+        return None
+
+    def enough(self, pod: PodInfo, sent: Sequence[str]) -> FilterVerdict:
+        """Return that a pod may use every node, or as many as kube-scheduler finds enough.
+
+        kube-scheduler judges the pods of a native group one by one in one cycle, and scores all
+        nodes that are left for each: it looks for 420 of a thousand nodes, for 100 of a hundred.
+        With fewer it saves about the time that it takes to ask us. A pod with constraints of its
+        own, about nodes or other pods, gets all of them.
+        """
+        if pod.native is None or len(sent) <= MIN_SAMPLE or not self._view.has_group_cycles:
+            return AnyNode()
+        if pod.shape.affinity is not None or pod.shape.individually_constrained:
+            return AnyNode()
+        return OneOf(tuple(sent[:MIN_SAMPLE]), enough=True)
+
+    def put_off(self, pod: PodInfo, verdict: FilterVerdict, sent: Sequence[str]) -> FilterVerdict:
+        """Return the verdict; a refusal is changed so that kube-scheduler pauses.
+
+        With a topology constraint kube-scheduler tries one domain after another, and an Error in
+        the first one would keep it from the others: only the second refusal in a row is an Error.
+        """
+        if not isinstance(verdict, Refuse) or verdict.pauses:
+            return verdict
+        if pod.native is None or not self._view.has_group_cycles:
+            return verdict
+        if self._is_first_in_domain(pod, pod.native, sent):
+            return verdict
+        return replace(verdict, reason=Reason.NATIVE_GROUP_WAITS, deny=False, pauses=True)
+
+    def _is_first_in_domain(self, pod: PodInfo, native: str, sent: Sequence[str]) -> bool:
+        pod_group = self._view.pod_group_of(GROUP_NATIVE, native)
+        label = pod_group.required_topology if pod_group is not None else None
+        if label is None:
+            return False
+        node = next(filter(None, map(self._view.nodes.get, sent)), None)
+        where = pod.uid, node.labels.get(label) if node is not None else None
+        if where in self._refused:
+            return False
+        self._refused[where] = None
+        return True

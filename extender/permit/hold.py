@@ -36,10 +36,10 @@ from extender.gang.hold import (
     to_patch,
 )
 from extender.gang.verdicts import Allow, Refuse, Wait, about, is_ours
-from extender.permit.claims import Claims
+from extender.permit.dry_rounds import DryRounds
+from extender.permit.group_memory import GroupMemory
 from extender.permit.process import Process
 from extender.permit.timing import BACK_OFF_SECONDS, STUCK_EVERY_SECONDS, TRY_OTHERS_SECONDS
-from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
@@ -132,14 +132,14 @@ class WaitingPods:
     def __init__(
         self,
         cluster: Cluster,
-        verdicts: Verdicts,
-        claims: Claims,
+        verdicts: GroupMemory,
+        dry_rounds: DryRounds,
         *,
         process: Process,
         max_held: int = 20_000,
     ) -> None:
         """Take as `max_held` the most requests of all gangs that may be held at once."""
-        self._claims = claims
+        self._dry_rounds = dry_rounds
         self._try_beside = process.try_beside
         self._max_held = max_held
         self._stopping: Refuse | None = None
@@ -295,7 +295,7 @@ class WaitingPods:
             return
         refusal = no_node(pod, pod.group, view=self._view, options=self._options)
         if refusal is not None:
-            text = refusal.message + self._claims.said(pod.group)
+            text = refusal.message + self._dry_rounds.said(pod.group)
             self._refuse(pod.group, replace(refusal, message=text))
 
     def keep(self, pod: PodInfo, node: str) -> None:

@@ -10,6 +10,7 @@ from cachetools import LRUCache
 from extender.gang import status
 from extender.gang.verdicts import Remembered
 from extender.kube.errors import ApiError
+from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
 from extender.permit.timing import (
@@ -18,7 +19,6 @@ from extender.permit.timing import (
     CONDITION_SECONDS,
     MAX_GROUPS,
 )
-from extender.permit.verdicts import Verdicts
 from extender.runtime.clock import Clock
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
@@ -41,7 +41,7 @@ class ConditionReporter:
     """Writes the condition of a group a moment after a change, and repeats while it waits."""
 
     def __init__(
-        self, cluster: Cluster, writer: ConditionWriter, verdicts: Verdicts, *, clock: Clock
+        self, cluster: Cluster, writer: ConditionWriter, verdicts: GroupMemory, *, clock: Clock
     ) -> None:
         self._view = cluster.view()
         self._writer = writer

@@ -14,7 +14,7 @@ from typing import Any, Final
 from extender.api.reasons import Preempted
 from extender.api.wellknown import GROUP_X
 from extender.jobs.gang import pod_group_key
-from extender.permit.aging import Aging
+from extender.permit.node_claims import NodeClaims
 from extender.queueing.preempt import Victim
 from extender.queueing.room import requires_room
 from extender.room.pods import PodSetCount, PodShapes
@@ -122,7 +122,7 @@ class Simulation:
             evict=self._preempt_pods,
             after=self.after,
         )
-        self._aging = Aging(
+        self._aging = NodeClaims(
             self.cluster,
             options=world.gang,
             clock=self.clock,

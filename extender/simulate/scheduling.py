@@ -21,9 +21,9 @@ from extender.gang.preempt import nominate
 from extender.gang.preempt.nominate import Seen
 from extender.gang.preempt.search import choosing
 from extender.gang.verdicts import Refuse
+from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import EVICTED_IN_VAIN_SECONDS, NO_VICTIMS_SECONDS
-from extender.permit.verdicts import Verdicts
 from extender.resources.quantity import PODS
 from extender.simulate.world import VirtualClock
 from extender.state.cluster import events
@@ -66,7 +66,7 @@ class SchedulerModel:
         self._cluster, self._clock, self._options = cluster, clock, options
         self._view = cluster.view()
         self._bound = bound
-        self.verdicts = Verdicts(cluster, options=options, clock=clock)
+        self.verdicts = GroupMemory(cluster, options=options, clock=clock)
         self.plans = Plans(cluster, self.verdicts)
         self.plans.schedulers.add(SCHEDULER)
         self._feasible = Feasibility(self._view)

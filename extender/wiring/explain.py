@@ -39,7 +39,7 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import collection, objects
 from extender.kube.watch import Reader, everything
-from extender.permit.aging import Aging
+from extender.permit.node_claims import NodeClaims
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
@@ -343,7 +343,7 @@ def facts_of(
         pod_group = view.pod_group(key)
         if pod_group is not None and pod_group.nomination is not None:
             cluster.apply(cluster_events.Nominated(key, pod_group.nomination))
-    at_once(Aging(cluster, options=options, clock=clock).looking())
+    at_once(NodeClaims(cluster, options=options, clock=clock).looking())
     pod_group = view.pod_group(group or "")
     if pod_group is not None and pod_group.key in view.queue:
         _plan_ahead(pod_group, cluster)

@@ -36,7 +36,7 @@ from extender.kube.recorder import Event, ObjectRef, Recorder, refusal, unreadab
 from extender.kube.reflector import Reflector
 from extender.kube.reviews import Reviews
 from extender.kube.set_aside import Aside, ObjectsSetAside
-from extender.permit.aging import Aging
+from extender.permit.node_claims import NodeClaims
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller, Observer
 from extender.server.access import Guard
@@ -96,7 +96,7 @@ class Reconciler:
         self._failed_calls = FailedCalls(cluster, VictimWriter(client))
         self._preemption, self._victims = self._preempting(client)
         # The extender claims room for groups that have waited long, and this process does too.
-        self._aging = Aging(cluster, options=self._options, clock=clock)
+        self._aging = NodeClaims(cluster, options=self._options, clock=clock)
         cluster.subscribe(self._on_change)
         self.reflectors = self._follows(client, decoder)
         self.watches = watches(

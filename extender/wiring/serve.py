@@ -28,19 +28,18 @@ from extender.kube.pod_groups import PodGroupConditionWriter, PreemptorWriter
 from extender.kube.pods import PodWriter
 from extender.kube.recorder import ONE_OF_EACH, Recorder
 from extender.kube.set_aside import ObjectsSetAside
-from extender.permit.aging import Aging
 from extender.permit.ahead import Ahead
 from extender.permit.bind import BindingWriter, Binds
-from extender.permit.claims import Claims
+from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
-from extender.permit.gatekeeper import Gatekeeper
+from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
-from extender.permit.partial_gangs import PartialGangs
+from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
 from extender.permit.preempt import Preempting
 from extender.permit.process import Process
 from extender.permit.status import ConditionReporter, GroupState
-from extender.permit.verdicts import Verdicts
+from extender.permit.unasked_plans import GatedGroups, PartialGangs
 from extender.permit.wake import MissedWakeups, Waker
 from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.runtime.clock import Clock, SystemClock
@@ -94,7 +93,7 @@ class Extender:
         decoder = Decoder(settings.gang.ignored(), patterns, placement=settings.gang.placement)
         self.metrics, self._cluster = metrics, cluster
         writer, options = PodWriter(client), settings.gang.options()
-        verdicts = Verdicts(cluster, options=options, clock=clock)
+        verdicts = GroupMemory(cluster, options=options, clock=clock)
         plans = Plans(cluster, verdicts)
         self._loop = Loop(clock, metrics.registry, settings.health)
         self.reflectors = [
@@ -108,7 +107,9 @@ class Extender:
         )
         limits, held = _capacity(settings.listen)
         self.waker = Waker(cluster, writer, plans, metrics=metrics)
-        self.claims = Claims(cluster, ClaimWriter(client), clock=clock, wake_after=self.waker.after)
+        self.dry_rounds = DryRounds(
+            cluster, ClaimWriter(client), clock=clock, wake_after=self.waker.after
+        )
         self.recorder = self._events(client, clock)
         process = Process(
             metrics=metrics,
@@ -119,7 +120,9 @@ class Extender:
             stale=self.watches.stale,
             natives_stale=partial(self.watches.unsure_of, NATIVE_GROUPS),
         )
-        self.waiting = WaitingPods(cluster, verdicts, self.claims, process=process, max_held=held)
+        self.waiting = WaitingPods(
+            cluster, verdicts, self.dry_rounds, process=process, max_held=held
+        )
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
         bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
         self.ahead = Ahead(cluster, self.waiting, bindings, plans=plans, process=process)
@@ -128,7 +131,7 @@ class Extender:
             *(limits, metrics.closed_connections, metrics.handshakes), on_gone=self.caller.gone
         )
         pod_filter = PodFilter(
-            *(cluster, plans, self.claims),
+            *(cluster, plans, self.dry_rounds),
             scheduler_lag=self.ahead.lag,
             process=process,
             no_node=self.waiting.found_no_node,
@@ -136,12 +139,14 @@ class Extender:
         self.binds = Binds(
             *(cluster, self.waiting, bindings),
             ahead=self.ahead,
-            claims=self.claims,
+            dry_rounds=self.dry_rounds,
             longest_wait=options.max_schedule_timeout,
         )
-        self.gatekeeper = Gatekeeper(cluster, plans, options=options, clock=clock)
-        self.partial_gangs = PartialGangs(cluster, plans, clock=clock)
-        self.aging = Aging(cluster, options=options, clock=clock, schedulers=plans.schedulers)
+        self.gated_groups = GatedGroups(cluster, plans)
+        self.partial_gangs = PartialGangs(cluster, plans)
+        self.node_claims = NodeClaims(
+            cluster, options=options, clock=clock, schedulers=plans.schedulers
+        )
         self.only_in_requests = PodsSeenOnlyInRequests(cluster, clock=clock)
         self.missed = MissedWakeups(cluster, plans, wake=self.waker.again)
         self.reporter = ConditionReporter(
@@ -246,17 +251,17 @@ class Extender:
         async with asyncio.TaskGroup() as tasks:
             for each in (
                 self.waker,
-                self.gatekeeper,
+                self.gated_groups,
                 self.partial_gangs,
                 self._planner,
-                self.aging,
+                self.node_claims,
                 self.reporter,
                 self.only_in_requests,
                 self.missed,
                 self.ahead,
                 self.recorder,
                 self.preempting,
-                self.claims,
+                self.dry_rounds,
             ):
                 tasks.create_task(each.run())
 

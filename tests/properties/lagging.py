@@ -20,10 +20,10 @@ from extender.gang.wake import decide_group, deciding_room
 from extender.permit.ahead.begin import Begin
 from extender.permit.ahead.next_groups import NextGroups
 from extender.permit.ahead.scheduler_lag import SchedulerLag
-from extender.permit.claims import Claims
+from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
+from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
-from extender.permit.verdicts import Verdicts
 from extender.resources.quantity import Resources, add
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, Pattern, PodInfo, Shape
@@ -121,13 +121,13 @@ class World:
         self.cluster = Cluster()
         self.view = self.cluster.view()
         options = GangOptions(aging=0.0)
-        self.verdicts = Verdicts(self.cluster, options=options, clock=self.clock)
+        self.verdicts = GroupMemory(self.cluster, options=options, clock=self.clock)
         self.plans = Plans(self.cluster, self.verdicts)
         process = process_of(wake_after=self._wake_after)
         self.lag = SchedulerLag(self.cluster, clock=self.clock, wake_after=self._wake_after)
         self.filter = PodFilter(
             *(self.cluster, self.plans),
-            Claims(self.cluster, NoClaims(), clock=self.clock, wake_after=self._wake_after),
+            DryRounds(self.cluster, NoClaims(), clock=self.clock, wake_after=self._wake_after),
             scheduler_lag=self.lag,
             process=process,
             no_node=self._no_node,

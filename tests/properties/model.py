@@ -22,14 +22,14 @@ from extender.kube.errors import ApiError, ConflictError, NotFoundError, Unavail
 from extender.kube.patterns import Patterns
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
-from extender.permit.aging import Aging
 from extender.permit.ahead import Ahead
 from extender.permit.bind import BindingWriter, Binds
-from extender.permit.claims import Claims
+from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
+from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
+from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
-from extender.permit.verdicts import Verdicts
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff, Retry
 from extender.server.verbs import LIKEWISE, Binding, Filtering
@@ -137,10 +137,10 @@ class World:
         metrics, clock = Metrics(), LoopClock()
         options = GangOptions(schedule_timeout=TIMEOUT, aging=AGING, claim_nodes_percentage=100)
         options = replace(options, bind_equal=self.together)
-        verdicts = Verdicts(self.cluster, options=options, clock=clock)
+        verdicts = GroupMemory(self.cluster, options=options, clock=clock)
         plans = Plans(self.cluster, verdicts)
         process = process_of(metrics, record=self.announced.append)
-        claims = Claims(self.cluster, NoClaims(), clock=clock, wake_after=process.wake_after)
+        claims = DryRounds(self.cluster, NoClaims(), clock=clock, wake_after=process.wake_after)
         self.waiting = WaitingPods(self.cluster, verdicts, claims, process=process)
         retry = Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock)
         writer = BindingWriter(self.cluster, self.waiting, self, metrics=metrics, retry=retry)
@@ -161,11 +161,11 @@ class World:
         binds = Binds(
             *(self.cluster, self.waiting, writer),
             ahead=self.ahead,
-            claims=claims,
+            dry_rounds=claims,
             longest_wait=TIMEOUT,
         )
         self.binding = Binding(binds)
-        self.aging = Aging(self.cluster, options=options, clock=clock)
+        self.aging = NodeClaims(self.cluster, options=options, clock=clock)
 
     # --- the API server ----------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from extender.permit import plans, turns
+from extender.permit import filter as filtering
+from extender.permit import plans
 from tests.protocol.service import Service
 
 
@@ -13,8 +14,8 @@ from tests.protocol.service import Service
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no plan go on later because the machine is slow."""
     monkeypatch.setattr(plans, "PLAN_SECONDS", 60.0)
-    monkeypatch.setattr(turns, "PLAN_SECONDS", 60.0)
-    monkeypatch.setattr(turns, "TURN_SECONDS", 60.0)
+    monkeypatch.setattr(filtering, "PLAN_SECONDS", 60.0)
+    monkeypatch.setattr(filtering, "TURN_SECONDS", 60.0)
 
 
 @pytest_asyncio.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
-from extender.permit.natives import NOT_FOUND, UNDECIDED
+from extender.permit.filter import NOT_FOUND, UNDECIDED
 from extender.permit.timing import SETTLED_SECONDS
 from extender.state.cluster import events as ev
 from tests.makers import NAMESPACE, key, nodes, observe, planned, pod, pod_group, pod_json

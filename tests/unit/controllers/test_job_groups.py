@@ -17,7 +17,7 @@ from extender.gang.options import GangOptions
 from extender.jobs.actions import MakePodGroup
 from extender.jobs.registry import builtin
 from extender.kube.errors import NotFoundError
-from extender.permit.aging import Aging
+from extender.permit.node_claims import NodeClaims
 from extender.state.cluster.records import Grant
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, OwnerRef
@@ -156,7 +156,7 @@ async def test_no_more_is_asked_for_than_is_believed(scene: Scene) -> None:
     [(_, _, grant)] = scene.jobs.made
     assert grant is not None
     cluster = cluster_of(pod_group("w", 100_000, grant=grant))
-    at_once(Aging(cluster, options=GangOptions(), clock=scene.clock).looking())
+    at_once(NodeClaims(cluster, options=GangOptions(), clock=scene.clock).looking())
     assert cluster.view().grants
 
 

@@ -14,7 +14,7 @@ from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
 from extender.kube import kept_room
 from extender.kube.decode import Decoder
-from extender.permit.aging import Aging
+from extender.permit.node_claims import NodeClaims
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Grant, PodGroupInfo
 from extender.state.cluster.store import Cluster
@@ -131,7 +131,7 @@ def ends_when_the_pod_group_says_so(cluster: Cluster) -> None:
 
 def ends_in_time(cluster: Cluster) -> None:
     clock = ManualClock(UNTIL - 1)
-    aging = Aging(cluster, options=GangOptions(), clock=clock)
+    aging = NodeClaims(cluster, options=GangOptions(), clock=clock)
     at_once(aging.looking())
     assert cluster.view().grants
     clock.now += 1
@@ -174,7 +174,7 @@ def test_what_has_ended_does_not_come_back_with_a_new_status() -> None:
 
 def test_one_without_end_is_not_believed() -> None:
     cluster = cluster_of(nodes(4), granted(until=1e12, n0=4))
-    at_once(Aging(cluster, options=GangOptions(), clock=ManualClock()).looking())
+    at_once(NodeClaims(cluster, options=GangOptions(), clock=ManualClock()).looking())
     assert not cluster.view().grants
 
 

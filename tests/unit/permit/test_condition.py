@@ -10,8 +10,8 @@ from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.kube.errors import ApiError, UnavailableError
+from extender.permit.group_memory import GroupMemory
 from extender.permit.status import ConditionReporter
-from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from extender.state.cluster.store import Cluster
@@ -23,7 +23,7 @@ A, B, C = pods(3)
 
 
 class Writer:
-    def __init__(self, verdicts: Verdicts) -> None:
+    def __init__(self, verdicts: GroupMemory) -> None:
         self.written: list[tuple[float, str, str]] = []
         self.failures: list[ApiError] = []
         self.verdicts = verdicts
@@ -38,7 +38,7 @@ class Writer:
 @pytest_asyncio.fixture
 async def writer(cluster: Cluster) -> AsyncIterator[Writer]:
     observe(cluster, nodes(8), pod_group(), A, B, C)
-    verdicts = Verdicts(cluster, options=GangOptions(), clock=LoopClock())
+    verdicts = GroupMemory(cluster, options=GangOptions(), clock=LoopClock())
     writer = Writer(verdicts)
     reporter = ConditionReporter(cluster, writer, verdicts, clock=LoopClock())
     task = asyncio.create_task(reporter.run())

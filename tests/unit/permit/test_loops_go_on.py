@@ -9,10 +9,10 @@ import pytest
 from extender.gang import wake
 from extender.gang.options import GangOptions
 from extender.kube.recorder import Event, ObjectRef, Recorder
-from extender.permit.aging import Aging
+from extender.permit.group_memory import GroupMemory
+from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
 from extender.permit.timing import CLAIMS_EVERY_SECONDS, FAULT_SECONDS
-from extender.permit.verdicts import Verdicts
 from extender.permit.wake import Waker
 from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.runtime.faults import FAULTS, Faults
@@ -53,7 +53,7 @@ async def test_the_waker_looks_at_the_group_again(monkeypatch: pytest.MonkeyPatc
     calls: list[Any] = []
     monkeypatch.setattr(wake, "decide_group", failing(calls))
     cluster = Cluster()
-    plans = Plans(cluster, Verdicts(cluster, options=GangOptions(), clock=ManualClock()))
+    plans = Plans(cluster, GroupMemory(cluster, options=GangOptions(), clock=ManualClock()))
     waker = Waker(cluster, object(), plans, metrics=Metrics())  # type: ignore[arg-type]
     before = counted("waker")
     waker.after("ns/a", 0.0)
@@ -68,7 +68,7 @@ async def test_aging_and_the_look_at_unconfirmed_pods_go_on(
 ) -> None:
     cluster, clock = Cluster(), ManualClock()
     for component, part in (
-        (Aging(cluster, options=GangOptions(), clock=clock), "_when_entered"),
+        (NodeClaims(cluster, options=GangOptions(), clock=clock), "_when_entered"),
         (PodsSeenOnlyInRequests(cluster, clock=clock), "_view"),
     ):
         where = "aging" if part == "_when_entered" else "pods-seen-only-in-requests"

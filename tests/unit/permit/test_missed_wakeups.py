@@ -5,9 +5,9 @@ import pytest
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
+from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import MISSED_AGAIN_SECONDS, MISSED_SECONDS
-from extender.permit.verdicts import Verdicts
 from extender.permit.wake import MissedWakeups
 from extender.state.cluster import events as ev
 from extender.steps import at_once
@@ -24,7 +24,7 @@ class Play:
         members = [each for group in GROUPS for each in pods(2, group=group)]
         groups = [pod_group(group, 2) for group in GROUPS]
         self.cluster = cluster_of(node("n0", 99), *groups, members, pod("plain"), pod("other"))
-        self.verdicts = Verdicts(self.cluster, options=GangOptions(), clock=self.clock)
+        self.verdicts = GroupMemory(self.cluster, options=GangOptions(), clock=self.clock)
         self.woken: list[str] = []
         plans = Plans(self.cluster, self.verdicts)
         self.overlooked = MissedWakeups(self.cluster, plans, wake=self.woken.append)

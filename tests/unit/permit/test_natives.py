@@ -9,7 +9,7 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
 from extender.gang.filter import MIN_SAMPLE
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
-from extender.permit.natives import NOT_FOUND, UNDECIDED, NativeGangs
+from extender.permit.filter import NOT_FOUND, UNDECIDED, NativeGangs
 from extender.permit.timing import ROUND_SECONDS, SETTLED_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster

@@ -7,11 +7,11 @@ import pytest
 
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode
-from extender.permit.partial_gangs import PartialGangs
+from extender.permit.unasked_plans import PartialGangs
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from tests.makers import LoopClock, key, nodes, observe, pod, pod_group, pods, until
+from tests.makers import key, nodes, observe, pod, pod_group, pods, until
 from tests.unit.server.scene import Scene
 
 pytestmark = pytest.mark.looptime
@@ -25,7 +25,7 @@ FACTS = [*nodes(4, 4, 4), pod_group()]
 
 def begin(cluster: Cluster, *facts: Any) -> tuple[Scene, PartialGangs]:
     scene = Scene(cluster, FACTS, *facts, options=GangOptions())
-    return scene, PartialGangs(cluster, scene.plans, clock=LoopClock())
+    return scene, PartialGangs(cluster, scene.plans)
 
 
 async def test_after_a_start_room_is_kept_before_the_first_answer(cluster: Cluster) -> None:
@@ -88,7 +88,7 @@ async def test_a_member_that_comes_before_the_first_call_is_planned_at_once(
 async def test_what_there_was_no_time_for_is_planned_after_the_first_answer(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extender.permit.partial_gangs.RECOVER_SECONDS", 0.0)
+    monkeypatch.setattr("extender.permit.unasked_plans.RECOVER_SECONDS", 0.0)
     scene, begun = begin(cluster, BOUND, B, C)
     for _ in begun.recover():
         pass

@@ -10,9 +10,9 @@ from extender.gang.fit import Fit, Offer
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.permit import timing
+from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import PLAN_SECONDS, SLICE_PODS
-from extender.permit.verdicts import Verdicts
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -35,7 +35,7 @@ class Scene:
         for fact in (*every, *facts):
             self.apply(fact)
         self.clock = Ticking(step)
-        self.verdicts = Verdicts(self.cluster, options=GangOptions(), clock=self.clock)
+        self.verdicts = GroupMemory(self.cluster, options=GangOptions(), clock=self.clock)
         self.plans = Plans(self.cluster, self.verdicts)
         self.pod_filter = filter_of(self.cluster, self.plans)
         self.plans.schedulers.add("default-scheduler")

@@ -5,8 +5,8 @@ import pytest
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
+from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
-from extender.permit.verdicts import Verdicts
 from extender.state.cluster.store import Cluster
 from tests.makers import key, node, observe, pod, pod_group, pods
 
@@ -30,12 +30,12 @@ GANG = pod_group("gang", 2)
 
 
 @pytest.fixture
-def verdicts(cluster: Cluster) -> Verdicts:
-    return Verdicts(cluster, options=GangOptions(), clock=Ticking())
+def verdicts(cluster: Cluster) -> GroupMemory:
+    return GroupMemory(cluster, options=GangOptions(), clock=Ticking())
 
 
 @pytest.fixture
-def plans(cluster: Cluster, verdicts: Verdicts) -> Plans:
+def plans(cluster: Cluster, verdicts: GroupMemory) -> Plans:
     observe(cluster, node("n0", 2), GANG, pods(2, 1, group="gang"))
     return Plans(cluster, verdicts)
 
@@ -73,7 +73,7 @@ def test_the_time_for_one_of_another_scheduler_is_returned_and_nothing_is_known_
     ],
 )
 def test_one_that_found_no_room_keeps_its_place(
-    cluster: Cluster, verdicts: Verdicts, reason: Reason, keeps_its_place: bool
+    cluster: Cluster, verdicts: GroupMemory, reason: Reason, keeps_its_place: bool
 ) -> None:
     younger = pod_group("younger", 1, created=0.0005)
     observe(cluster, younger, pods(1, group="younger"))

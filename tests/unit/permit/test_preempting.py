@@ -15,10 +15,10 @@ from extender.gang.preempt.units import Unit
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit import preempt
+from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.preempt import Preempting
 from extender.permit.timing import MOST_ATTEMPTS, STANDBY_SECONDS
-from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import (
@@ -66,7 +66,7 @@ class Play:
     def __init__(self, cluster: Cluster, options: GangOptions | None = None) -> None:
         self.cluster, self.view = cluster, cluster.view()
         clock = LoopClock()
-        verdicts = Verdicts(cluster, options=options or GangOptions(), clock=clock)
+        verdicts = GroupMemory(cluster, options=options or GangOptions(), clock=clock)
         self.plans = Plans(cluster, verdicts)
         self.plans.schedulers.add("default-scheduler")
         self.is_asked, self.is_behind = True, False

@@ -10,10 +10,11 @@ from extender.api.reasons import Reason
 from extender.gang import plan
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
-from extender.permit import timing, turns
+from extender.permit import filter as filtering
+from extender.permit import timing
+from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import PLANNED_FIRST_SECONDS, RESAMPLE_SECONDS
-from extender.permit.verdicts import Verdicts
 from extender.permit.wake import ROOM
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo
@@ -135,7 +136,7 @@ async def test_a_group_whose_pods_lacked_room_only_is_planned_ahead(cluster: Clu
 async def test_one_call_plans_for_so_long_and_no_longer(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(filtering, "TURN_SECONDS", 0.0)
     scene = Scene(cluster, node("n0", 40), *(group(f"g{n}", float(n)) for n in range(9)))
 
     assert reported(scene, "g8-0", ["n0"], group="g8") == "n0"
@@ -352,14 +353,14 @@ async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_n
     assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
 
 
-def many(clock: Ticking, **options: Any) -> turns.Turns:
+def many(clock: Ticking, **options: Any) -> filtering.Turns:
     """Return the turns of a hundred groups."""
     every = [group(f"g{n}", float(n)) for n in range(100)]
     cluster = cluster_of(nodes(4), every)
-    verdicts = Verdicts(cluster, options=GangOptions(**options), clock=clock)
+    verdicts = GroupMemory(cluster, options=GangOptions(**options), clock=clock)
     plans = Plans(cluster, verdicts)
     plans.schedulers.add("default-scheduler")
-    return turns.Turns(cluster.view(), plans)
+    return filtering.Turns(cluster.view(), plans)
 
 
 async def test_finding_the_groups_that_are_passed_takes_no_longer_than_a_plan(

@@ -14,8 +14,8 @@ from extender.api.wellknown import GANG_GATE
 from extender.gang.options import GangOptions
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.pods import PodRef
+from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
-from extender.permit.verdicts import Verdicts
 from extender.permit.wake import Waker
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -91,7 +91,7 @@ class Bench:
         self.cluster = cluster
         self.patcher = RecordingPatcher()
         self.metrics = Metrics()
-        verdicts = Verdicts(cluster, options=GangOptions(), clock=ManualClock())
+        verdicts = GroupMemory(cluster, options=GangOptions(), clock=ManualClock())
         self.plans = Plans(cluster, verdicts)
         self.waker = Waker(cluster, self.patcher, self.plans, metrics=self.metrics)
 

@@ -18,12 +18,12 @@ from extender.kube.recorder import Event
 from extender.permit.ahead import Ahead
 from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.bind import BindingWriter, Binds
-from extender.permit.claims import Claims
+from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
+from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
 from extender.permit.process import Process
-from extender.permit.verdicts import Verdicts
 from extender.runtime.retry import Backoff, Retry
 from extender.server.verbs import LIKEWISE, Binding, Filtering
 from extender.state.cluster.records import PodInfo
@@ -67,9 +67,11 @@ def filter_of(cluster: Cluster, plans: Plans, **more: Any) -> PodFilter:
     no_node = more.pop("no_node", lambda _: None)
     process = process_of(**more)
     clock, wake_after = plans.clock, process.wake_after
-    claims = Claims(cluster, NoClaims(), clock=clock, wake_after=wake_after)
+    dry_rounds = DryRounds(cluster, NoClaims(), clock=clock, wake_after=wake_after)
     lag = SchedulerLag(cluster, clock=clock, wake_after=wake_after)
-    return PodFilter(cluster, plans, claims, scheduler_lag=lag, process=process, no_node=no_node)
+    return PodFilter(
+        cluster, plans, dry_rounds, scheduler_lag=lag, process=process, no_node=no_node
+    )
 
 
 class ScriptedBinder:
@@ -117,7 +119,7 @@ class Scene:
         self.binder = ScriptedBinder()
         self.pauses: list[float] = []
         self.woken: list[tuple[str, float]] = []
-        verdicts = Verdicts(cluster, options=self.options, clock=LoopClock())
+        verdicts = GroupMemory(cluster, options=self.options, clock=LoopClock())
         self.verdicts = verdicts
         self.plans = Plans(cluster, verdicts)
         self.events: list[Event] = []
@@ -134,8 +136,10 @@ class Scene:
             stale=lambda: self.stale,
             natives_stale=lambda: self.natives_stale,
         )
-        claims = Claims(cluster, NoClaims(), clock=LoopClock(), wake_after=self._wake_after)
-        self.waiting = WaitingPods(cluster, verdicts, claims, process=process, max_held=max_held)
+        dry_rounds = DryRounds(cluster, NoClaims(), clock=LoopClock(), wake_after=self._wake_after)
+        self.waiting = WaitingPods(
+            cluster, verdicts, dry_rounds, process=process, max_held=max_held
+        )
         retry = Retry(lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause, self.clock)
         if patient:
             retry = replace(retry, sleep=asyncio.sleep, clock=LoopClock())
@@ -145,7 +149,7 @@ class Scene:
         self.ahead = Ahead(cluster, self.waiting, self.writer, plans=self.plans, process=process)
         self.lag = self.ahead.lag
         self.pod_filter = PodFilter(
-            *(cluster, self.plans, claims),
+            *(cluster, self.plans, dry_rounds),
             scheduler_lag=self.lag,
             process=process,
             no_node=self.waiting.found_no_node,
@@ -156,7 +160,7 @@ class Scene:
         self.binds = Binds(
             *(cluster, self.waiting, self.writer),
             ahead=self.ahead,
-            claims=claims,
+            dry_rounds=dry_rounds,
             longest_wait=self.options.max_schedule_timeout,
         )
         self.binding = Binding(self.binds)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.permit import plans, turns
+from extender.permit import filter as filtering
+from extender.permit import plans
 from extender.permit.ahead import next_groups
 from extender.state.cluster.store import Cluster
 
@@ -14,8 +15,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no plan go on later because the machine is slow, whatever clock it has."""
     monkeypatch.setattr(next_groups, "SLICE_SECONDS", 60.0)
     monkeypatch.setattr(plans, "PLAN_SECONDS", 60.0)
-    monkeypatch.setattr(turns, "PLAN_SECONDS", 60.0)
-    monkeypatch.setattr(turns, "TURN_SECONDS", 60.0)
+    monkeypatch.setattr(filtering, "PLAN_SECONDS", 60.0)
+    monkeypatch.setattr(filtering, "TURN_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ class _Known:
     verdicts: dict[VerdictKind, _Verdict] = field(default_factory=dict)
 
 
-class Verdicts:
+class GroupMemory:
     """The verdicts about groups, for as long as they stand."""
 
     def __init__(self, cluster: Cluster, *, options: GangOptions, clock: Clock) -> None:

@@ -10,10 +10,10 @@ from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.room import Lack, Room
 from extender.gang.verdicts import Refuse
-from extender.permit import verdicts as module
-from extender.permit.claims import Claims
+from extender.permit import group_memory as module
+from extender.permit.dry_rounds import DryRounds
+from extender.permit.group_memory import ENDED_BY, GroupMemory, VerdictKind
 from extender.permit.hold import WaitingPods
-from extender.permit.verdicts import ENDED_BY, VerdictKind, Verdicts
 from extender.state.cluster import events as ev
 from tests.makers import ManualClock, cluster_of, key, node, nodes, observe, pod, pod_group, shape
 from tests.unit.server.scene import NoClaims, process_of
@@ -42,8 +42,8 @@ class Scene:
         members = [pod(f"gang-{n}", 2, group="gang") for n in range(2)]
         self.cluster = cluster_of(nodes(4, 4, 1), full, small, GANG, members)
         self.clock = ManualClock()
-        self.verdicts = Verdicts(self.cluster, options=GangOptions(**options), clock=self.clock)
-        claims = Claims(self.cluster, NoClaims(), clock=self.clock, wake_after=lambda *_: None)
+        self.verdicts = GroupMemory(self.cluster, options=GangOptions(**options), clock=self.clock)
+        claims = DryRounds(self.cluster, NoClaims(), clock=self.clock, wake_after=lambda *_: None)
         # It reports what changes.
         WaitingPods(self.cluster, self.verdicts, claims, process=process_of())
 
@@ -57,7 +57,9 @@ class Scene:
         self.see(ev.PodGroupDeleted(GANG.api_group, G), replace(GANG, uid="second"))
 
 
-MADE: dict[str, tuple[VerdictKind, Callable[[Verdicts], object], Callable[[Verdicts], object]]] = {
+MADE: dict[
+    str, tuple[VerdictKind, Callable[[GroupMemory], object], Callable[[GroupMemory], object]]
+] = {
     "denied": (
         VerdictKind.DENIED,
         lambda known: known.failed(G, OFFERED, shape=shape(2)),

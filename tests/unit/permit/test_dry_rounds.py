@@ -10,7 +10,7 @@ from extender.api.core_v1 import NodeSelector
 from extender.api.reasons import Reason
 from extender.gang import dry_round
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse
-from extender.permit.claims import Claims
+from extender.permit.dry_rounds import DryRounds
 from extender.permit.timing import FOUND_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ClaimInfo, PodInfo, StorageClassInfo, VolumeInfo
@@ -82,7 +82,7 @@ class Scene:
             [pod_group(name, 2) for name in "gh"],
             [member(each) for each in claims],
         )
-        self.claims = Claims(
+        self.claims = DryRounds(
             cluster,
             NoClaims(),
             clock=self.clock,
@@ -247,7 +247,7 @@ def test_a_member_leaves_the_volume_that_only_its_sibling_can_use(two: Cluster) 
     observe(two, hosts, pod_group("g", 2))
     volumes = volume("a", "n0", 2 * GIB), volume("b", "n1", 2 * GIB)
     know(two, StorageClassInfo(LOCAL, static=True), *volumes)
-    claims = Claims(two, NoClaims(), clock=ManualClock(), wake_after=lambda *_: None)
+    claims = DryRounds(two, NoClaims(), clock=ManualClock(), wake_after=lambda *_: None)
     observe(two, planned(g_0="n0", g_1="n0"))
     first, second = (two.view().pods[name] for name in ("g-0", "g-1"))
     claims.judge(first, key("g"), OneNode("n0"), sent=["n0", "n1"])
@@ -259,7 +259,7 @@ def test_a_member_leaves_the_volume_that_only_its_sibling_can_use(two: Cluster) 
 def test_a_gang_short_of_volumes_keeps_no_room(two: Cluster) -> None:
     know(two, StorageClassInfo(LOCAL, static=True), volume("a", "n0", 2 * GIB))
     observe(two, nodes(9), pod_group("g", 2))
-    claims = Claims(two, NoClaims(), clock=ManualClock(), wake_after=lambda *_: None)
+    claims = DryRounds(two, NoClaims(), clock=ManualClock(), wake_after=lambda *_: None)
     verdict = OneNode("n0", reserve={"g-0": "n0", "g-1": "n0"})
     found = claims.judge(two.view().pods["g-0"], key("g"), verdict, sent=["n0"])
     assert isinstance(found, Refuse)
@@ -311,7 +311,7 @@ def test_a_claim_that_is_allocated_is_looked_at_again(cluster: Cluster) -> None:
             done.set()
 
     async def play() -> None:
-        claims = Claims(cluster, Writer(), clock=ManualClock(), wake_after=lambda *_: None)
+        claims = DryRounds(cluster, Writer(), clock=ManualClock(), wake_after=lambda *_: None)
         observe(cluster, member(devices("g-0")))
         work = asyncio.create_task(claims.run())
         claims.refused(cluster.view().pods["g-0"])

@@ -19,7 +19,7 @@ from extender.steps import Steps
 _log = structlog.get_logger(__name__)
 
 
-class Aging:
+class NodeClaims:
     """Looks every other second at groups that have waited long, and sets the cluster's claims."""
 
     def __init__(

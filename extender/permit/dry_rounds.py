@@ -38,7 +38,7 @@ class _Round:
     """The volume that is there for each claim, by its key, where volumes are made by hand."""
 
 
-class Claims:
+class DryRounds:
     """Judges members that claim something, and takes back devices allocated in vain."""
 
     def __init__(

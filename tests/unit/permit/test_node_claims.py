@@ -6,7 +6,7 @@ import pytest
 
 from extender.gang import aging as decisions
 from extender.gang.options import GangOptions
-from extender.permit.aging import Aging
+from extender.permit.node_claims import NodeClaims
 from extender.permit.timing import SLICE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -28,7 +28,7 @@ async def test_others_have_their_turn_while_it_looks() -> None:
     cluster = waiting()
     clock = Ticking(SLICE_SECONDS)
     clock._seconds = 1e6
-    aging = Aging(cluster, options=OPTIONS, clock=clock)
+    aging = NodeClaims(cluster, options=OPTIONS, clock=clock)
     turns = 0
 
     async def others() -> None:
@@ -49,7 +49,7 @@ async def test_a_group_that_has_its_room_since_gets_no_claim() -> None:
     cluster = waiting()
     clock = Ticking(0.0)
     clock._seconds = 1e6
-    looking = Aging(cluster, options=OPTIONS, clock=clock).looking()
+    looking = NodeClaims(cluster, options=OPTIONS, clock=clock).looking()
     next(looking)
     cluster.apply(ev.PodGroupDeleted(pod_group("gang").api_group, key("gang")))
     for _ in looking:
@@ -71,8 +71,8 @@ async def test_a_look_that_breaks_off_leaves_no_memory_to_the_next(
         return ()
 
     monkeypatch.setattr(decisions, "deciding", breaks)
-    monkeypatch.setattr("extender.permit.aging.CLAIMS_EVERY_SECONDS", 0.0)
-    aging = Aging(waiting(), options=OPTIONS, clock=Ticking())
+    monkeypatch.setattr("extender.permit.node_claims.CLAIMS_EVERY_SECONDS", 0.0)
+    aging = NodeClaims(waiting(), options=OPTIONS, clock=Ticking())
     looking = asyncio.create_task(aging.run())
     await until(lambda: len(looks) > 2)
     looking.cancel()
