@@ -5,7 +5,8 @@ check its clock in between and go on later. State may change between two pieces:
 several turns of the event loop is about the past, and is checked before it is acted upon.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -24,3 +25,10 @@ def at_once(steps: Steps[T]) -> T:
         except StopIteration as end:
             found: T = end.value
             return found
+
+
+def cut(items: Iterable[T], size: int = PIECE) -> Iterator[Sequence[T]]:
+    """Yield items in order, so many at a time."""
+    left = iter(items)
+    while some := list(islice(left, size)):
+        yield some

@@ -23,9 +23,10 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.reservations import Reservation, ReservationKind
 from extender.state.cluster.store import Cluster
+from tests.recount import check_tables
 
 NAMESPACE = "ns"
-Fact = NodeInfo | PodInfo | PodGroupInfo | ev.Event
+Fact = NodeInfo | PodInfo | PodGroupInfo | ev.ClusterEvent
 
 _shapes: dict[str, Shape] = {}
 
@@ -123,17 +124,11 @@ def taint(name: str = "dedicated", value: str = "ml", effect: str = "NoSchedule"
     return Taint(name, value, effect)
 
 
-def event_of(fact: Fact) -> ev.Event:
+def event_of(fact: Fact) -> ev.ClusterEvent:
     """Return the event of a fact."""
-    match fact:
-        case NodeInfo():
-            return ev.NodeApplied(fact)
-        case PodInfo():
-            return ev.PodApplied(fact)
-        case PodGroupInfo():
-            return ev.PodGroupApplied(fact)
-        case _:
-            return fact
+    if isinstance(fact, NodeInfo | PodInfo | PodGroupInfo):
+        return ev.ObjectApplied(fact)
+    return fact
 
 
 def flat(facts: Iterable[Any]) -> Iterable[Fact]:
@@ -156,7 +151,7 @@ def observe(cluster: Cluster, *facts: Any) -> None:
     """Apply facts to a cluster, and have it checked."""
     for fact in flat(facts):
         cluster.apply(event_of(fact))
-    cluster.validate()
+    check_tables(cluster)
 
 
 def planned(**placements: str) -> ev.Planned:

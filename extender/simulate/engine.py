@@ -23,7 +23,7 @@ from extender.simulate.books import Books
 from extender.simulate.scheduling import PreemptionModel, SchedulerModel
 from extender.simulate.world import SimJob, VirtualClock, World
 from extender.state.cluster import events as ce
-from extender.state.cluster.records import Grant, JobInfo, PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.records import Grant, JobInfo, NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as qe
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
@@ -98,7 +98,7 @@ class Simulation:
         self._job_of: dict[str, SimJob] = {}
         self._by_workload: dict[str, SimJob] = {}
         self._moment = _Moment()
-        self.cluster.apply(ce.NodesListed([*world.nodes]))
+        self.cluster.apply(ce.ObjectsListed(NodeInfo, [*world.nodes]))
         for record in world.records:
             self.queues.apply(qe.Applied(record))
         self.scheduler = SchedulerModel(
@@ -248,7 +248,7 @@ class Simulation:
         self.arrived += 1
         self._moved = self.clock.now
         if job.pod_group is not None and not self.alone:
-            self.cluster.apply(ce.PodGroupApplied(job.pod_group))
+            self.cluster.apply(ce.ObjectApplied(job.pod_group))
         if job.workload is None or self.alone:
             group_key = job.pod_group.key if job.pod_group is not None else None
             self._appear(job, [_Members(s.name, s.shape, s.count) for s in job.pod_sets], group_key)
@@ -259,9 +259,9 @@ class Simulation:
     def _adopt_all(self) -> None:
         """Take over what is there at the beginning."""
         for group in () if self.alone else self.world.pod_groups:
-            self.cluster.apply(ce.PodGroupApplied(group))
+            self.cluster.apply(ce.ObjectApplied(group))
         for each in () if self.alone else self.world.batch_jobs:
-            self.cluster.apply(ce.BatchJobApplied(each))
+            self.cluster.apply(ce.ObjectApplied(each))
         for job in self.world.running:
             self._adopt(job)
 
@@ -277,7 +277,7 @@ class Simulation:
         for pod in pods:
             self._job_of[pod.uid] = job
             job.pods[pod.uid] = pod
-            self.cluster.apply(ce.PodApplied(pod))
+            self.cluster.apply(ce.ObjectApplied(pod))
             if pod.node is not None:
                 self._on_bound(pod)
             elif pod.group is None:
@@ -315,9 +315,9 @@ class Simulation:
             order = (-job.priority, now)
             self.scheduler.add(((*order, n, first), pod) for n, pod in enumerate(job.pods.values()))
             return
-        self.cluster.apply(ce.BatchJobApplied(JobInfo(job.uid, group, job.pod_count)))
+        self.cluster.apply(ce.ObjectApplied(JobInfo(job.uid, group, job.pod_count)))
         for pod in job.pods.values():
-            self.cluster.apply(ce.PodApplied(pod))
+            self.cluster.apply(ce.ObjectApplied(pod))
 
     # --- the queue -----------------------------------------------------------------------------
 
@@ -353,7 +353,7 @@ class Simulation:
         key, now = pod_group_key(workload), self.clock.wall()
         rooms = self.admission.room.found_for(workload.key)
         self.cluster.apply(
-            ce.PodGroupApplied(
+            ce.ObjectApplied(
                 PodGroupInfo(
                     workload.meta.namespace,
                     key.partition("/")[2],
@@ -461,7 +461,7 @@ class Simulation:
         if job.gang_size:
             group = next(iter(job.pods.values())).group
             done = JobInfo(job.uid, group, job.pod_count, job.finished_pods)
-            self.cluster.apply(ce.BatchJobApplied(done))
+            self.cluster.apply(ce.ObjectApplied(done))
         if job.workload is None:
             return
         workload = self.queue_view.workloads.get(job.workload.key)

@@ -24,7 +24,7 @@ from extender.queueing.options import AdmissionOptions
 from extender.simulate.world import SimJob, World
 from extender.snapshot.file import ObjectSource
 from extender.state.cluster import events as ce
-from extender.state.cluster.records import JobInfo, PodInfo
+from extender.state.cluster.records import BATCH_JOB, JobInfo, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events as qe
@@ -289,19 +289,19 @@ class _ClusterReading:
         """Read nodes, pods and PodGroups. Raises ApiError."""
         client, decoder, cluster = self._client, self._decoder, self.cluster
         nodes = await everything(client, objects("", "v1", "nodes"), decoder.node)
-        cluster.apply(ce.NodesListed(nodes))
+        cluster.apply(ce.ObjectsListed(NodeInfo, nodes))
         pods = await everything(client, objects("", "v1", "pods"), self._pod)
-        cluster.apply(ce.PodsListed([pod for pod in pods if not pod.finished]))
+        cluster.apply(ce.ObjectsListed(PodInfo, [pod for pod in pods if not pod.finished]))
         for group in POD_GROUP_GROUPS:
             decode = partial(decoder.pod_group, api_group=group)
             with suppress(NotFoundError):
                 found = await everything(client, objects(group, "v1alpha1", "podgroups"), decode)
-                cluster.apply(ce.PodGroupsListed(group, found))
+                cluster.apply(ce.ObjectsListed(PodGroupInfo, found, group))
 
     async def jobs_there(self) -> None:
         """Read jobs of all kinds. Raises ApiError."""
         jobs = await everything(self._client, objects("batch", "v1", "jobs"), self._batch_job)
-        self.cluster.apply(ce.BatchJobsListed(jobs))
+        self.cluster.apply(ce.ObjectsListed(JobInfo, jobs, BATCH_JOB))
         for each in registry.builtin().values():
             if each.compose is not None:
                 continue  # pods, which were read

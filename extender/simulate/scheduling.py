@@ -248,7 +248,7 @@ class SchedulerModel:
         there = replace(
             pod, node=node, phase="Running", ready=True, bound_at=self._clock.wall(), gates=()
         )
-        self._cluster.apply(events.PodApplied(there))
+        self._cluster.apply(events.ObjectApplied(there))
         self._bound(there)
 
 

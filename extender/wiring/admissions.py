@@ -5,6 +5,7 @@ server does not have.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ from extender.state.cluster import events
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import AdmittedPods, JobInfo
 from extender.state.cluster.store import Cluster
-from extender.wiring.reflectors import watcher
+from extender.wiring.reflectors import cluster_feed, watcher
 
 
 def admissions(client: KubeClient, cluster: Cluster, namespace: str) -> Iterator[Reflector[Any]]:
@@ -53,31 +54,24 @@ class _Admissions:
     def _workloads(self) -> Reflector[AdmittedPods]:
         cluster, path = self._cluster, collection("workloads", "")
         watch = watcher(self._client, path, optional=True)
-        return Reflector(
-            "workloads",
-            watch,
-            admission_facts.read_workload,
-            feed=Feed(
-                lambda found, _: cluster.replace(
-                    events.WorkloadsListed(found, served=not watch.is_absent)
-                ),
-                lambda found: cluster.apply(events.WorkloadApplied(found)),
-                lambda found: cluster.apply(events.WorkloadDeleted(found.key)),
-                lambda which: self._view.admitted_pods(which.key),
-            ),
+        feed = cluster_feed(
+            cluster, AdmittedPods, lambda which: self._view.admitted_pods(which.key)
         )
 
+        def listed(found: Sequence[AdmittedPods], version: int) -> Iterator[object]:
+            yield from feed.listed(found, version)
+            yield cluster.apply(events.AdmissionKnown(not watch.is_absent))
+
+        read, feed = admission_facts.read_workload, replace(feed, listed=listed)
+        return Reflector("workloads", watch, read, feed=feed)
+
     def _jobs(self, kind: str, path: str, *, has_quota: bool = False) -> Reflector[JobInfo]:
-        cluster = self._cluster
         return Reflector(
             f"jobs of {kind}",
             watcher(self._client, path, optional=True),
             partial(admission_facts.read_job, kind=kind, has_quota=has_quota),
-            feed=Feed(
-                lambda found, _: cluster.replace(events.BatchJobsListed(found, kind)),
-                lambda found: cluster.apply(events.BatchJobApplied(found)),
-                lambda found: cluster.apply(events.BatchJobDeleted(found.uid)),
-                lambda which: self._view.job(which.uid),
+            feed=cluster_feed(
+                self._cluster, JobInfo, lambda which: self._view.job(which.uid), part=kind
             ),
         )
 

@@ -16,7 +16,7 @@ from extender.kube.set_aside import Identity, identify
 from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as cluster_events
-from extender.state.cluster.records import JobInfo
+from extender.state.cluster.records import BATCH_JOB, JobInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
 from extender.state.queue.records import JobObject
@@ -111,14 +111,16 @@ class BatchJobs:
 
     def _listed_in_cluster(self, infos: Sequence[JobInfo]) -> Iterator[object]:
         try:
-            yield from self._cluster.replace(cluster_events.BatchJobsListed(infos))
+            yield from self._cluster.replace(
+                cluster_events.ObjectsListed(JobInfo, infos, BATCH_JOB)
+            )
         except Exception as error:  # noqa: BLE001 - a bug, which costs one Job of this state alone
             FAULTS.report("state", error, key=JOBS)
             for info in infos:
-                self._into_cluster(cluster_events.BatchJobApplied(info))
+                self._into_cluster(cluster_events.ObjectApplied(info))
                 yield None
 
-    def _into_cluster(self, event: cluster_events.Event) -> None:
+    def _into_cluster(self, event: cluster_events.ClusterEvent) -> None:
         try:
             self._cluster.apply(event)
         except Exception as error:  # noqa: BLE001 - as above
@@ -126,7 +128,7 @@ class BatchJobs:
 
     def _applied(self, seen: SeenJob) -> None:
         if seen.info is not None:
-            self._into_cluster(cluster_events.BatchJobApplied(seen.info))
+            self._into_cluster(cluster_events.ObjectApplied(seen.info))
         if seen.job is None:
             return
         if self._is_queued(seen.job):

@@ -48,7 +48,14 @@ from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock, SystemClock
 from extender.snapshot.file import ObjectSource
 from extender.state.cluster import events as cluster_events
-from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.records import (
+    BATCH_JOB,
+    AdmittedPods,
+    JobInfo,
+    NodeInfo,
+    PodGroupInfo,
+    PodInfo,
+)
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events as ev
@@ -169,7 +176,9 @@ async def _read_queues(client: Reader, queues: Queues, decoder: QueueDecoder) ->
 
 async def _read_nodes(client: Reader, cluster: Cluster, decoder: Decoder) -> None:
     path = objects("", "v1", "nodes")
-    cluster.apply(cluster_events.NodesListed(await everything(client, path, decoder.node)))
+    cluster.apply(
+        cluster_events.ObjectsListed(NodeInfo, await everything(client, path, decoder.node))
+    )
 
 
 async def _read_pods(
@@ -178,13 +187,13 @@ async def _read_pods(
     """Read the pods and PodGroups of a namespace, or of all, and return the pods."""
     path = objects("", "v1", "pods", namespace=namespace)
     pods = await everything(client, path, decoder.pod)
-    cluster.apply(cluster_events.PodsListed(pods))
+    cluster.apply(cluster_events.ObjectsListed(PodInfo, pods))
     for group in POD_GROUP_GROUPS:
         path = objects(group, "v1alpha1", "podgroups", namespace=namespace)
         decode = partial(decoder.pod_group, api_group=group)
         with suppress(NotFoundError):
             found = await everything(client, path, decode)
-            cluster.apply(cluster_events.PodGroupsListed(group, found))
+            cluster.apply(cluster_events.ObjectsListed(PodGroupInfo, found, group))
     return pods
 
 
@@ -313,17 +322,18 @@ async def _read_all(client: Reader, decoder: Decoder) -> tuple[Cluster, list[Pod
     cluster = Cluster()
     await _read_nodes(client, cluster, decoder)
     jobs = await everything(client, objects("batch", "v1", "jobs"), decoder.job)
-    cluster.apply(cluster_events.BatchJobsListed(jobs))
+    cluster.apply(cluster_events.ObjectsListed(JobInfo, jobs, BATCH_JOB))
     pods = await _read_pods(client, cluster, decoder)
     with suppress(NotFoundError):
         path = collection("workloads", "")
         admitted = await everything(client, path, admission_facts.read_workload)
-        cluster.apply(cluster_events.WorkloadsListed(admitted))
+        cluster.apply(cluster_events.ObjectsListed(AdmittedPods, admitted))
+        cluster.apply(cluster_events.AdmissionKnown(in_use=True))
     for version in NATIVE_VERSIONS:
         path = objects(GROUP_NATIVE, version, "podgroups")
         with suppress(NotFoundError, ForbiddenError):
             found = await everything(client, path, decoder.native_pod_group)
-            cluster.apply(cluster_events.PodGroupsListed(GROUP_NATIVE, found))
+            cluster.apply(cluster_events.ObjectsListed(PodGroupInfo, found, GROUP_NATIVE))
             break
     if cluster.view().natives_are_ours is None:  # kube-scheduler has written no condition
         cluster.apply(cluster_events.NativesDecided(ours=True))

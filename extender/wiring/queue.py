@@ -46,12 +46,12 @@ from extender.runtime.pacer import Pacer
 from extender.snapshot.memory import queue_memory, queue_objects
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
-from extender.state.cluster.relist import cut
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.store import Queues
+from extender.steps import cut
 from extender.telemetry.queue_metrics import JobMetrics, QueueMetrics, QueueState
 from extender.wiring.queue_sources import Sources
 from extender.wiring.reflectors import backoff

@@ -20,6 +20,7 @@ from extender.kube.watch import everything
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 from extender.state.cluster import events as cluster_events
+from extender.state.cluster.records import AdmittedPods
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events
 from extender.state.queue.events import Record
@@ -185,11 +186,13 @@ class Sources:
         of_queues, cluster, pods = found.feed, self._cluster, admission_facts.admitted_pods_of
 
         def listed(workloads: Sequence[WorkloadInfo], version: int) -> Iterator[object]:
-            yield from cluster.replace(cluster_events.WorkloadsListed([*map(pods, workloads)]))
+            admitted = [*map(pods, workloads)]
+            yield from cluster.replace(cluster_events.ObjectsListed(AdmittedPods, admitted))
+            yield cluster.apply(cluster_events.AdmissionKnown(in_use=True))
             yield from of_queues.listed(workloads, version)
 
         def applied(workload: WorkloadInfo) -> None:
-            cluster.apply(cluster_events.WorkloadApplied(pods(workload)))
+            cluster.apply(cluster_events.ObjectApplied(pods(workload)))
             of_queues.applied(workload)
 
         def deleted(workload: WorkloadInfo) -> None:

@@ -3,8 +3,9 @@
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from prometheus_client import CollectorRegistry
 
@@ -18,7 +19,15 @@ from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff
 from extender.state.cluster import events
-from extender.state.cluster.records import ClaimObject, PodGroupInfo, PodInfo
+from extender.state.cluster.records import (
+    BATCH_JOB,
+    BudgetInfo,
+    ClaimInfo,
+    JobInfo,
+    NodeInfo,
+    PodGroupInfo,
+    PodInfo,
+)
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import AsideCollector
 from extender.wiring.natives import Absence
@@ -30,7 +39,7 @@ ALL_PODS: Final = ""
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """The pods that kube-scheduler watches: finished pods hold nothing, and show up as deleted."""
 
-T = TypeVar("T")
+R = TypeVar("R", bound=events.Record)
 
 
 def backoff(base: float, cap: float) -> Backoff:
@@ -60,27 +69,31 @@ def watcher(
     )
 
 
+def cluster_feed(
+    cluster: Cluster,
+    kind: type[R],
+    known: Callable[[Identity], R | None] = lambda _: None,
+    *,
+    part: str = "",
+) -> Feed[R]:
+    """Return what brings objects of one type into the cluster's state, or those of a `part`."""
+    of = cast("type[events.Record]", kind)
+    return Feed(
+        lambda found, _: cluster.replace(events.ObjectsListed(of, found, part)),
+        lambda found: cluster.apply(events.ObjectApplied(found)),
+        cluster.delete,
+        known,
+    )
+
+
 def claim_reflectors(client: KubeClient, cluster: Cluster) -> Iterator[Reflector[Any]]:
     """Yield a reflector for each kind that pods claim; only gangs with claims wait for it."""
     for path, (prefix, decode) in DECODERS.items():
-        reflector: Reflector[ClaimObject] = Reflector(
-            path.rpartition("/")[2],
-            watcher(client, path, optional=True),
-            decode,
-            feed=Feed(
-                partial(_list_claims, cluster, prefix),
-                lambda found: cluster.apply(events.ClaimObjectApplied(found)),
-                lambda found: cluster.apply(events.ClaimObjectDeleted(found)),
-            ),
-        )
+        feed: Feed[Any] = cluster_feed(cluster, ClaimInfo, part=prefix)
+        kind = path.rpartition("/")[2]
+        reflector = Reflector[Any](kind, watcher(client, path, optional=True), decode, feed=feed)
         reflector.needed = False
         yield reflector
-
-
-def _list_claims(
-    cluster: Cluster, prefix: str, found: Sequence[ClaimObject], _: int
-) -> Iterator[object]:
-    return cluster.replace(events.ClaimObjectsListed(prefix, found))
 
 
 def reflectors(
@@ -105,20 +118,6 @@ def reflectors(
         held = seen.pods.get(found.uid)
         return held if held == found else found
 
-    def into_cluster(
-        *,
-        listed: Callable[[Sequence[T]], events.Listed],
-        applied: Callable[[T], events.Event],
-        deleted: Callable[[T], events.Event],
-        known: Callable[[Identity], T | None],
-    ) -> Feed[T]:
-        return Feed(
-            lambda found, _: cluster.replace(listed(found)),
-            lambda found: cluster.apply(applied(found)),
-            lambda found: cluster.apply(deleted(found)),
-            known,
-        )
-
     def known_group(api_group: str, which: Identity) -> PodGroupInfo | None:
         found = seen.pod_group_of(api_group, which.key)
         return found if found is not None and found.uid == which.uid else None
@@ -128,12 +127,7 @@ def reflectors(
             f"podgroups.{group}",
             watcher(client, f"/apis/{group}/v1alpha1/podgroups"),
             partial(decoder.pod_group, api_group=group),
-            feed=into_cluster(
-                listed=partial(events.PodGroupsListed, group),
-                applied=events.PodGroupApplied,
-                deleted=lambda each: events.PodGroupDeleted(group, each.key),
-                known=partial(known_group, group),
-            ),
+            feed=cluster_feed(cluster, PodGroupInfo, partial(known_group, group), part=group),
         )
 
     def native_groups() -> Reflector[PodGroupInfo]:
@@ -145,47 +139,25 @@ def reflectors(
         watch = watcher(client, paths, optional=True)
         absence = Absence(cluster)
 
-        def listed(found: Sequence[PodGroupInfo]) -> events.Listed:
+        feed = cluster_feed(
+            cluster, PodGroupInfo, partial(known_group, GROUP_NATIVE), part=GROUP_NATIVE
+        )
+
+        def listed(found: Sequence[PodGroupInfo], version: int) -> Iterator[object]:
             absence.seen(absent=watch.is_absent)
-            return events.PodGroupsListed(GROUP_NATIVE, found)
+            return feed.listed(found, version)
 
         reflector = Reflector(
-            NATIVE_GROUPS,
-            watch,
-            decoder.native_pod_group,
-            feed=into_cluster(
-                listed=listed,
-                applied=events.PodGroupApplied,
-                deleted=lambda each: events.PodGroupDeleted(GROUP_NATIVE, each.key),
-                known=partial(known_group, GROUP_NATIVE),
-            ),
+            NATIVE_GROUPS, watch, decoder.native_pod_group, feed=replace(feed, listed=listed)
         )
         reflector.needed = False
         return reflector
 
-    of_pods = into_cluster(
-        listed=events.PodsListed,
-        applied=events.PodApplied,
-        deleted=lambda pod: events.PodDeleted(pod.uid),
-        known=lambda which: seen.pods.get(which.uid),
-    )
-    of_nodes = into_cluster(
-        listed=events.NodesListed,
-        applied=events.NodeApplied,
-        deleted=lambda node: events.NodeDeleted(node.name),
-        known=lambda which: seen.nodes.get(which.name),
-    )
-    of_jobs = into_cluster(
-        listed=events.BatchJobsListed,
-        applied=events.BatchJobApplied,
-        deleted=lambda job: events.BatchJobDeleted(job.uid),
-        known=lambda which: seen.job(which.uid),
-    )
-    of_budgets = into_cluster(
-        listed=events.BudgetsListed,
-        applied=events.BudgetApplied,
-        deleted=lambda budget: events.BudgetDeleted(budget.namespace, budget.name),
-        known=lambda which: seen.budget(which.namespace, which.name),
+    of_pods = cluster_feed(cluster, PodInfo, lambda which: seen.pods.get(which.uid))
+    of_nodes = cluster_feed(cluster, NodeInfo, lambda which: seen.nodes.get(which.name))
+    of_jobs = cluster_feed(cluster, JobInfo, lambda which: seen.job(which.uid), part=BATCH_JOB)
+    of_budgets = cluster_feed(
+        cluster, BudgetInfo, lambda which: seen.budget(which.namespace, which.name)
     )
     members = Reflector("pods", watcher(client, "/api/v1/pods", fields=pods), pod, feed=of_pods)
     members.on_list = lambda: cluster.apply(events.PodsListing())

@@ -21,7 +21,7 @@ import typer
 
 from extender.gang.fit import fitting
 from extender.room.nodes import NodeRoom
-from extender.state.cluster.events import PodApplied
+from extender.state.cluster.events import ObjectApplied
 from extender.state.cluster.records import NodeInfo, Shape
 from extender.state.cluster.store import Cluster
 from extender.state.queue.store import Queues
@@ -108,7 +108,7 @@ def gangs(name: str, nodes: int) -> tuple[float, int]:
         if found.complete:
             for each in members:
                 runs = pod(each.uid, each.shape, on=found.placements[each.uid])
-                cluster.apply(PodApplied(runs))
+                cluster.apply(ObjectApplied(runs))
     return spent, fitted
 
 

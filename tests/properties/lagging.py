@@ -74,15 +74,15 @@ class Scheduler:
     asleep: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
 
-    def see(self, event: ev.Event) -> None:
+    def see(self, event: ev.ClusterEvent) -> None:
         """Take in an event of the log; each one about a pod on a node wakes those that sleep."""
         match event:
-            case ev.PodApplied(each) if each.node is not None:
+            case ev.ObjectApplied(PodInfo() as each) if each.node is not None:
                 self.queue.pop(each.uid, None)
                 self.assumed.pop(each.uid, None)
                 self.there[each.uid] = each
                 self.asleep.clear()
-            case ev.PodApplied(each):
+            case ev.ObjectApplied(PodInfo() as each):
                 if each.uid not in self.assumed:
                     self.queue[each.uid] = each
             case ev.PodDeleted(uid):
@@ -139,7 +139,7 @@ class World:
         self.in_turn = 0
         """How many groups began without a request."""
         self.pods: dict[str, PodInfo] = {}
-        self.log: list[ev.Event] = []
+        self.log: list[ev.ClusterEvent] = []
         self.read = 0
         self.nodes = nodes
         self.scheduler = Scheduler(nodes)
@@ -154,7 +154,7 @@ class World:
         self.created = 0
         self.cluster.subscribe(self._changed)
         for each in nodes.values():
-            self.cluster.apply(ev.NodeApplied(each))
+            self.cluster.apply(ev.ObjectApplied(each))
 
     # --- what users do -----------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class World:
         name, asks = f"gang-{self.created}", SHAPES[cpu, port]
         per_node = 1 if port else min(CPU // cpu, SLOTS)
         size = min(size, per_node * len(self.nodes))
-        self.cluster.apply(ev.PodGroupApplied(pod_group(name, size)))
+        self.cluster.apply(ev.ObjectApplied(pod_group(name, size)))
         for number in range(size):
             self._put(pod(f"{name}-{number}", asks, group=name, pattern=PATTERNS[asks]))
 
@@ -191,7 +191,7 @@ class World:
 
     def _put(self, each: PodInfo) -> None:
         self.pods[each.uid] = each
-        self.log.append(ev.PodApplied(each))
+        self.log.append(ev.ObjectApplied(each))
 
     # --- watches and writes ------------------------------------------------------------------
 
@@ -203,11 +203,10 @@ class World:
             if held is not None and held.kind is ReservationKind.WAITING:
                 self.scheduler.forget(held.owner)
             # A pattern is that of a pod without a node.
-            self.cluster.apply(
-                ev.PodApplied(replace(event.pod, pattern=None))
-                if isinstance(event, ev.PodApplied) and event.pod.node is not None
-                else event
-            )
+            match event:
+                case ev.ObjectApplied(PodInfo() as pod) if pod.node is not None:
+                    event = ev.ObjectApplied(replace(pod, pattern=None))
+            self.cluster.apply(event)
 
     def deliver_to_scheduler(self, count: int) -> None:
         """Show kube-scheduler the next events."""
@@ -440,5 +439,5 @@ class World:
         if group is not None:
             left = sum(each.group == group for each in self.pods.values())
             name = group.split("/")[1]
-            self.cluster.apply(ev.PodGroupApplied(pod_group(name, max(1, left))))
+            self.cluster.apply(ev.ObjectApplied(pod_group(name, max(1, left))))
             assert group == key(name)

@@ -39,6 +39,7 @@ from extender.state.cluster.store import Cluster
 from extender.steps import at_once
 from extender.telemetry.metrics import Metrics
 from tests.makers import NAMESPACE, LoopClock, node, pod_group, pod_json
+from tests.recount import check_tables
 from tests.unit.server.scene import NoClaims, process_of
 
 TIMEOUT = 20.0
@@ -103,7 +104,7 @@ class World:
     pods: dict[str, Pod] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
     pod_groups: dict[str, PodGroupInfo] = field(default_factory=dict)
-    watch: deque[ev.Event] = field(default_factory=deque)
+    watch: deque[ev.ClusterEvent] = field(default_factory=deque)
     assumed: dict[str, str] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     failures: dict[str, list[ApiError]] = field(default_factory=dict)
@@ -202,7 +203,7 @@ class World:
         return self.decoder.pod(json.dumps(pod.json()).encode())
 
     def observe_pod(self, pod: Pod) -> None:
-        self.watch.append(ev.PodApplied(self.info(pod)))
+        self.watch.append(ev.ObjectApplied(self.info(pod)))
 
     def create_pod(self, cpu: int, group: str | None) -> str:
         self.created += 1
@@ -228,7 +229,7 @@ class World:
     def put_pod_group(self, name: str, min_member: int) -> None:
         group = pod_group(name, min_member)
         self.pod_groups[name] = group
-        self.watch.append(ev.PodGroupApplied(group))
+        self.watch.append(ev.ObjectApplied(group))
 
     def delete_pod_group(self, name: str) -> None:
         group = self.pod_groups.pop(name)
@@ -236,7 +237,7 @@ class World:
 
     def put_node(self, name: str, cpu: int) -> None:
         self.nodes[name] = cpu
-        self.watch.append(ev.NodeApplied(node(name, cpu)))
+        self.watch.append(ev.ObjectApplied(node(name, cpu)))
 
     def delete_node(self, name: str) -> None:
         del self.nodes[name]
@@ -252,18 +253,19 @@ class World:
             self._apply(event)
 
     def relist(self) -> None:
-        kept = (ev.PodApplied, ev.PodDeleted)
+        kept = (ev.ObjectApplied, ev.PodDeleted)
         self.watch = deque(event for event in self.watch if not isinstance(event, kept))
-        self._apply(ev.PodsListed([self.info(pod) for pod in self.pods.values()]))
+        self._apply(ev.ObjectsListed(PodInfo, [self.info(pod) for pod in self.pods.values()]))
 
-    def _apply(self, event: ev.Event | ev.PodsListed) -> None:
+    def _apply(self, event: ev.ClusterEvent | ev.ObjectsListed) -> None:
         def apply() -> None:
             self.cluster.apply(event)
 
         self.step(apply)
         known = self.cluster.view().pods
-        if isinstance(event, ev.PodApplied) and event.pod.terminating:
-            self.leaving.add(event.pod.uid)
+        record = event.record if isinstance(event, ev.ObjectApplied) else None
+        if isinstance(record, PodInfo) and record.terminating:
+            self.leaving.add(record.uid)
         for uid in [uid for uid in self.bound if uid not in self.pods and uid not in known]:
             del self.bound[uid]
             if uid not in self.leaving:
@@ -432,7 +434,7 @@ class World:
     def check(self) -> None:
         """Check what holds between any two steps."""
         self.broken = True
-        self.cluster.validate()
+        check_tables(self.cluster)
         view = self.cluster.view()
         waiting = sum(len(view.tally(group).waiting) for group in view.groups)
         assert self.waiting.held == waiting

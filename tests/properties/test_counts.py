@@ -9,6 +9,7 @@ from extender.api.core_v1 import LabelSelector
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
 from tests.makers import cluster_of, event_of, node, nodes, pod, pod_group, requests, shape
+from tests.recount import check_tables
 
 TERM = PodTerm(LabelSelector(match_labels={"app": "x"}))
 SHAPES = (shape(), Shape(requests(1), shuns=(TERM,)), Shape(requests(1), seeks=(TERM,)))
@@ -44,7 +45,9 @@ EVENTS: st.SearchStrategy[Any] = st.one_of(
     st.dictionaries(NAMES, NODES).map(ev.Planned),
     st.builds(ev.PodWaiting, pods(), NODES),
     st.builds(ev.PodBinding, pods(), NODES),
-    st.lists(pods(), unique_by=lambda each: each.uid).map(ev.PodsListed),
+    st.lists(pods(), unique_by=lambda each: each.uid).map(
+        lambda found: ev.ObjectsListed(PodInfo, found)
+    ),
     st.builds(lambda name, cpu: event_of(node(name, cpu)), NODES, st.integers(1, 2)),
     NODES.map(ev.NodeDeleted),
     st.builds(
@@ -63,7 +66,7 @@ def test_each_event_leaves_counts_that_a_recount_gives(events: list[Any]) -> Non
     view = cluster.view()
     for event in events:
         cluster.apply(event)
-        cluster.validate()
+        check_tables(cluster)
         every = view.pods.values()
         for of in PATTERNS:
             named = any(

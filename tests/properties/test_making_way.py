@@ -211,7 +211,7 @@ class World:
 
     def show(self, job: Job, name: str, node: int, *, terminating: bool = False) -> None:
         self.cluster.apply(
-            cluster_events.PodApplied(
+            cluster_events.ObjectApplied(
                 pod(name, self.each, on=f"n{node}", controller=f"job-{job.name}",
                     workload=f"ns/{job.name}", terminating=terminating)
             )

@@ -10,6 +10,7 @@ from extender.kube import kept_room
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NominatedRoom, PreemptedRoom, VictimInfo
 from tests.makers import cluster_of, key, nodes, pod_group, pods, requests
+from tests.recount import check_tables
 
 NAMES = st.text("abc-0123", min_size=1, max_size=8)
 AMOUNTS = st.dictionaries(
@@ -67,8 +68,8 @@ HAPPENS = st.one_of(
     ),
     st.builds(ev.PodBinding, st.sampled_from(MEMBERS), st.sampled_from(["n0", "n1"])),
     st.sampled_from([ev.PodDeleted(each.uid) for each in MEMBERS]),
-    st.sampled_from([ev.PodApplied(each) for each in MEMBERS]),
-    st.just(ev.PodGroupApplied(pod_group("high", 2))),
+    st.sampled_from([ev.ObjectApplied(each) for each in MEMBERS]),
+    st.just(ev.ObjectApplied(pod_group("high", 2))),
     st.just(ev.PodGroupDeleted(pod_group("high").api_group, key("high"))),
 )
 
@@ -79,7 +80,7 @@ def test_it_is_kept_for_a_group_that_waits_and_for_no_other(happens: list[Any]) 
     view = cluster.view()
     for event in happens:
         cluster.apply(event)
-        cluster.validate()
+        check_tables(cluster)
         kept, group = view.nominated.get(key("high")), view.pod_group(key("high"))
         if kept is None:
             continue

@@ -16,6 +16,7 @@ from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.effort import examples
 from tests.makers import never, node, pod, pod_group, pods
+from tests.recount import check_tables
 from tests.unit.permit.test_together import EQUAL
 from tests.unit.server.scene import Scene
 
@@ -62,7 +63,7 @@ class Play:
                 self.slow = self.draw.choice(SECONDS)
         self._check(scene.loop.time() - began)
         await self._end(scene, requests)
-        cluster.validate()
+        check_tables(cluster)
 
     async def _filter(self, scene: Scene, each: PodInfo) -> list[str]:
         began, nodes = scene.loop.time(), list[str]()

@@ -24,6 +24,7 @@ from extender.state.topology import in_order
 from extender.steps import at_once
 from tests.effort import examples
 from tests.makers import NAMESPACE, cluster_of, node, pod, pod_group, shape
+from tests.recount import check_tables
 
 NOW = 10_000.0
 OPTIONS = GangOptions()
@@ -168,7 +169,7 @@ def choose(scene: Scene, options: GangOptions = OPTIONS) -> tuple[Preemption | N
     cluster = scene.cluster()
     version = cluster.view().version
     found = at_once(choosing(scene.gang, view=cluster.view(), now=NOW, options=options))
-    cluster.validate()
+    check_tables(cluster)
     assert cluster.view().version == version
     return found, cluster
 
@@ -344,7 +345,7 @@ def test_budgets_are_kept_where_units_that_none_protects_are_enough(
     ]
     budget = BudgetInfo(NAMESPACE, "b", LabelSelector(match_labels={"app": "a"}), 0)
     cluster = scene.cluster()
-    cluster.apply(ev.BudgetApplied(budget))
+    cluster.apply(ev.ObjectApplied(budget))
     found, strict = (
         at_once(choosing(scene.gang, view=cluster.view(), now=NOW, options=options))
         for options in (OPTIONS, GangOptions(strict_budgets=True))

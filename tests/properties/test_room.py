@@ -97,7 +97,7 @@ class Machine:
         # Pods of every other workload say whose they are; of the others only the group is known.
         said: dict[str, Any] = {"workload": key} if key[-1] in "13579" else {"group": key[3:]}
         reported = pod(name, self.each, on=f"n{node}", **said, **more)
-        self.cluster.apply(cluster_events.PodApplied(reported))
+        self.cluster.apply(cluster_events.ObjectApplied(reported))
 
     def room(self) -> int:
         """Return how many more pods fit beside all that are admitted."""

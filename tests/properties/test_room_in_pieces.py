@@ -172,7 +172,7 @@ class Machine:
             self.show(f"pod-{self.made}", at, workload=key)
 
     def show(self, name: str, at: int, **more: str) -> None:
-        self.cluster.apply(cluster_events.PodApplied(pod(name, on=f"n{at}", **more)))
+        self.cluster.apply(cluster_events.ObjectApplied(pod(name, on=f"n{at}", **more)))
 
     def cycle(self, *, changes: bool) -> None:
         """Run a cycle, with a change in each pause."""

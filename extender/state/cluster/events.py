@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.state.cluster.records import (
-    BATCH_JOB,
     AdmittedPods,
     BudgetInfo,
     ClaimObject,
@@ -18,15 +17,36 @@ from extender.state.cluster.records import (
 from extender.state.cluster.reservations import Claim
 
 
+class ClusterEvent:
+    """Something that happens to the state: a fact from a watch, or a step of our own."""
+
+    __slots__ = ()
+
+
+Record = PodInfo | NodeInfo | PodGroupInfo | JobInfo | AdmittedPods | BudgetInfo | ClaimObject
+
+
 @dataclass(frozen=True, slots=True)
-class PodApplied:
-    """A pod was created or changed."""
+class ObjectApplied(ClusterEvent):
+    """An object was created or changed."""
 
-    pod: PodInfo
+    record: Record
 
 
 @dataclass(frozen=True, slots=True)
-class PodSeen:
+class ObjectsListed:
+    """All objects of one type that exist. Any other one was deleted between two watches."""
+
+    type: type[Record]
+    """For all objects that claims are about: ClaimInfo."""
+    records: Sequence[Record]
+    part: str = ""
+    """The part of the type that was listed: the API group of PodGroups, the kind of jobs, or the
+    start of the keys of claims."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen(ClusterEvent):
     """A request showed a pod that our own watch may not have shown yet.
 
     Its node and status are not believed, and the pod itself only until `SeenEnded`.
@@ -36,61 +56,33 @@ class PodSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenEnded:
+class SeenEnded(ClusterEvent):
     """No watch has shown these pods in time: they are dropped, as far as still none has."""
 
     uids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class PodsListing:
+class PodsListing(ClusterEvent):
     """A list of all pods is asked for: it has every pod that is there by now."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodDeleted:
+class PodDeleted(ClusterEvent):
     """A pod is gone, or has finished: finished pods hold nothing."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
-class PodsListed:
-    """All pods there are: whatever is missing was deleted between two watches."""
-
-    pods: Sequence[PodInfo]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeApplied:
-    """A node was created or changed."""
-
-    node: NodeInfo
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDeleted:
+class NodeDeleted(ClusterEvent):
     """A node is gone."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class NodesListed:
-    """All nodes there are."""
-
-    nodes: Sequence[NodeInfo]
-
-
-@dataclass(frozen=True, slots=True)
-class PodGroupApplied:
-    """A PodGroup was created or changed."""
-
-    pod_group: PodGroupInfo
-
-
-@dataclass(frozen=True, slots=True)
-class PodGroupDeleted:
+class PodGroupDeleted(ClusterEvent):
     """A PodGroup is gone."""
 
     api_group: str
@@ -98,15 +90,7 @@ class PodGroupDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class PodGroupsListed:
-    """All PodGroups there are in one API group."""
-
-    api_group: str
-    pod_groups: Sequence[PodGroupInfo]
-
-
-@dataclass(frozen=True, slots=True)
-class NativesDecided:
+class NativesDecided(ClusterEvent):
     """It is known whether native gangs are ours; `fixed` is what no condition changes.
 
     With None it is open again, unless kube-scheduler has written a condition to one.
@@ -117,59 +101,28 @@ class NativesDecided:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchJobApplied:
-    """A Job was created or changed."""
-
-    job: JobInfo
-
-
-@dataclass(frozen=True, slots=True)
-class BatchJobDeleted:
+class BatchJobDeleted(ClusterEvent):
     """A Job is gone."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
-class BatchJobsListed:
-    """All Jobs there are, or all jobs of another kind."""
-
-    jobs: Sequence[JobInfo]
-    kind: str = BATCH_JOB
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadApplied:
-    """A Workload was created or changed."""
-
-    workload: AdmittedPods
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadDeleted:
+class WorkloadDeleted(ClusterEvent):
     """A Workload is gone."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadsListed:
-    """All Workloads there are."""
-
-    workloads: Sequence[AdmittedPods]
-    served: bool = True
-    """True if the API server has such objects: without them nothing admits jobs."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionKnown:
+class AdmissionKnown(ClusterEvent):
     """It is known whether anything admits jobs, and for how many pods; or, with None, it is not."""
 
     in_use: bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class JobsManaged:
+class JobsManaged(ClusterEvent):
     """Kinds of which all jobs need a queue to admit them, named or not, but in some namespaces."""
 
     kinds: frozenset[str] = frozenset()
@@ -178,58 +131,28 @@ class JobsManaged:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetApplied:
-    """A PodDisruptionBudget was created or changed."""
-
-    budget: BudgetInfo
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetDeleted:
+class BudgetDeleted(ClusterEvent):
     """A PodDisruptionBudget is gone."""
 
-    namespace: str
-    name: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetsListed:
-    """All PodDisruptionBudgets there are."""
-
-    budgets: Sequence[BudgetInfo]
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimObjectApplied:
-    """A claim, a volume or a StorageClass was created or changed."""
-
-    found: ClaimObject
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimObjectDeleted:
+class ClaimObjectDeleted(ClusterEvent):
     """A claim, a volume or a StorageClass is gone."""
 
-    found: ClaimObject
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimObjectsListed:
-    """All claims, volumes or StorageClasses there are: keys begin with `prefix`."""
-
-    prefix: str
-    found: Sequence[ClaimObject]
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(ClusterEvent):
     """Room is kept for members: node by pod UID. A pod that had room elsewhere moves."""
 
     placements: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class PodWaiting:
+class PodWaiting(ClusterEvent):
     """A member's bind request is held."""
 
     pod: PodInfo
@@ -237,7 +160,7 @@ class PodWaiting:
 
 
 @dataclass(frozen=True, slots=True)
-class PodBinding:
+class PodBinding(ClusterEvent):
     """A pod's Binding is on its way: from now on its room is taken."""
 
     pod: PodInfo
@@ -245,7 +168,7 @@ class PodBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundAhead:
+class BoundAhead(ClusterEvent):
     """Bindings that kube-scheduler did not ask for are on their way: node by pod UID.
 
     They are those of pods with planned room; kube-scheduler has not seen these pods on their nodes.
@@ -255,28 +178,28 @@ class BoundAhead:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighted:
+class Sighted(ClusterEvent):
     """kube-scheduler has seen these pods on the nodes to which they were bound ahead."""
 
     uids: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
-class AllUnseen:
+class AllUnseen(ClusterEvent):
     """True if kube-scheduler may not have seen some pods on any of the nodes."""
 
     is_so: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Unreserved:
+class Unreserved(ClusterEvent):
     """Pods lost the room that was kept for them."""
 
     uids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFailed:
+class GroupFailed(ClusterEvent):
     """A group could not start, at a time in seconds since the epoch: others go first now."""
 
     group: str
@@ -284,21 +207,21 @@ class GroupFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(ClusterEvent):
     """All claims of groups that have waited long; earlier ones that are not among them end."""
 
     claims: Sequence[Claim]
 
 
 @dataclass(frozen=True, slots=True)
-class GrantsEnded:
+class GrantsEnded(ClusterEvent):
     """Groups have not come in time for the room that a queue had found for them."""
 
     groups: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Nominated:
+class Nominated(ClusterEvent):
     """Victims leave for a group, which keeps their room from now on, in place of any before."""
 
     group: str
@@ -308,14 +231,14 @@ class Nominated:
 
 
 @dataclass(frozen=True, slots=True)
-class NominationsEnded:
+class NominationsEnded(ClusterEvent):
     """Groups keep no room of victims any more."""
 
     groups: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
-class PodRefused:
+class PodRefused(ClusterEvent):
     """A pod was refused, and sleeps until it is woken."""
 
     pod: PodInfo
@@ -323,14 +246,14 @@ class PodRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class PodsTried:
+class PodsTried(ClusterEvent):
     """kube-scheduler tries these pods, or is about to: earlier refusals say nothing any more."""
 
     uids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(ClusterEvent):
     """kube-scheduler found nodes good for a pod of a pattern, at a time in seconds."""
 
     pattern: Pattern
@@ -338,56 +261,6 @@ class Looked:
     at: float
     agrees: bool = True
     """True if our books say the same of all nodes that it sent."""
-
-
-Listed = (
-    PodsListed
-    | NodesListed
-    | PodGroupsListed
-    | BatchJobsListed
-    | WorkloadsListed
-    | BudgetsListed
-    | ClaimObjectsListed
-)
-"""All objects of a kind: what is missing is gone."""
-
-Event = (
-    PodApplied
-    | PodSeen
-    | SeenEnded
-    | PodsListing
-    | PodDeleted
-    | NodeApplied
-    | NodeDeleted
-    | PodGroupApplied
-    | PodGroupDeleted
-    | NativesDecided
-    | BatchJobApplied
-    | BatchJobDeleted
-    | WorkloadApplied
-    | WorkloadDeleted
-    | AdmissionKnown
-    | JobsManaged
-    | BudgetApplied
-    | BudgetDeleted
-    | ClaimObjectApplied
-    | ClaimObjectDeleted
-    | Planned
-    | PodWaiting
-    | PodBinding
-    | BoundAhead
-    | Sighted
-    | AllUnseen
-    | Unreserved
-    | GroupFailed
-    | Claimed
-    | GrantsEnded
-    | Nominated
-    | NominationsEnded
-    | PodRefused
-    | PodsTried
-    | Looked
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ labels say. Where it does not, a pod is a member of the group that a label names
 name. Without such a label it is one of its native PodGroup, unless that has no gang policy.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
@@ -60,16 +60,6 @@ class Natives:
         del there[uid]
         if not there:
             del self.of[pod.native]
-
-    def recounted(self) -> "Natives":
-        """Return the same without pods."""
-        return Natives(self.ours, fixed=self.fixed, cycles=self.cycles, basic={*self.basic})
-
-    def validate(self, pods: Mapping[str, PodInfo]) -> None:
-        """Raise AssertionError where its pods are not those of all pods that name a group."""
-        named = {uid for uid, pod in pods.items() if pod.native is not None}
-        listed = {uid for uids in self.of.values() for uid in uids}
-        assert self.pods.keys() == named == listed, "pods of native PodGroups are not the recount"
 
     def members(self, key: str) -> Collection[str]:
         """Return the UIDs of the pods that name a PodGroup."""

@@ -6,7 +6,6 @@ A pod has one reservation at a time. A group may have one of each of its kinds b
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
 from extender.resources.quantity import Resources, add, subtract
@@ -260,14 +259,6 @@ class Reservations:
             mine = own.amounts[node.name]
             if not asker.may_use(_share(own), mine, whole):
                 add(free, mine)
-
-    def validate(self, recount: "Reservations") -> None:
-        """Raise AssertionError where a table is not the recount, in which all pods are counted."""
-        for each in chain(self.claims.values(), self.grants.values(), self.nominated.values()):
-            recount.put(each)
-        for name in ("pods", "on_node", "used", "kept"):
-            have, want = getattr(self, name), getattr(recount, name)
-            assert have == want, f"{name}: {have} is not the recount {want}"
 
     def _of(self, kind: ReservationKind) -> dict[str, Any]:
         match kind:

@@ -2,13 +2,17 @@
 
 `Cluster.apply` is the only way in. Facts (what the API server says) always win over our own
 steps (what we are about to do): a pod that the watch shows on a node loses its reservation in the
-same step, so that its room is counted once, whichever of the two arrives first. A list replaces
-everything of its kind, and whatever it lacks is treated as deleted: that is what makes a relist
-after `410 Gone` correct. It is taken in a few objects at a time: see `state.cluster.relist`.
+same step, so that its room is counted once, whichever of the two arrives first.
 
-Reserved room is in `state.cluster.reservations`, whatever it is reserved for.
+A list replaces everything of its kind, and whatever it lacks is treated as deleted: that is what
+makes a relist after `410 Gone` correct. It is complete before any of it counts. Then what it lacks
+is deleted, and after that its objects are applied, a slice at a time. In this order nothing is
+counted twice: a pod and the one made in its place are never both there. Requests, steps of our own
+and facts of other kinds may come between two slices, but no facts of the same kind: one task reads
+the list and then the watch that begins where the list ended.
 
-Nothing here awaits, and nothing reads a clock; `validate` recounts everything from scratch.
+Reserved room is in `state.cluster.reservations`, whatever it is reserved for. Nothing here awaits,
+and nothing reads a clock.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,17 +21,22 @@ from typing import Any, Final
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED
-from extender.resources.quantity import CPU
 from extender.state.cluster import events as ev
-from extender.state.cluster import pod_changes, relist
-from extender.state.cluster.events import ClusterChange, Event, Listed
+from extender.state.cluster import pod_changes
+from extender.state.cluster.events import ClusterChange, ClusterEvent, ObjectsListed
 from extender.state.cluster.groups import GroupTally
 from extender.state.cluster.pod_changes import is_fresh, is_plain
 from extender.state.cluster.records import (
+    AdmittedPods,
+    BudgetInfo,
+    ClaimInfo,
+    ClaimObject,
     JobInfo,
+    NodeInfo,
     PodGroupInfo,
     PodInfo,
     Refusal,
+    StorageClassInfo,
     VolumeInfo,
 )
 from extender.state.cluster.reservations import (
@@ -38,16 +47,15 @@ from extender.state.cluster.reservations import (
     VictimsRoom,
 )
 from extender.state.cluster.view import NO_GROUP, ClusterTables, ClusterView
+from extender.steps import PIECE, cut
 
 _NOTHING = ClusterChange()
-_RECOUNTED: Final = (
-    *("of_topology", "pods", "groups", "controlled", "of_workload"),
-    *("on_node", "ending", "shunning", "nominated", "jobs", "admissions", "priorities"),
-    *("claimed", "claiming"),
-)
 _REMEMBERED: Final = 10_000
 """Deleted pods whose UIDs are kept, so that a late request does not bring one back; and deleted
 nodes that readers can see among those that changed. All readers look long before so many go."""
+
+
+Key = str | tuple[str, str]
 
 
 class Cluster:
@@ -64,26 +72,32 @@ class Cluster:
         self._on_room: list[Callable[[], None]] = []
         self.on_fault: Callable[[Exception], None] | None = None
         """Takes the error of a listener; without it the error is raised."""
+        self._takers: dict[type, Callable[[Any], ClusterChange]] = {
+            PodInfo: self._pod_applied,
+            NodeInfo: self._node_applied,
+            PodGroupInfo: self._pod_group_applied,
+            JobInfo: self._job_applied,
+            AdmittedPods: self._workload_applied,
+            BudgetInfo: self._budget_applied,
+            ClaimInfo: self._claim_object_applied,
+            VolumeInfo: self._claim_object_applied,
+            StorageClassInfo: self._claim_object_applied,
+        }
+        """Takes an object that was applied, by its type."""
         self._handlers: dict[type, Callable[[Any], ClusterChange]] = {
-            ev.PodApplied: self._pod_applied,
+            ev.ObjectApplied: lambda event: self._takers[type(event.record)](event.record),
             ev.PodSeen: self._pod_seen,
             ev.SeenEnded: self._seen_ended,
             ev.PodsListing: self._pods_listing,
             ev.PodDeleted: self._pod_deleted,
-            ev.NodeApplied: self._node_applied,
             ev.NodeDeleted: self._node_deleted,
-            ev.PodGroupApplied: self._pod_group_applied,
             ev.PodGroupDeleted: self._pod_group_deleted,
             ev.NativesDecided: self._native_gangs,
-            ev.BatchJobApplied: self._job_applied,
             ev.BatchJobDeleted: self._job_deleted,
-            ev.WorkloadApplied: self._workload_applied,
             ev.WorkloadDeleted: self._workload_deleted,
             ev.AdmissionKnown: self._admission_known,
             ev.JobsManaged: self._jobs_managed,
-            ev.BudgetApplied: self._budget_applied,
             ev.BudgetDeleted: self._budget_deleted,
-            ev.ClaimObjectApplied: self._claim_object_applied,
             ev.ClaimObjectDeleted: self._claim_object_deleted,
             ev.Planned: self._planned,
             ev.PodWaiting: self._pod_waiting,
@@ -102,26 +116,37 @@ class Cluster:
             ev.Looked: self._looked,
         }
 
-    def apply(self, event: Event | Listed) -> ClusterChange:
+    def apply(self, event: ClusterEvent | ObjectsListed) -> ClusterChange:
         """Apply one event, call the listeners, and return what it touched.
 
         A listener may apply events of its own: it is called when the tables are whole again.
         """
-        if isinstance(event, Listed):
+        if isinstance(event, ObjectsListed):
             return _merge(self.replace(event))
         return self._take((event,))
 
-    def replace(self, listed: Listed) -> Iterator[ClusterChange]:
+    def delete(self, record: ev.Record) -> ClusterChange:
+        """Apply the deletion of an object, of which any version may be given."""
+        return self.apply(_DELETED[type(record)](_key_of(record)))
+
+    def replace(self, listed: ObjectsListed) -> Iterator[ClusterChange]:
         """Apply a list, and yield what each slice of it touched.
 
-        The tables are whole between two slices, and other events may come there.
+        The tables are whole between two slices, and other events may come there. So what the list
+        lacks is looked up slice by slice.
         """
-        if isinstance(listed, ev.BatchJobsListed):
-            self._tables.jobs.watched.add(listed.kind)
-        for events in relist.slices(listed, self._tables):
-            yield self._take(events)
+        tables = self._tables
+        if listed.type is JobInfo:
+            tables.jobs.watched.add(listed.part)
+        there = {_key_of(record) for record in listed.records}
+        for keys in cut(_known_keys(tables, listed), 16 * PIECE):
+            gone = [_DELETED[listed.type](key) for key in keys if key not in there]
+            for some in cut(gone) if gone else ((),):
+                yield self._take(some)
+        for records in cut(listed.records):
+            yield self._take([ev.ObjectApplied(record) for record in records])
 
-    def _take(self, events: Sequence[Event]) -> ClusterChange:
+    def _take(self, events: Sequence[ClusterEvent]) -> ClusterChange:
         self._tables.version += 1
         version = self._tables.gained.version
         change = _merge(self._handlers[type(event)](event) for event in events)
@@ -158,8 +183,8 @@ class Cluster:
 
     # --- facts -----------------------------------------------------------------------------
 
-    def _pod_applied(self, event: ev.PodApplied) -> ClusterChange:
-        pod = self._tables.natives.take(event.pod)
+    def _pod_applied(self, pod: PodInfo) -> ClusterChange:
+        pod = self._tables.natives.take(pod)
         if pod.finished:
             return self._pod_finished(pod)
         tables = self._tables
@@ -223,7 +248,7 @@ class Cluster:
         # A request may be older than the deletion that the watch has shown already.
         if event.pod.uid in self._tables.pods or event.pod.uid in self._gone:
             return _NOTHING
-        change = self._pod_applied(ev.PodApplied(event.pod.as_requested()))
+        change = self._pod_applied(event.pod.as_requested())
         self._tables.seen[event.pod.uid] = False
         return change
 
@@ -245,22 +270,22 @@ class Cluster:
     def _pod_deleted(self, event: ev.PodDeleted) -> ClusterChange:
         return self._forget_pod(event.uid)
 
-    def _node_applied(self, event: ev.NodeApplied) -> ClusterChange:
-        before = self._tables.nodes.get(event.node.name)
-        if before == event.node:
+    def _node_applied(self, node: NodeInfo) -> ClusterChange:
+        before = self._tables.nodes.get(node.name)
+        if before == node:
             return _NOTHING
-        self._tables.nodes[event.node.name] = event.node
-        doubted = before is not None and before.features != event.node.features
-        self._tables.feasible_by_pattern.forget(event.node.name, doubted=doubted)
-        self._nodes_changed((event.node.name,))
+        self._tables.nodes[node.name] = node
+        doubted = before is not None and before.features != node.features
+        self._tables.feasible_by_pattern.forget(node.name, doubted=doubted)
+        self._nodes_changed((node.name,))
         if before is None:
             return _NOTHING
-        change = self._relabelled(before.labels, event.node.labels)
-        if before.ready == event.node.ready:
+        change = self._relabelled(before.labels, node.labels)
+        if before.ready == node.ready:
             return change
-        if event.node.name in self._tables.ending and self._tables.unadmitted:
+        if node.name in self._tables.ending and self._tables.unadmitted:
             change = replace(change, room=True)  # pods that are being deleted there may be lost
-        pods = map(self._tables.pods.__getitem__, self._tables.on_node.get(event.node.name, ()))
+        pods = map(self._tables.pods.__getitem__, self._tables.on_node.get(node.name, ()))
         return replace(change, statuses=frozenset(pod.group for pod in pods if pod.group))
 
     def _relabelled(self, before: Mapping[str, str], after: Mapping[str, str]) -> ClusterChange:
@@ -271,10 +296,9 @@ class Cluster:
         """
         if before == after:
             return _NOTHING
-        tables = self._tables
-        labels = {label for label, _ in before.items() ^ after.items()} & tables.of_topology.keys()
-        asking = {key for label in labels for _, key in tables.of_topology[label]}
-        groups = frozenset(asking & tables.refused_of.keys())
+        changed = {label for label, _ in before.items() ^ after.items()}
+        found = map(self._view.pod_group, self._tables.refused_of)
+        groups = frozenset(g.key for g in found if g is not None and changed & g.topology_labels)
         return ClusterChange(groups=groups, room=True) if groups else _NOTHING
 
     def _nodes_changed(self, names: Collection[str]) -> None:
@@ -307,29 +331,16 @@ class Cluster:
         # has its turn.
         return replace(change, room=True)
 
-    def _pod_group_applied(self, event: ev.PodGroupApplied) -> ClusterChange:
-        pod_group, pod_groups = event.pod_group, self._tables.pod_groups
+    def _pod_group_applied(self, pod_group: PodGroupInfo) -> ClusterChange:
+        pod_groups = self._tables.pod_groups
         before = pod_groups.get((pod_group.api_group, pod_group.key))
         if before is not None and before.uid == pod_group.uid:
             pod_group = replace(pod_group, version=before.version)
         pod_groups[pod_group.api_group, pod_group.key] = pod_group
-        self._ask_for_domains(before, pod_group)
         regrouped = _NOTHING
         if pod_group.api_group == GROUP_NATIVE:
             regrouped = self._native_applied(pod_group)
         return _merge((self._group_changed(before, pod_group), regrouped))
-
-    def _ask_for_domains(self, before: PodGroupInfo | None, after: PodGroupInfo | None) -> None:
-        """Keep the index of PodGroups by the labels of nodes that they ask for."""
-        index = self._tables.of_topology
-        if before is not None:
-            for label in before.topology_labels:
-                index[label].discard((before.api_group, before.key))
-                if not index[label]:
-                    del index[label]
-        if after is not None:
-            for label in after.topology_labels:
-                index.setdefault(label, set()).add((after.api_group, after.key))
 
     def _group_changed(self, before: PodGroupInfo | None, pod_group: PodGroupInfo) -> ClusterChange:
         concerned = frozenset((pod_group.key,))
@@ -349,7 +360,6 @@ class Cluster:
         gone = self._tables.pod_groups.pop((event.api_group, event.key), None)
         if gone is None:
             return _NOTHING
-        self._ask_for_domains(gone, None)
         if event.api_group == GROUP_NATIVE and event.key in self._tables.natives.basic:
             self._tables.natives.basic.remove(event.key)
             return self._regroup(self._tables.natives.members(event.key))
@@ -398,7 +408,7 @@ class Cluster:
                 continue
             refused, seen = uid in tables.refused, tables.seen.get(uid)
             self._tried(uid)
-            changes.append(self._pod_applied(ev.PodApplied(tables.natives.pods[uid])))
+            changes.append(self._pod_applied(tables.natives.pods[uid]))
             if seen is not None:
                 tables.seen[uid] = seen
             pod = tables.pods[uid]
@@ -409,8 +419,8 @@ class Cluster:
                 changes.append(ClusterChange(room=True))
         return _merge(changes)
 
-    def _job_applied(self, event: ev.BatchJobApplied) -> ClusterChange:
-        job, jobs = event.job, self._tables.jobs
+    def _job_applied(self, job: JobInfo) -> ClusterChange:
+        jobs = self._tables.jobs
         before = jobs.by_uid.get(job.uid)
         if before == job:
             return _NOTHING
@@ -433,13 +443,13 @@ class Cluster:
         seen = before is None and bool(self._tables.unadmitted)  # its pods may have waited for that
         return ClusterChange(groups=groups, room=seen or bool(held and not holds))
 
-    def _workload_applied(self, event: ev.WorkloadApplied) -> ClusterChange:
+    def _workload_applied(self, workload: AdmittedPods) -> ClusterChange:
         table = self._tables.admissions
-        before = table.workloads.get(event.workload.key)
-        if before == event.workload:
+        before = table.workloads.get(workload.key)
+        if before == workload:
             return _NOTHING
-        table.put(event.workload)
-        return ClusterChange(room=event.workload.pods > 0)
+        table.put(workload)
+        return ClusterChange(room=workload.pods > 0)
 
     def _workload_deleted(self, event: ev.WorkloadDeleted) -> ClusterChange:
         gone = event.key in self._tables.admissions.workloads
@@ -455,28 +465,28 @@ class Cluster:
         before, self._tables.jobs.managed = self._tables.jobs.managed, event
         return ClusterChange(room=True) if before != event else _NOTHING
 
-    def _budget_applied(self, event: ev.BudgetApplied) -> ClusterChange:
-        budget, budgets = event.budget, self._tables.budgets
+    def _budget_applied(self, budget: BudgetInfo) -> ClusterChange:
+        budgets = self._tables.budgets
         budgets.setdefault(budget.namespace, {})[budget.name] = budget
         return _NOTHING  # it makes no room: whether it lets pods go is read when that is asked
 
     def _budget_deleted(self, event: ev.BudgetDeleted) -> ClusterChange:
-        there = self._tables.budgets.get(event.namespace, {})
-        there.pop(event.name, None)
+        namespace, _, name = event.key.partition("/")
+        there = self._tables.budgets.get(namespace, {})
+        there.pop(name, None)
         if not there:
-            self._tables.budgets.pop(event.namespace, None)
+            self._tables.budgets.pop(namespace, None)
         return _NOTHING
 
-    def _claim_object_applied(self, event: ev.ClaimObjectApplied) -> ClusterChange:
-        found = event.found
+    def _claim_object_applied(self, found: ClaimObject) -> ClusterChange:
         if isinstance(found, VolumeInfo) and not found.free:
-            return self._claim_object_deleted(ev.ClaimObjectDeleted(found))
+            return self._claim_object_deleted(ev.ClaimObjectDeleted(found.key))
         self._tables.claim_objects[found.key] = found
         return ClusterChange(claims=frozenset((found.key,)))
 
     def _claim_object_deleted(self, event: ev.ClaimObjectDeleted) -> ClusterChange:
-        self._tables.claim_objects.pop(event.found.key, None)
-        return ClusterChange(claims=frozenset((event.found.key,)))
+        self._tables.claim_objects.pop(event.key, None)
+        return ClusterChange(claims=frozenset((event.key,)))
 
     # --- steps of our own ------------------------------------------------------------------
 
@@ -819,68 +829,6 @@ class Cluster:
         """Return whether another pod of the same job may wait for this one to go."""
         return bool(self._tables.unadmitted) and self._view.is_admitted_by_number(pod)
 
-    def _recount(self) -> ClusterTables:
-        """Return what pods, Jobs, nodes and the reservations of pods come to."""
-        recount, own = Cluster(), self._tables
-        fresh = recount._tables
-        fresh.nodes.update(own.nodes)
-        recount._resized(fresh.nodes)
-        fresh.pod_groups = dict(own.pod_groups)
-        for pod_group in own.pod_groups.values():
-            recount._ask_for_domains(None, pod_group)
-        fresh.natives = own.natives.recounted()
-        fresh.failed_at = dict(own.failed_at)
-        fresh.refused = dict(own.refused)
-        for job in own.jobs.by_uid.values():
-            fresh.jobs.put(job)
-        fresh.jobs.watched, fresh.jobs.managed = own.jobs.watched, own.jobs.managed
-        fresh.admissions.in_use = own.admissions.in_use
-        for workload in own.admissions.workloads.values():
-            fresh.admissions.put(workload)
-        for pod in own.pods.values():
-            recount.apply(ev.PodApplied(own.natives.pods.get(pod.uid, pod)))
-        for each in own.reservations.pods.values():
-            recount._reserve(own.pods[each.owner], each.node, each.kind)
-        recount._sort()
-        return fresh
-
-    def validate(self) -> None:
-        """Recount everything from pods and Jobs; raises AssertionError where a table disagrees."""
-        fresh = self._recount()
-        assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
-        for name in _RECOUNTED:
-            have, want = getattr(self._tables, name), getattr(fresh, name)
-            assert have == want, f"{name}: {have} is not the recount {want}"
-        self._tables.reservations.validate(fresh.reservations)
-        bound = ((pod, self._view.bound_node(pod)) for pod in self._tables.pods.values())
-        there = {pod.uid: (node, pod.node is not None) for pod, node in bound if node is not None}
-        self._tables.unseen.validate(there)
-        for tally in self._tables.groups.values():
-            stages = [
-                *(tally.bound, tally.binding, tally.waiting, tally.planned),
-                *(tally.gated, tally.gated_by_us, tally.leaving),
-            ]
-            assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
-            ours = {uid for uid in tally.members if self._tables.pods[uid].is_gated_by_us}
-            assert tally.all_gated_by_us.keys() == ours, f"gates in {tally}"
-        assert self._tables.refused.keys() <= self._tables.pods.keys()
-        self._tables.natives.validate(self._tables.pods)
-        by_group = {(r.pod.group or NO_GROUP, uid) for uid, r in self._tables.refused.items()}
-        assert by_group == {(g, uid) for g, uids in self._tables.refused_of.items() for uid in uids}
-        assert self._tables.fresh.of == fresh.fresh.of, "fresh pods are not the recount"
-        assert self._tables.fresh.counts == fresh.fresh.counts
-        assert self._tables.plain.of == fresh.plain.of, "plain pods are not the recount"
-        assert self._tables.plain.counts == fresh.plain.counts
-        assert self._tables.pod_affinity_index.counts == fresh.pod_affinity_index.counts, (
-            "terms are not the recount"
-        )
-        assert self._tables.schedulers.as_counted() == fresh.schedulers.as_counted()
-        for look in self._tables.feasible_by_pattern:
-            assert look.nodes <= fresh.nodes.keys(), f"looks at {look.nodes - fresh.nodes.keys()}"
-        for order, want in ((self._tables.left, fresh.left), (self._tables.whole, fresh.whole)):
-            assert order.all() == want.all(), "what nodes have left is not the recount"
-            assert order.by(CPU) == want.by(CPU), "nodes are not in the order of what they have"
-
 
 def _added(names: dict[str, None], name: str) -> str | None:
     """Add a name as the latest; return the oldest one, if there are too many now."""
@@ -935,3 +883,53 @@ def _merge(changes: Iterable[ClusterChange]) -> ClusterChange:
         gated=frozenset().union(*(change.gated for change in changes)),
         claims=frozenset().union(*(change.claims for change in changes)),
     )
+
+
+def _key_of(record: ev.Record) -> Key:
+    match record:
+        case PodInfo() | JobInfo():
+            return record.uid
+        case NodeInfo():
+            return record.name
+        case PodGroupInfo():
+            return record.api_group, record.key
+        case _:
+            return record.key
+
+
+def _known_keys(tables: ClusterTables, listed: ObjectsListed) -> Iterator[Key]:
+    """Yield the keys of what there is of a listed type; a caller may change the tables meanwhile.
+
+    A pod that only a request has shown is left out if it was shown after the list was asked for:
+    it may be newer than the list. One that was shown before has gone, or has ended.
+    """
+    part = listed.part
+    if listed.type is PodInfo:
+        pods = [*tables.pods, *tables.ended]
+        yield from (uid for uid in pods if tables.seen.get(uid) is not False)
+    elif listed.type is NodeInfo:
+        yield from [*tables.nodes]
+    elif listed.type is PodGroupInfo:
+        yield from [name for name in tables.pod_groups if name[0] == part]
+    elif listed.type is JobInfo:
+        yield from [uid for uid, job in tables.jobs.by_uid.items() if job.kind == part]
+    elif listed.type is AdmittedPods:
+        yield from [*tables.admissions.workloads]
+    elif listed.type is BudgetInfo:
+        yield from [each.key for found in tables.budgets.values() for each in found.values()]
+    else:
+        yield from [key for key in tables.claim_objects if key.startswith(part)]
+
+
+_DELETED: Final[Mapping[type, Callable[[Any], ClusterEvent]]] = {
+    PodInfo: ev.PodDeleted,
+    NodeInfo: ev.NodeDeleted,
+    PodGroupInfo: lambda key: ev.PodGroupDeleted(*key),
+    JobInfo: ev.BatchJobDeleted,
+    AdmittedPods: ev.WorkloadDeleted,
+    BudgetInfo: ev.BudgetDeleted,
+    ClaimInfo: ev.ClaimObjectDeleted,
+    VolumeInfo: ev.ClaimObjectDeleted,
+    StorageClassInfo: ev.ClaimObjectDeleted,
+}
+"""The event of a deletion by the type of the object, made of its key."""

@@ -58,8 +58,6 @@ class ClusterTables:
     pods: dict[str, PodInfo] = field(default_factory=dict)
     nodes: dict[str, NodeInfo] = field(default_factory=dict)
     pod_groups: dict[tuple[str, str], PodGroupInfo] = field(default_factory=dict)
-    of_topology: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
-    """By label of nodes: the PodGroups that ask for its domains."""
     groups: dict[str, GroupTally] = field(default_factory=dict)
     controlled: dict[str, set[str]] = field(default_factory=dict)
     """By UID of an owner: the pods that it makes others in place of."""

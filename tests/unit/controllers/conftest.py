@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from extender.state.cluster.store import Cluster
+from tests.recount import check_tables
 
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     cluster = Cluster()
     yield cluster
-    cluster.validate()
+    check_tables(cluster)

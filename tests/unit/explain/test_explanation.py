@@ -116,10 +116,10 @@ def test_where_an_admitted_workload_runs() -> None:
         )
     )
     status = PodGroupStatusInfo(phase="Running", scheduled=2, running=1)
-    cluster.apply(cluster_events.PodGroupApplied(_group(status)))
+    cluster.apply(cluster_events.ObjectApplied(_group(status)))
     for number, controller in enumerate(("job-uid", "job-uid", "other")):
         cluster.apply(
-            cluster_events.PodApplied(
+            cluster_events.ObjectApplied(
                 PodInfo(
                     f"p{number}",
                     "ns",

@@ -16,6 +16,7 @@ from extender.state.topology import DomainAssignment
 from extender.steps import at_once
 from tests.at_once import due_claims
 from tests.makers import cluster_of, key, node, nodes, observe, pod, pod_group, pods, shape, taint
+from tests.recount import check_tables
 
 OPTIONS = GangOptions(aging=100.0, claims_per_namespace=20, claim_nodes_percentage=100)
 NOW = 1000.0
@@ -252,7 +253,7 @@ def test_a_wait_begins_with_the_last_pod_that_is_needed() -> None:
 def look(cluster: Cluster, now: float = NOW) -> Sequence[Claim]:
     found = due_claims(view=cluster.view(), now=now, options=OPTIONS)
     cluster.apply(ev.Claimed(found))
-    cluster.validate()
+    check_tables(cluster)
     return found
 
 

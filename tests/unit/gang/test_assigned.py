@@ -93,12 +93,12 @@ def test_indexes_of_the_jobs_of_a_job_set_follow_one_another() -> None:
         for index in range(2)
     ]
     pods = [replace(each, index=number % 2) for number, each in enumerate(pods)]
-    there = cluster(given, [ev.BatchJobApplied(each) for each in jobs], pods)
+    there = cluster(given, [ev.ObjectApplied(each) for each in jobs], pods)
     want = {"gang-0": "a2", "gang-1": "a1", "gang-2": "b2", "gang-3": "b1"}
     assert placed(there, *pods[::-1]) == want
     again = cluster(
         given,
-        [ev.BatchJobApplied(each) for each in jobs],
+        [ev.ObjectApplied(each) for each in jobs],
         [replace(each, node=want[each.name]) for each in pods[:3]],
         pods[3],
     )

@@ -19,7 +19,7 @@ def test_pods_beyond_the_bound_count_as_protected() -> None:
     cluster = Cluster()
     found = [selecting("greedy", number) for number in range(MANY)]
     for each in (*found, selecting("other", 0)):
-        cluster.apply(ev.BudgetApplied(each))
+        cluster.apply(ev.ObjectApplied(each))
     books = units.Budgets(cluster.view())
     pods = [
         pod(f"p-{number}", namespace="greedy", labels={"n": str(number)}) for number in range(MANY)

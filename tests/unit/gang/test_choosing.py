@@ -476,8 +476,8 @@ def test_each_of_many_hosts_makes_room_that_has_none() -> None:
     assert found.pods == {f"gang-{n}": name for n, name in enumerate(hosts)}
 
 
-def budget(name: str, allowed: int, **labels: str) -> ev.BudgetApplied:
-    return ev.BudgetApplied(
+def budget(name: str, allowed: int, **labels: str) -> ev.ObjectApplied:
+    return ev.ObjectApplied(
         BudgetInfo(NAMESPACE, name, LabelSelector(match_labels=labels), allowed)
     )
 
@@ -570,7 +570,7 @@ def test_unlike_members_take_no_more_of_a_large_cluster_than_they_need(
 def test_a_budget_that_is_gone_protects_nothing() -> None:
     facts = [TWO, GANG, filling("a", "b", **GUARDED), budget("b", 0, app="a")]
     assert victims(facts, options=STRICT) is None
-    assert victims(facts, ev.BudgetDeleted(NAMESPACE, "b"), options=STRICT) == {"a", "b"}
+    assert victims(facts, ev.BudgetDeleted(f"{NAMESPACE}/b"), options=STRICT) == {"a", "b"}
 
 
 PORT = frozenset({("TCP", 80, "")})

@@ -56,7 +56,7 @@ def test_which_pods_use_kept_room(how: str, member: PodInfo, want: bool) -> None
 
 def test_all_of_a_tenant_s_together_have_one_small_share() -> None:
     cluster = kept("plan")
-    cluster.apply(ev.PodApplied(agent("first", "600m", "tenant", node="n0")))
+    cluster.apply(ev.ObjectApplied(agent("first", "600m", "tenant", node="n0")))
     assert not may(cluster, agent("second", "600m", "tenant"))
     assert may(cluster, agent("third", "400m", "tenant"))
     assert may(cluster, agent("fourth", "600m", "another"))

@@ -15,6 +15,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, PodInfo
 from extender.state.cluster.reservations import Claim
 from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, shape
+from tests.recount import check_tables
 from tests.unit.gang import filtered
 
 GANG = key("gang")
@@ -202,7 +203,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
         OneNode("n0", {A.uid: "n0", B.uid: "n1"}),
     ),
     "pods that the Job has behind it are not needed": (
-        Ask([pod_group(), B, ROOM, ev.BatchJobApplied(JobInfo("j", GANG, 3, 1))]),
+        Ask([pod_group(), B, ROOM, ev.ObjectApplied(JobInfo("j", GANG, 3, 1))]),
         OneNode("n0", {A.uid: "n0", B.uid: "n1"}),
     ),
     "a gang of mixed priorities takes no room from its lowest's equals": (
@@ -489,7 +490,7 @@ def test_deciding_again_changes_nothing(ask: Ask) -> None:
         )
 
     assert decide() == decide()
-    cluster.validate()
+    check_tables(cluster)
 
 
 @pytest.mark.parametrize("ask", [ask for ask, _ in WANT.values()], ids=WANT)

@@ -168,7 +168,7 @@ def test_one_that_has_begun_is_granted_nothing() -> None:
 def test_what_has_ended_does_not_come_back_with_a_new_status() -> None:
     group = granted(n0=4)
     cluster = cluster_of(nodes(4), group, ev.GrantsEnded([key("gang")]))
-    observe(cluster, ev.PodGroupsListed(group.api_group, [group]), group)
+    observe(cluster, ev.ObjectsListed(PodGroupInfo, [group], group.api_group), group)
     assert not cluster.view().grants
 
 

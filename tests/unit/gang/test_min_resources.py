@@ -104,7 +104,7 @@ def test_what_members_are_done_with_is_no_longer_wanted(
     """Two of the three pods are left, of three CPUs each, and five are free."""
     asked = parse_resources({"cpu": wanted})
     group = pod_group(min_member=3, min_resources=asked)
-    done = ev.BatchJobApplied(JobInfo("job", group.key, 3, 1))
+    done = ev.ObjectApplied(JobInfo("job", group.key, 3, 1))
     members = [*others, B] if others else [A, B]
     view = cluster_of(nodes(5), group, members, done).view()
     assert at_once(lacking_resources(group, view=view)) == want

@@ -94,7 +94,7 @@ def _unproven(scene: Scene) -> None:
 
 def _not_admitted(scene: Scene) -> None:
     job = JobInfo("job", held_by_queue="ns/job")
-    observe(scene.cluster, ev.BatchJobApplied(job))
+    observe(scene.cluster, ev.ObjectApplied(job))
     scene.change(0, controller="job")
 
 

@@ -134,7 +134,7 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
             pod_group(min_member=1),
             pods(1, controller="j", owners=("ns/job",)),
             nodes(8),
-            ev.BatchJobApplied(JobInfo("j", held_by_queue="ns/job")),
+            ev.ObjectApplied(JobInfo("j", held_by_queue="ns/job")),
         ],
         Pending(Reason.NOT_ADMITTED, "job ns/job has a queue and is not admitted"),
     ),

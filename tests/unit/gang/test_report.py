@@ -15,7 +15,7 @@ from extender.gang.status import LOOK_AGAIN, LOOKS_A_SECOND, Report, ours
 from extender.kube.decode import Decoder
 from extender.kube.pod_groups import as_json
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
 from tests.makers import key, node, observe, pod, pod_group, pods
@@ -534,7 +534,7 @@ def test_a_new_process_reports_the_same_from_what_is_stored_and_nothing_again(
     for step, kinds in enumerate(history):
         members = [pod(f"p-{step}-{n}", group="gang", **kind) for n, kind in enumerate(kinds)]
         first.now += 100
-        first.cluster.apply(ev.PodsListed(members))
+        first.cluster.apply(ev.ObjectsListed(PodInfo, members))
         found = first.report()
 
         other = Bench(Cluster())

@@ -106,9 +106,9 @@ def test_many_nodes_that_gained_are_reason_enough() -> None:
     standing = Standing(lack_of(9, room=Room.EMPTY), versions_of(view))
     unequal = Standing(lack_of(9, *(shape(n) for n in range(2, 30))), versions_of(view))
     for n in range(100):
-        cluster.apply(ev.NodeApplied(node(f"n{n}", 1, labels={"a": "b"})))
+        cluster.apply(ev.ObjectApplied(node(f"n{n}", 1, labels={"a": "b"})))
     assert standing.stands(view)
     assert not unequal.stands(view)
     for n in range(200):
-        cluster.apply(ev.NodeApplied(node(f"n{n}", 1, labels={"a": "c"})))
+        cluster.apply(ev.ObjectApplied(node(f"n{n}", 1, labels={"a": "c"})))
     assert not standing.stands(view)

@@ -165,7 +165,7 @@ def _only_requested(scene: Scene) -> None:
 
 def _not_admitted(scene: Scene) -> None:
     scene.change_member(0, controller="job")
-    scene.change(ev.BatchJobApplied(JobInfo("job", held_by_queue="ns/job")))
+    scene.change(ev.ObjectApplied(JobInfo("job", held_by_queue="ns/job")))
 
 
 def _others_there(scene: Scene) -> None:

@@ -236,8 +236,8 @@ def test_which_pods_a_budget_is_about(selector: LabelSelector | None, want: set[
         pod_group("low", 0),
         members,
         PLAIN,
-        ev.BudgetApplied(BudgetInfo(NAMESPACE, "b", selector)),
-        ev.BudgetApplied(BudgetInfo("elsewhere", "b", LabelSelector())),
+        ev.ObjectApplied(BudgetInfo(NAMESPACE, "b", selector)),
+        ev.ObjectApplied(BudgetInfo("elsewhere", "b", LabelSelector())),
     ]
     guarded = {unit.pods[0].name for unit in units_of(facts) if unit.guarded}
     assert guarded == want

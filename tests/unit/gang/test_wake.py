@@ -288,12 +288,12 @@ def test_nodes_that_a_pod_may_not_use_are_none() -> None:
 
 def test_pods_of_a_job_that_is_not_admitted_are_not_woken_for_room() -> None:
     held = pod("held", owners=("ns/job",), controller="j")
-    job = ev.BatchJobApplied(JobInfo("j", held_by_queue="ns/job"))
+    job = ev.ObjectApplied(JobInfo("j", held_by_queue="ns/job"))
     there = [nodes(4), held, job, *refused(held, reason=Reason.NOT_ADMITTED)]
     cluster = cluster_of(*there)
     assert decide_room(view=cluster.view()) == Wake()
 
-    cluster.apply(ev.BatchJobApplied(JobInfo("j")))
+    cluster.apply(ev.ObjectApplied(JobInfo("j")))
     assert decide_room(view=cluster.view()).retry == (held,)
 
 

@@ -33,7 +33,7 @@ def status_of(work: JobInfo | None, **counts: int) -> PodGroupStatusInfo:
         for kind, count in counts.items()
         for number in range(count)
     ]
-    jobs = [ev.BatchJobApplied(work)] if work else []
+    jobs = [ev.ObjectApplied(work)] if work else []
     group = pod_group()
     return status.decide(
         group,

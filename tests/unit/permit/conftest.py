@@ -8,6 +8,7 @@ from extender.permit import filter as filtering
 from extender.permit import plans
 from extender.permit.ahead import next_groups
 from extender.state.cluster.store import Cluster
+from tests.recount import check_tables
 
 
 @pytest.fixture
@@ -23,4 +24,4 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def cluster() -> Iterator[Cluster]:
     cluster = Cluster()
     yield cluster
-    cluster.validate()
+    check_tables(cluster)

@@ -44,7 +44,7 @@ class Play:
     def come(self, *which: PodInfo) -> None:
         """Have pods be created, or change."""
         for each in which:
-            self.cluster.apply(ev.PodApplied(each))
+            self.cluster.apply(ev.ObjectApplied(each))
 
     async def come_slowly(self, *which: PodInfo, step: float = STEP) -> None:
         """Have pods be created one after the other."""
@@ -156,7 +156,7 @@ async def test_pauses_take_half_of_the_time_at_most(play: Play) -> None:
     groups = [f"gang{number}" for number in range(20)]
     began, held = play.scene.loop.time(), 0.0
     for group in groups:
-        play.cluster.apply(ev.PodGroupApplied(pod_group(group, 3)))
+        play.cluster.apply(ev.ObjectApplied(pod_group(group, 3)))
         members = pods(3, 60, group=group)  # the node takes one
         play.come(members[0])
         coming = asyncio.ensure_future(play.come_slowly(*members[1:], step=GAP_SECONDS * 0.9))

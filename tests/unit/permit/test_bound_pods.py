@@ -66,7 +66,7 @@ async def test_its_node_is_the_answer_though_the_gang_has_its_quorum(cluster: Cl
 async def test_its_node_is_the_answer_though_its_label_or_its_queue_say_otherwise(
     cluster: Cluster,
 ) -> None:
-    job = ev.BatchJobApplied(JobInfo("job", None, held_by_queue="ns/job"))
+    job = ev.ObjectApplied(JobInfo("job", None, held_by_queue="ns/job"))
     scene = Scene(cluster, FACTS, job, UNADMITTED, *map(binding, (A, UNADMITTED)))
 
     assert scene.pod_filter.decide(A, key("other"), SENT) == OneNode("n1")

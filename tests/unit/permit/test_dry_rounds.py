@@ -65,7 +65,7 @@ def member(claim: ClaimInfo, *, on: str | None = None) -> PodInfo:
 
 def know(cluster: Cluster, *found: ClaimInfo | VolumeInfo | StorageClassInfo) -> None:
     """Show claims, volumes and classes to the state."""
-    observe(cluster, [ev.ClaimObjectApplied(each) for each in found])
+    observe(cluster, [ev.ObjectApplied(each) for each in found])
 
 
 class Scene:

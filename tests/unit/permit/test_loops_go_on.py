@@ -109,7 +109,7 @@ async def test_a_listener_that_fails_costs_the_others_nothing(state: type[Any]) 
     made.subscribe(reported.append)
     made.on_fault = errors.append
     if state is Cluster:
-        made.apply(ev.NodeApplied(node("n")))
+        made.apply(ev.ObjectApplied(node("n")))
         made.apply(ev.NodeDeleted("n"))
     else:
         made._announced(QueueChange(structure=True))

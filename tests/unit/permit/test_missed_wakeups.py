@@ -96,7 +96,7 @@ def test_a_group_that_is_known_to_have_no_room_is_left_alone(play: Play) -> None
 def test_a_member_that_kube_scheduler_rejected_itself_is_not_the_one(play: Play) -> None:
     view = play.cluster.view()
     rejected = view.pods["a-0"]
-    play.cluster.apply(ev.PodApplied(pod("a-0", group="a", unschedulable="no such volume")))
+    play.cluster.apply(ev.ObjectApplied(pod("a-0", group="a", unschedulable="no such volume")))
     assert view.pods["a-0"] != rejected
     play.refuse("a-0", "a-1")
 
@@ -105,8 +105,8 @@ def test_a_member_that_kube_scheduler_rejected_itself_is_not_the_one(play: Play)
 
 def test_a_group_that_has_started_or_lacks_pods_is_left_alone(play: Play) -> None:
     play.refuse("a-0", "a-1", "b-0", "b-1")
-    play.cluster.apply(ev.PodApplied(pod("a-1", group="a", on="n0")))
-    play.cluster.apply(ev.PodApplied(pod("a-0", group="a", on="n0")))
+    play.cluster.apply(ev.ObjectApplied(pod("a-1", group="a", on="n0")))
+    play.cluster.apply(ev.ObjectApplied(pod("a-0", group="a", on="n0")))
     play.cluster.apply(ev.PodDeleted("b-1"))
 
     assert play.looks(5) == []

@@ -196,7 +196,7 @@ def observe_all(cluster: Cluster, *facts: Any) -> None:
     """Apply facts of which some are Jobs."""
     for fact in facts:
         jobs = [each for each in fact if isinstance(each, JobInfo)]
-        observe(cluster, *map(ev.BatchJobApplied, jobs))
+        observe(cluster, *map(ev.ObjectApplied, jobs))
         observe(cluster, [each for each in fact if not isinstance(each, JobInfo)])
 
 
@@ -574,7 +574,7 @@ async def test_few_begin_at_a_time(cluster: Cluster) -> None:
         for name, where in play.calls:
             each = play.scene.view.pods[name]
             if each.node is None:
-                cluster.apply(ev.PodApplied(replace(each, node=where)))
+                cluster.apply(ev.ObjectApplied(replace(each, node=where)))
         await asyncio.sleep(0.01)
 
     assert len({name for name, _ in play.calls}) == 200
@@ -591,7 +591,7 @@ async def test_a_gang_whose_binding_fails_is_left_to_kube_scheduler(
     observe(cluster, gang("a", 1))
     for second in range(int(ONCE_IN_SECONDS) - 1):
         play.ahead.asked()
-        observe(cluster, ev.PodApplied(pod("plain", unschedulable=f"{second} Insufficient cpu")))
+        observe(cluster, ev.ObjectApplied(pod("plain", unschedulable=f"{second} Insufficient cpu")))
         await asyncio.sleep(1)
 
     assert len(play.calls) == 1
@@ -664,7 +664,7 @@ async def test_a_gang_that_never_begins_is_asked_for_less_and_less_often(
     observe(cluster, gang("a", 2))
     for second in range(60):
         play.ahead.asked()
-        observe(cluster, ev.PodApplied(pod("plain", unschedulable=f"{second} Insufficient cpu")))
+        observe(cluster, ev.ObjectApplied(pod("plain", unschedulable=f"{second} Insufficient cpu")))
         await asyncio.sleep(1)
 
     assert 2 < len(asks) < 20
@@ -676,7 +676,7 @@ async def test_a_recent_failure_counts(cluster: Cluster) -> None:
     observe(cluster, *gang("a", 2)[1])
     group = pod_group("a", 2)
     play.scene.verdicts.failed(key("a"), Refuse(Reason.SCHEDULE_TIMEOUT, "it failed", deny=True))
-    cluster.apply(ev.PodGroupApplied(group))
+    cluster.apply(ev.ObjectApplied(group))
     await asyncio.sleep(0)
     play.scene.verdicts.failed(key("a"), Refuse(Reason.SCHEDULE_TIMEOUT, "it failed", deny=True))
     await asyncio.sleep(1)

@@ -15,8 +15,10 @@ from extender.permit.plans import Plans
 from extender.permit.timing import PLAN_SECONDS, SLICE_PODS
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import cluster_of, event_of, flat, key, node, nodes, observe, pod, pod_group, pods
+from tests.recount import check_tables
 from tests.unit.permit.test_plans import Ticking
 from tests.unit.server.scene import filter_of
 
@@ -31,7 +33,11 @@ class Scene:
 
     def __init__(self, *facts: Any, size: int = MANY, step: float = SLOW) -> None:
         self.cluster: Cluster = cluster_of()
-        every = [ev.NodesListed(nodes(*[2] * NODES)), pod_group("gang", size), pods(size, 1)]
+        every = [
+            ev.ObjectsListed(NodeInfo, nodes(*[2] * NODES)),
+            pod_group("gang", size),
+            pods(size, 1),
+        ]
         for fact in (*every, *facts):
             self.apply(fact)
         self.clock = Ticking(step)
@@ -57,7 +63,7 @@ class Scene:
         while self.plans.planner.is_busy(key("gang")):
             self.plans.planner.work()
             slices += 1
-        self.cluster.validate()
+        check_tables(self.cluster)
         return slices
 
     @property
@@ -138,7 +144,7 @@ def test_with_too_little_room_left_nothing_is_kept() -> None:
     [
         [ev.PodDeleted(f"gang-{n}") for n in range(MANY)],
         [ev.PodGroupDeleted(pod_group("gang").api_group, key("gang"))],
-        [ev.NodesListed(())],
+        [ev.ObjectsListed(NodeInfo, ())],
     ],
     ids=["pods", "PodGroup", "nodes"],
 )

@@ -9,6 +9,7 @@ from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import cluster_of, nodes, observe, planned, pod
+from tests.recount import check_tables
 
 
 @dataclass
@@ -40,7 +41,7 @@ def looked(cluster: Cluster, clock: Clock, *after: float) -> Cluster:
     for seconds in after:
         clock.now += seconds
         unconfirmed.look()
-        cluster.validate()
+        check_tables(cluster)
     return cluster
 
 

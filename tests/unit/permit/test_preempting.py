@@ -45,6 +45,7 @@ from tests.makers import (
     requests,
     shape,
 )
+from tests.recount import check_tables
 
 pytestmark = pytest.mark.looptime
 
@@ -97,7 +98,7 @@ class Play:
             status = replace(now.status, conditions=conditions)
             shown = replace(now, nomination=nomination, status=status)
             loop = asyncio.get_running_loop()
-            loop.call_later(self.lag, self.cluster.apply, ev.PodGroupApplied(shown))
+            loop.call_later(self.lag, self.cluster.apply, ev.ObjectApplied(shown))
 
     @property
     def said(self) -> list[tuple[bool, str]]:
@@ -505,9 +506,9 @@ async def test_what_the_watch_shows_late_ends_nothing(play: Play) -> None:
     play.lag = 5.0
     observe(play.cluster, WAITS)
     await asyncio.sleep(2)
-    play.cluster.apply(ev.PodGroupApplied(replace(WAITING, generation=7)))
+    play.cluster.apply(ev.ObjectApplied(replace(WAITING, generation=7)))
     shown = replace(WAITING, status=replace(WAITING.status, phase="Pending"))
-    play.cluster.apply(ev.PodGroupApplied(shown))
+    play.cluster.apply(ev.ObjectApplied(shown))
     assert play.view.nominated.keys() == {GROUP}
     await asyncio.sleep(20)
     assert play.view.nominated.keys() == {GROUP}
@@ -591,4 +592,4 @@ async def test_in_strict_order_only_the_first_group_preempts(
 def cluster() -> Iterator[Cluster]:
     cluster = Cluster()
     yield cluster
-    cluster.validate()
+    check_tables(cluster)

@@ -153,7 +153,7 @@ def test_of_one_that_lost_its_room() -> None:
     queues.put(holder("runs", 1), workload("held", 3, created=1.0))
     queues.put(workload("waits", 1, "other", created=9.0))
     assert reasons(queues) == {"held": "WaitingForPodsReady", "waits": "WaitingForQuota"}
-    observe(cluster, cluster_events.NodeApplied(node("n", 2)))
+    observe(cluster, cluster_events.ObjectApplied(node("n", 2)))
     assert reasons(queues) == {"held": "WaitingForRoom", "waits": "WaitingForPodsReady"}
 
 

@@ -188,7 +188,7 @@ def test_a_node_that_comes_makes_room_in_a_domain() -> None:
     queues = queues_of(cluster, gang("one", 2, required=RACK))
     assert "only 1 out of 2" in given(queues)["one"]
     new = node("new", 4, labels={BLOCK: "b", RACK: "r0", HOSTNAME_LABEL: "new"})
-    cluster.apply(cluster_events.NodeApplied(new))
+    cluster.apply(cluster_events.ObjectApplied(new))
     queues.put(flavor("other"))
     assert given(queues) == {"one": hosts("br0n0", "new")}
 

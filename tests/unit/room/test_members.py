@@ -30,9 +30,9 @@ def owned(kind: str, uid: str, *, controls: bool = True) -> OwnerRef:
     return OwnerRef("v1", kind, uid, uid, controls)
 
 
-def child(uid: str, of: str) -> cluster_events.BatchJobApplied:
+def child(uid: str, of: str) -> cluster_events.ObjectApplied:
     """Return the news of a Job that another job has made."""
-    return cluster_events.BatchJobApplied(JobInfo(uid, maker=of))
+    return cluster_events.ObjectApplied(JobInfo(uid, maker=of))
 
 
 def holding(name: str, sets: Any, *owners: OwnerRef, at: float = 100, **more: Any) -> WorkloadInfo:

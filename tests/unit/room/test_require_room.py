@@ -370,7 +370,7 @@ def test_pods_that_have_succeeded_keep_no_room_for_others(more: int, admitted: b
     """Their Job counts it a second later; some may have successors."""
     ended = members("a", 2, on="n0", group="a", cpu=2, finished=True, phase="Succeeded")
     job = JobInfo("job-a", key("a"), begun=2, more=more)
-    cluster = cluster_of(nodes(4), pod_group("a", 2), cluster_events.BatchJobApplied(job), ended)
+    cluster = cluster_of(nodes(4), pod_group("a", 2), cluster_events.ObjectApplied(job), ended)
     queues = queues_of(cluster)
     queues.put(holding("a", 2, 2), gang("w", 2, 2))
     assert (reported(queues) == ["w"]) is admitted

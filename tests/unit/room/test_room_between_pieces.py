@@ -84,7 +84,7 @@ def looked_at(queues: Admissions) -> NodeRoom:
 def test_a_pod_that_was_bound_in_between_takes_room() -> None:
     queues, cluster = scene(4, 4)
     found = looked_at(queues)
-    cluster.apply(ev.PodApplied(replace(pod("other"), shape=ONE, node="n0")))
+    cluster.apply(ev.ObjectApplied(replace(pod("other"), shape=ONE, node="n0")))
 
     assert found.look_again()
     assert free(queues) == 7
@@ -94,7 +94,7 @@ def test_a_pod_that_was_bound_in_between_takes_room() -> None:
 def test_a_pod_that_went_in_between_gives_room() -> None:
     queues, cluster = scene(4)
     other = replace(pod("other"), shape=ONE, node="n0")
-    cluster.apply(ev.PodApplied(other))
+    cluster.apply(ev.ObjectApplied(other))
     found = looked_at(queues)
     assert free(queues) == 3
     cluster.apply(ev.PodDeleted(other.uid))
@@ -108,14 +108,14 @@ def test_a_node_that_was_full_only_while_it_was_asked_about_is_found_again(
 ) -> None:
     monkeypatch.setattr(candidates, "PIECE", 2)
     queues, cluster = scene(4, 4, 4)
-    cluster.apply(ev.NodeApplied(node("n3", 4, gpu=1)))
+    cluster.apply(ev.ObjectApplied(node("n3", 4, gpu=1)))
     found = looked_at(queues)
     asked = workload("w", pod_set(shape(4, gpu=1), 1))
     steps = found.lack(asked, admission(asked).assignments)
     next(steps)
     assert found.asking
     other = replace(pod("other"), shape=ONE, node="n3")
-    cluster.apply(ev.PodApplied(other))
+    cluster.apply(ev.ObjectApplied(other))
     assert cluster.view().left.all()["n3"]["cpu"] == 3000
     at_once(steps)
     cluster.apply(ev.PodDeleted(other.uid))
@@ -130,7 +130,7 @@ def test_a_pod_that_an_admitted_workload_got_in_between_is_counted_once() -> Non
     admitted(queues, "a", 3)
     found = looked_at(queues)
     assert free(queues) == 5
-    cluster.apply(ev.PodApplied(runs("a", 0, "n1")))
+    cluster.apply(ev.ObjectApplied(runs("a", 0, "n1")))
 
     assert found.look_again()
     assert free(queues) == 5
@@ -150,7 +150,7 @@ def test_nodes_that_come_and_go_in_between_are_counted() -> None:
     queues, cluster = scene(4, 4)
     found = looked_at(queues)
     assert free(queues) == 8
-    cluster.apply(ev.NodeApplied(node("new", 3)))
+    cluster.apply(ev.ObjectApplied(node("new", 3)))
     assert found.look_again()
     assert free(queues) == 11
     cluster.apply(ev.NodeDeleted("n0"))
@@ -163,7 +163,7 @@ def test_what_was_taken_stays_taken() -> None:
     found = looked_at(queues)
     given = asks("a", 3)
     found.take(given, admission(given).assignments)
-    cluster.apply(ev.PodApplied(replace(pod("other"), shape=ONE, node="n0")))
+    cluster.apply(ev.ObjectApplied(replace(pod("other"), shape=ONE, node="n0")))
 
     assert found.look_again()
     assert free(queues) == 4
@@ -184,8 +184,8 @@ def test_more_pods_than_are_remembered_are_all_seen(events: int) -> None:
     other = replace(pod("other"), shape=ONE)
     found = looked_at(queues)
     for number in range(events // 2):
-        cluster.apply(ev.PodApplied(replace(other, node=None, priority=number)))
-    cluster.apply(ev.PodApplied(replace(other, node="n0", priority=-1)))
+        cluster.apply(ev.ObjectApplied(replace(other, node=None, priority=number)))
+    cluster.apply(ev.ObjectApplied(replace(other, node="n0", priority=-1)))
 
     assert found.look_again()
     assert free(queues) == 3
@@ -206,7 +206,7 @@ def test_a_workload_whose_pods_all_run_is_looked_at_again_when_one_of_them_goes(
     queues, cluster = scene(4)
     held = admitted(queues, "a", 2)
     for number in range(2):
-        cluster.apply(ev.PodApplied(runs("a", number, "n0")))
+        cluster.apply(ev.ObjectApplied(runs("a", number, "n0")))
     looks = 0
 
     def done(_: WorkloadInfo) -> dict[str, int]:
@@ -345,7 +345,7 @@ def test_room_that_goes_while_it_is_asked_for_is_not_given() -> None:
         outcomes.append(outcome)
         pauses += room(queues).asking
         if pauses == 2 and room(queues).asking:
-            cluster.apply(ev.PodApplied(replace(pod("other"), shape=ONE, node="n1")))
+            cluster.apply(ev.ObjectApplied(replace(pod("other"), shape=ONE, node="n1")))
 
     assert pauses > 2
     [found] = [each for each in outcomes if each is not None]
@@ -361,7 +361,7 @@ def test_room_that_comes_while_it_is_asked_for_is_asked_for_soon() -> None:
     for outcome in queues.decide_slowly():
         outcomes.append(outcome)
         if room(queues).asking:
-            cluster.apply(ev.NodeApplied(node("n1", 2)))
+            cluster.apply(ev.ObjectApplied(node("n1", 2)))
     assert [type(each) for each in outcomes if each is not None] == [NotAdmitted]
     assert queues.last.moved
 
@@ -377,7 +377,9 @@ def test_a_judgement_ends_though_the_state_changes_in_each_pause() -> None:
     outcomes = []
     for number, outcome in enumerate(queues.decide_slowly()):
         outcomes.append(outcome)
-        cluster.apply(ev.PodApplied(replace(pod("other", priority=number), shape=ONE, node="n2")))
+        cluster.apply(
+            ev.ObjectApplied(replace(pod("other", priority=number), shape=ONE, node="n2"))
+        )
 
     assert len(outcomes) > 10
     assert [type(each) for each in outcomes if each is not None] == [Admit]
@@ -388,7 +390,7 @@ def test_a_workload_with_quota_keeps_its_room_though_its_node_is_filled_by_anoth
     admitted(queues, "a", 1)
     found = looked_at(queues)
     [[kept]] = found._placed.values()
-    cluster.apply(ev.PodApplied(replace(pod("other"), shape=ONE, node=kept.node.name)))
+    cluster.apply(ev.ObjectApplied(replace(pod("other"), shape=ONE, node=kept.node.name)))
 
     assert found.look_again()
     assert free(queues) == 0

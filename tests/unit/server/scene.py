@@ -30,6 +30,7 @@ from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
 from tests.makers import NAMESPACE, LoopClock, ManualClock, never, observe, pod_json
+from tests.recount import check_tables
 
 Call = tuple[str, str]
 """A pod's name and its node."""
@@ -241,7 +242,7 @@ class Scene:
 
     def idle(self) -> None:
         """Assert that nothing is held or counted as waiting."""
-        self.cluster.validate()
+        check_tables(self.cluster)
         assert self.waiting.held == 0
         assert self.waiting._holds == {}
         for group in self.view.groups:

@@ -1,7 +1,7 @@
 """A pod of a Job that waits in a queue is refused, whatever started the Job."""
 
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import AdmittedPods, JobInfo
+from extender.state.cluster.records import BATCH_JOB, AdmittedPods, JobInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import NAMESPACE, node, pod
 from tests.unit.server.scene import Scene, said
@@ -19,7 +19,7 @@ async def _refusal(scene: Scene, name: str = "p") -> str:
 
 async def test_pods_of_a_job_that_is_not_admitted_are_refused(cluster: Cluster) -> None:
     scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
-    cluster.apply(ev.BatchJobApplied(QUEUED))
+    cluster.apply(ev.ObjectApplied(QUEUED))
 
     assert await _refusal(scene) == REFUSAL
 
@@ -30,8 +30,8 @@ async def test_pods_of_an_admitted_job_and_of_others_are_let_through(cluster: Cl
         pod("o", owners=(KEY,), controller="of-another-kind"),
     )
     scene = Scene(cluster, node("n"), admitted, other)
-    cluster.apply(ev.BatchJobApplied(QUEUED))
-    cluster.apply(ev.WorkloadApplied(AdmittedPods(f"{NAMESPACE}/w", ("j",), 1)))
+    cluster.apply(ev.ObjectApplied(QUEUED))
+    cluster.apply(ev.ObjectApplied(AdmittedPods(f"{NAMESPACE}/w", ("j",), 1)))
 
     assert await _refusal(scene, "a") == ""
     assert await _refusal(scene, "o") == ""
@@ -40,7 +40,7 @@ async def test_pods_of_an_admitted_job_and_of_others_are_let_through(cluster: Cl
 async def test_what_the_template_says_is_no_admission(cluster: Cluster) -> None:
     forged = pod("p", owners=(KEY,), controller="j", pod_set="main", workload=f"{NAMESPACE}/w")
     scene = Scene(cluster, node("n"), forged)
-    cluster.apply(ev.BatchJobApplied(QUEUED))
+    cluster.apply(ev.ObjectApplied(QUEUED))
 
     assert await _refusal(scene) == REFUSAL
 
@@ -50,8 +50,8 @@ async def test_more_pods_than_were_admitted_are_refused_with_the_number(cluster:
         pod(name, owners=(KEY,), controller="j", on=on) for name, on in (("a", "n"), ("p", None))
     ]
     scene = Scene(cluster, node("n"), *there)
-    cluster.apply(ev.BatchJobApplied(QUEUED))
-    cluster.apply(ev.WorkloadApplied(AdmittedPods(f"{NAMESPACE}/w", ("j",), 1)))
+    cluster.apply(ev.ObjectApplied(QUEUED))
+    cluster.apply(ev.ObjectApplied(AdmittedPods(f"{NAMESPACE}/w", ("j",), 1)))
 
     assert await _refusal(scene) == f"{REFUSAL} for more than 1 pod(s)"
     assert "not admitted" in await scene.bind(there[1], "n")
@@ -61,17 +61,17 @@ async def test_a_job_that_leaves_its_queue_frees_its_pods_and_has_them_woken(
     cluster: Cluster,
 ) -> None:
     scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
-    cluster.apply(ev.BatchJobApplied(QUEUED))
+    cluster.apply(ev.ObjectApplied(QUEUED))
     assert await _refusal(scene)
-    assert not cluster.apply(ev.BatchJobApplied(JobInfo("j", begun=3, held_by_queue=KEY))).room
+    assert not cluster.apply(ev.ObjectApplied(JobInfo("j", begun=3, held_by_queue=KEY))).room
 
-    assert cluster.apply(ev.BatchJobApplied(JobInfo("j"))).room
+    assert cluster.apply(ev.ObjectApplied(JobInfo("j"))).room
     assert await _refusal(scene) == ""
 
 
 async def test_a_job_that_is_gone_holds_no_pod_back(cluster: Cluster) -> None:
     scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
-    cluster.apply(ev.BatchJobApplied(QUEUED))
+    cluster.apply(ev.ObjectApplied(QUEUED))
 
-    assert cluster.apply(ev.BatchJobsListed(())).room
+    assert cluster.apply(ev.ObjectsListed(JobInfo, (), BATCH_JOB)).room
     assert await _refusal(scene) == ""

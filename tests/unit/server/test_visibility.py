@@ -173,8 +173,8 @@ async def test_what_changes_in_a_rest_is_in_the_explanation() -> None:
         nonlocal rests
         rests += 1
         if rests == 2:
-            cluster.apply(ev.NodeApplied(node("n0", 5)))
-            cluster.apply(ev.PodApplied(replace(pod("late", 1), node="n0")))
+            cluster.apply(ev.ObjectApplied(node("n0", 5)))
+            cluster.apply(ev.ObjectApplied(replace(pod("late", 1), node="n0")))
 
     client = serve(lambda: facts(queues, cluster=cluster), pacer=restless(change))
     reported = (await client.get(PATHS[2])).json()

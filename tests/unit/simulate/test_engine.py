@@ -9,6 +9,7 @@ from extender.simulate.from_scenario import world_of
 from extender.simulate.report import play, play_all
 from extender.simulate.scenario import Scenario
 from extender.simulate.world import SimJob
+from tests.recount import check_tables
 
 JOBS = dict[str, SimJob]
 
@@ -26,7 +27,7 @@ def scenario(*jobs: dict[str, Any], nodes: int = 2, cpu: int = 4, **more: Any) -
 
 def played(*jobs: dict[str, Any], alone: bool = False, **more: Any) -> tuple[Simulation, JOBS]:
     found = play(world_of(scenario(*jobs, **more)), alone=alone)
-    found.cluster.validate()
+    check_tables(found.cluster)
     return found, {job.name: job for job in found.world.jobs}
 
 

@@ -112,6 +112,6 @@ def test_the_known_groups_are_those_of_the_beginning(monkeypatch: pytest.MonkeyP
     assert next(found) == key("pods")
     assert not asked, "the first step is short, however many groups there are"
     cluster.apply(ev.PodGroupDeleted(gone.api_group, gone.key))
-    cluster.apply(ev.PodGroupApplied(pod_group("later")))
+    cluster.apply(ev.ObjectApplied(pod_group("later")))
     cluster.apply(ev.PodDeleted("both-0"))
     assert [*found] == [key("both"), key("empty")]

@@ -12,7 +12,14 @@ from extender.api.wellknown import GANG_GATE, GROUP_SIGS, GROUP_X
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.groups import GroupTally
-from extender.state.cluster.records import JobInfo, PodInfo, Refusal
+from extender.state.cluster.records import (
+    BATCH_JOB,
+    JobInfo,
+    NodeInfo,
+    PodGroupInfo,
+    PodInfo,
+    Refusal,
+)
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.store import Cluster
 from tests.makers import (
@@ -31,6 +38,7 @@ from tests.makers import (
     reservation,
     shape,
 )
+from tests.recount import check_tables
 
 GANG = key("gang")
 A, B, C = pods(3)
@@ -150,7 +158,7 @@ CASES: dict[str, Case] = {
         [ev.PodDeleted(A.uid)], ev.PodSeen(A), UNTOUCHED, GroupTally()
     ),
     "kube-scheduler shows one that a relist lacked": Case(
-        [A, ev.PodsListed([])], ev.PodSeen(A), UNTOUCHED, GroupTally()
+        [A, ev.ObjectsListed(PodInfo, [])], ev.PodSeen(A), UNTOUCHED, GroupTally()
     ),
     "a request says that a pod has a node": Case(
         [], ev.PodSeen(BOUND), TOUCHED, all_of(others=[A])
@@ -159,7 +167,7 @@ CASES: dict[str, Case] = {
         [], ev.PodSeen(replace(A, finished=True)), TOUCHED, all_of(others=[A])
     ),
     "a list lacks a pod that was only seen": Case(
-        [ev.PodSeen(A), B], ev.PodsListed([B]), UNTOUCHED, all_of(others=[A, B])
+        [ev.PodSeen(A), B], ev.ObjectsListed(PodInfo, [B]), UNTOUCHED, all_of(others=[A, B])
     ),
     "no watch shows a pod that was seen": Case(
         [ev.PodSeen(A), B], ev.SeenEnded([A.uid]), TOUCHED, all_of(others=[B])
@@ -185,25 +193,27 @@ CASES: dict[str, Case] = {
     # relists
     "a list replaces what there was": Case(
         [A, B, BOUND],
-        ev.PodsListed([replace(B, node="n1"), C]),
+        ev.ObjectsListed(PodInfo, [replace(B, node="n1"), C]),
         TOUCHED,
         all_of(bound=[B], others=[C]),
     ),
-    "a list without news": Case([A, B], ev.PodsListed([A, B]), UNTOUCHED, all_of(others=[A, B])),
+    "a list without news": Case(
+        [A, B], ev.ObjectsListed(PodInfo, [A, B]), UNTOUCHED, all_of(others=[A, B])
+    ),
     "a list keeps assumptions of pods without a node": Case(
         [A, B, planned(gang_0="n0"), ev.PodWaiting(B, "n1")],
-        ev.PodsListed([A, B]),
+        ev.ObjectsListed(PodInfo, [A, B]),
         UNTOUCHED,
         all_of(planned=[A], waiting=[B]),
     ),
     "a list drops assumptions of pods that it lacks": Case(
         [A, B, planned(gang_0="n0"), ev.PodWaiting(B, "n1")],
-        ev.PodsListed([A]),
+        ev.ObjectsListed(PodInfo, [A]),
         ROOM,
         all_of(planned=[A]),
     ),
     "a list shows a held member bound": Case(
-        [A, ev.PodBinding(A, "n0")], ev.PodsListed([BOUND]), TOUCHED, all_of(bound=[A])
+        [A, ev.PodBinding(A, "n0")], ev.ObjectsListed(PodInfo, [BOUND]), TOUCHED, all_of(bound=[A])
     ),
     # nodes
     "a node appears": Case([A], node("n9"), UNTOUCHED, all_of(others=[A])),
@@ -219,7 +229,7 @@ CASES: dict[str, Case] = {
     ),
     "a list of nodes lacks one with a plan": Case(
         [A, B, planned(gang_0="n0", gang_1="n1")],
-        ev.NodesListed(nodes(8)),
+        ev.ObjectsListed(NodeInfo, nodes(8)),
         ROOM,
         all_of(planned=[A], others=[B]),
     ),
@@ -237,14 +247,17 @@ CASES: dict[str, Case] = {
         [A, pod_group()], ev.PodGroupDeleted(GROUP_SIGS, GANG), UNTOUCHED, all_of(others=[A])
     ),
     "a list of PodGroups lacks one": Case(
-        [A, pod_group()], ev.PodGroupsListed(GROUP_X, []), TOUCHED, all_of(others=[A])
+        [A, pod_group()], ev.ObjectsListed(PodGroupInfo, [], GROUP_X), TOUCHED, all_of(others=[A])
     ),
     "a list of the other API group lacks it": Case(
-        [A, pod_group()], ev.PodGroupsListed(GROUP_SIGS, []), UNTOUCHED, all_of(others=[A])
+        [A, pod_group()],
+        ev.ObjectsListed(PodGroupInfo, [], GROUP_SIGS),
+        UNTOUCHED,
+        all_of(others=[A]),
     ),
     "a list of PodGroups has another one": Case(
         [A, pod_group()],
-        ev.PodGroupsListed(GROUP_X, [pod_group(), pod_group("other")]),
+        ev.ObjectsListed(PodGroupInfo, [pod_group(), pod_group("other")], GROUP_X),
         ClusterChange(groups=frozenset((key("other"),))),
         all_of(others=[A]),
     ),
@@ -398,9 +411,9 @@ GAINED: dict[str, tuple[Sequence[Any], Any, set[str]]] = {
     "a new node": ([], node("n9"), {"n9"}),
     "a node that grew": ([], node("n0", 9), {"n0"}),
     "a node without news": ([], node("n0", 8), set()),
-    "a list of the same nodes": ([], ev.NodesListed(nodes(8, 8)), set()),
-    "a list with another node": ([], ev.NodesListed(nodes(8, 8, 8)), {"n2"}),
-    "a list without a node": ([], ev.NodesListed(nodes(8)), set()),
+    "a list of the same nodes": ([], ev.ObjectsListed(NodeInfo, nodes(8, 8)), set()),
+    "a list with another node": ([], ev.ObjectsListed(NodeInfo, nodes(8, 8, 8)), {"n2"}),
+    "a list without a node": ([], ev.ObjectsListed(NodeInfo, nodes(8)), set()),
     "a pod that appears": ([], A, set()),
     "a pod that is bound": ([A], BOUND, set()),
     "a planned pod that is bound where it was to go": ([A, planned(gang_0="n0")], BOUND, set()),
@@ -506,7 +519,7 @@ def test_listeners_hear_in_order_and_may_apply_more(cluster: Cluster) -> None:
     def first(change: ClusterChange) -> None:
         heard.append(("first", change))
         if change.room:
-            cluster.validate()
+            check_tables(cluster)
             cluster.apply(ev.PodRefused(A, Reason.RESERVED))
 
     observe(cluster, A)
@@ -545,14 +558,14 @@ def test_validate_finds_what_is_missing(broken: Cluster, table: str) -> None:
     getattr(tables if table == "groups" else tables.reservations, table).clear()
 
     with pytest.raises(AssertionError, match=r"is not the recount"):
-        broken.validate()
+        check_tables(broken)
 
 
 def test_validate_finds_room_counted_twice(broken: Cluster) -> None:
     broken._tables.reservations.used["n0"]["cpu"] += 1
 
     with pytest.raises(AssertionError, match=r"used: .* is not the recount"):
-        broken.validate()
+        check_tables(broken)
 
 
 WANT_FREE: dict[str, tuple[Sequence[Any], dict[str, Any], int]] = {
@@ -603,10 +616,10 @@ def test_pods_are_found_by_their_workload(cluster: Cluster) -> None:
 
 
 def test_jobs_are_found_by_their_owner(cluster: Cluster) -> None:
-    observe(cluster, [ev.BatchJobApplied(JobInfo(name, maker="set")) for name in ("a", "b", "c")])
-    observe(cluster, ev.BatchJobApplied(JobInfo("b")), ev.BatchJobDeleted("c"))
+    observe(cluster, [ev.ObjectApplied(JobInfo(name, maker="set")) for name in ("a", "b", "c")])
+    observe(cluster, ev.ObjectApplied(JobInfo("b")), ev.BatchJobDeleted("c"))
     assert set(cluster.view().made_by("set")) == {"a"}
-    observe(cluster, ev.BatchJobsListed([]))
+    observe(cluster, ev.ObjectsListed(JobInfo, [], BATCH_JOB))
     assert not cluster.view().made_by("set")
 
 
@@ -638,8 +651,8 @@ def test_only_groups_that_ask_for_a_label_and_wait_are_touched_when_a_node_gets_
     labelled = [node("n0", 8, labels={"rack": str(number)}) for number in range(4)]
 
     def changed(number: int) -> ClusterChange:
-        change = cluster.apply(ev.NodeApplied(labelled[number]))
-        cluster.validate()
+        change = cluster.apply(ev.ObjectApplied(labelled[number]))
+        check_tables(cluster)
         return change
 
     assert changed(0) == ClusterChange()  # its pods were not refused

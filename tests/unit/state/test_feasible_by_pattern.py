@@ -9,7 +9,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster import feasible_by_pattern
 from extender.state.cluster.expiring_set import ExpiringSet
 from extender.state.cluster.pod_affinity_index import may_name
-from extender.state.cluster.records import Pattern, PodTerm, Shape
+from extender.state.cluster.records import NodeInfo, Pattern, PodTerm, Shape
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from tests.makers import (
@@ -25,6 +25,7 @@ from tests.makers import (
     shape,
     taint,
 )
+from tests.recount import check_tables
 
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
@@ -59,23 +60,23 @@ def test_names_are_kept_once() -> None:
 
 
 CHANGES: dict[str, Any] = {
-    "a taint": ev.NodeApplied(node("n0", taints=(taint(),))),
-    "a label": ev.NodeApplied(node("n0", labels={"a": "b"})),
-    "less room": ev.NodeApplied(node("n0", 3)),
-    "cordoned": ev.NodeApplied(node("n0", unschedulable=True)),
-    "not ready": ev.NodeApplied(node("n0", ready=False)),
-    "features": ev.NodeApplied(node("n0", features=frozenset("a"))),
+    "a taint": ev.ObjectApplied(node("n0", taints=(taint(),))),
+    "a label": ev.ObjectApplied(node("n0", labels={"a": "b"})),
+    "less room": ev.ObjectApplied(node("n0", 3)),
+    "cordoned": ev.ObjectApplied(node("n0", unschedulable=True)),
+    "not ready": ev.ObjectApplied(node("n0", ready=False)),
+    "features": ev.ObjectApplied(node("n0", features=frozenset("a"))),
     "gone": ev.NodeDeleted("n0"),
-    "no longer listed": ev.NodesListed([node("n1")]),
+    "no longer listed": ev.ObjectsListed(NodeInfo, [node("n1")]),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_look_ends_when_its_node_changes(change: ev.Event | ev.NodesListed) -> None:
+def test_a_look_ends_when_its_node_changes(change: ev.ClusterEvent | ev.ObjectsListed) -> None:
     of = pattern()
     cluster = cluster_of(nodes(4, 4), looked(0, of, "n0", "n1"))
     cluster.apply(change)
-    cluster.validate()
+    check_tables(cluster)
     assert cluster.view().good_nodes(of) == {"n1"}
 
 
@@ -251,7 +252,7 @@ NO_NODE = "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def highest(cluster: Cluster, *schedulers: str) -> int | None:
-    cluster.validate()
+    check_tables(cluster)
     return cluster.view().highest_fresh(schedulers or ("default-scheduler",))
 
 
@@ -344,7 +345,7 @@ def test_another_pod_may_come_meanwhile() -> None:
 
 
 def highest_plain(cluster: Cluster) -> int | None:
-    cluster.validate()
+    check_tables(cluster)
     return cluster.view().highest_plain(("default-scheduler",))
 
 

@@ -6,7 +6,6 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.jobs import JobTable
 from extender.state.cluster.records import JobInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import observe
 
 GROUP, NAME = "ns/gang", "ns/job"
 FIRST = JobInfo("first", GROUP, begun=4, done=1, held_by_queue=NAME, maker="set")
@@ -44,18 +43,9 @@ def test_one_that_goes_leaves_the_others(jobs: JobTable) -> None:
 
 
 def test_a_job_without_pods_changes_nothing_for_its_group(cluster: Cluster) -> None:
-    assert not cluster.apply(ev.BatchJobApplied(JobInfo("empty", GROUP))).groups
-    assert cluster.apply(ev.BatchJobApplied(FIRST)).groups == {GROUP}
-    assert cluster.apply(ev.BatchJobApplied(JobInfo("first"))).groups == {GROUP}
-
-
-@pytest.mark.parametrize("table", ["work", "made", "by_uid"])
-def test_validate_finds_what_is_missing(table: str) -> None:
-    broken = Cluster()
-    observe(broken, ev.BatchJobApplied(FIRST))
-    getattr(broken._tables.jobs, table).clear()
-    with pytest.raises(AssertionError, match=r"jobs: .* is not the recount"):
-        broken.validate()
+    assert not cluster.apply(ev.ObjectApplied(JobInfo("empty", GROUP))).groups
+    assert cluster.apply(ev.ObjectApplied(FIRST)).groups == {GROUP}
+    assert cluster.apply(ev.ObjectApplied(JobInfo("first"))).groups == {GROUP}
 
 
 A = JobInfo("a", GROUP, begun=2, done=2, created=1.0, completed=5.0)

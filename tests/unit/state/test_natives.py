@@ -12,6 +12,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import key, node, observe, planned, pod, pod_group
+from tests.recount import check_tables
 
 GANG = key("gang")
 NATIVE = pod_group(api_group=GROUP_NATIVE, min_member=2, uid="native")
@@ -35,7 +36,7 @@ def cluster_of(*facts: Any) -> Cluster:
             cluster.apply(each)
         else:
             observe(cluster, each)
-        cluster.validate()
+        check_tables(cluster)
     return cluster
 
 
@@ -109,16 +110,16 @@ def test_a_pod_that_waits_is_woken_when_its_group_is_another_one() -> None:
     cluster = cluster_of(A)
     cluster.apply(ev.PodRefused(A, Reason.POD_GROUP_NOT_FOUND))
 
-    change = cluster.apply(ev.PodGroupApplied(BASIC))
+    change = cluster.apply(ev.ObjectApplied(BASIC))
 
     assert (change.room, GANG in change.groups) == (True, True)
     assert cluster.view().refused["a"].reason == Reason.RESERVED
-    cluster.validate()
+    check_tables(cluster)
 
-    change = cluster.apply(ev.PodGroupApplied(NATIVE))
+    change = cluster.apply(ev.ObjectApplied(NATIVE))
     assert GANG in change.groups
     assert [*cluster.view().refused_of(GANG)] == ["a"]
-    cluster.validate()
+    check_tables(cluster)
 
 
 def test_a_plan_ends_where_kube_scheduler_plans_itself() -> None:
@@ -126,11 +127,11 @@ def test_a_plan_ends_where_kube_scheduler_plans_itself() -> None:
     cluster.apply(planned(a="n", b="n"))
     assert cluster.view().planned_node("a") == "n"
 
-    cluster.apply(ev.PodGroupApplied(TRIED))
+    cluster.apply(ev.ObjectApplied(TRIED))
 
     assert cluster.view().planned_node("a") is None
     assert not cluster.view().keeps_room
-    cluster.validate()
+    check_tables(cluster)
 
 
 def test_a_pod_that_only_a_request_has_shown_stays_one() -> None:
@@ -141,7 +142,7 @@ def test_a_pod_that_only_a_request_has_shown_stays_one() -> None:
     assert [*cluster.view().seen] == ["a"]
     cluster.apply(ev.SeenEnded(("a",)))
     assert not cluster.view().pods
-    cluster.validate()
+    check_tables(cluster)
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
@@ -149,5 +150,5 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     ended: PodInfo = replace(B, finished=True)
     observe(cluster, ev.PodDeleted("a"), ended, ended, ev.PodDeleted("b"))
 
-    cluster.validate()
+    check_tables(cluster)
     assert not cluster.view().pods

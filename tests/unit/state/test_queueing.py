@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.wellknown import GANG_GATE
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import JobInfo
+from extender.state.cluster.records import BATCH_JOB, JobInfo, PodInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
 from tests.makers import cluster_of, key, node, nodes, observe, planned, pod, pod_group, pods
@@ -60,15 +60,15 @@ IN_QUEUE: dict[str, tuple[list[Any], bool]] = {
     ),
     "a pod went": ([pod_group(), THREE, ev.PodDeleted("gang-1")], False),
     "its Job has done the rest": (
-        [pod_group(), THREE[:1], ev.BatchJobApplied(JobInfo("j", GANG, 3, 2))],
+        [pod_group(), THREE[:1], ev.ObjectApplied(JobInfo("j", GANG, 3, 2))],
         True,
     ),
     "the Job has ended": (
         [
             pod_group(),
             THREE[:1],
-            ev.BatchJobApplied(JobInfo("j", GANG, 3, 2)),
-            ev.BatchJobApplied(JobInfo("j", GANG)),
+            ev.ObjectApplied(JobInfo("j", GANG, 3, 2)),
+            ev.ObjectApplied(JobInfo("j", GANG)),
         ],
         False,
     ),
@@ -141,8 +141,8 @@ def test_the_quorum_is_what_jobs_have_not_done_yet(
     need: int, jobs: list[tuple[int, int]], quorum: int, cluster: Cluster
 ) -> None:
     for number, (begun, done) in enumerate(jobs):
-        observe(cluster, ev.BatchJobApplied(JobInfo(str(number), GANG, begun, done)))
-    observe(cluster, ev.BatchJobApplied(JobInfo("other", OTHER, 9, 9)))
+        observe(cluster, ev.ObjectApplied(JobInfo(str(number), GANG, begun, done)))
+    observe(cluster, ev.ObjectApplied(JobInfo("other", OTHER, 9, 9)))
 
     assert cluster.view().quorum(pod_group(min_member=need)) == quorum
 
@@ -173,13 +173,15 @@ def test_jobs_are_counted_once_and_leave_nothing(cluster: Cluster) -> None:
     group = pod_group(min_member=9)
     observe(
         cluster,
-        ev.BatchJobApplied(JobInfo("j", GANG, 4, 2)),
-        ev.BatchJobApplied(JobInfo("j", GANG, 4, 3)),
+        ev.ObjectApplied(JobInfo("j", GANG, 4, 2)),
+        ev.ObjectApplied(JobInfo("j", GANG, 4, 3)),
     )
-    observe(cluster, ev.BatchJobApplied(JobInfo("k", GANG, 4, 1)))
+    observe(cluster, ev.ObjectApplied(JobInfo("k", GANG, 4, 1)))
     assert cluster.view().quorum(group) == 5
 
-    change = cluster.apply(ev.BatchJobsListed([JobInfo("k", GANG, 4, 2), JobInfo("l", None)]))
+    change = cluster.apply(
+        ev.ObjectsListed(JobInfo, [JobInfo("k", GANG, 4, 2), JobInfo("l", None)], BATCH_JOB)
+    )
     assert change.groups == {GANG}
     assert cluster.view().quorum(group) == 7
 
@@ -191,8 +193,8 @@ def test_finished_members_are_remembered_until_they_are_deleted(cluster: Cluster
     ended = pod("gang-0", group="gang", phase="Succeeded", finished=True)
     observe(cluster, THREE)
 
-    assert cluster.apply(ev.PodApplied(ended)).statuses == {GANG}
-    assert cluster.apply(ev.PodApplied(ended)).statuses == frozenset()
+    assert cluster.apply(ev.ObjectApplied(ended)).statuses == {GANG}
+    assert cluster.apply(ev.ObjectApplied(ended)).statuses == frozenset()
     view = cluster.view()
     assert list(view.finished(GANG)) == ["gang-0"]
     assert "gang-0" not in view.tally(GANG).members
@@ -204,10 +206,10 @@ def test_finished_members_are_remembered_until_they_are_deleted(cluster: Cluster
 def test_a_list_without_a_finished_member_says_that_it_is_gone(cluster: Cluster) -> None:
     ended = pod("gang-0", group="gang", phase="Failed", finished=True)
     observe(cluster, ended, pod("alone", phase="Failed", finished=True))
-    observe(cluster, ev.PodsListed([ended]))
+    observe(cluster, ev.ObjectsListed(PodInfo, [ended]))
     assert cluster.view().finished(GANG)
 
-    assert cluster.apply(ev.PodsListed([])).statuses == {GANG}
+    assert cluster.apply(ev.ObjectsListed(PodInfo, [])).statuses == {GANG}
     assert not cluster.view().finished(GANG)
 
 
@@ -228,7 +230,7 @@ def test_a_members_progress_is_counted(
 ) -> None:
     observe(cluster, pod("a", group="gang"))
 
-    change = cluster.apply(ev.PodApplied(pod("a", group="gang", **fields)))
+    change = cluster.apply(ev.ObjectApplied(pod("a", group="gang", **fields)))
 
     assert change.statuses == ({GANG} if reported else frozenset())
 
@@ -281,8 +283,8 @@ def test_a_claim_ends_with_another_list_or_when_its_group_needs_no_room(cluster:
 def test_a_node_that_is_not_heard_of_is_a_change_for_the_pods_on_it(cluster: Cluster) -> None:
     observe(cluster, nodes(4, 4), pod("a", group="gang", on="n0"), pod("b", group="other", on="n1"))
 
-    assert cluster.apply(ev.NodeApplied(node("n0", 4, ready=False))).statuses == {GANG}
-    assert cluster.apply(ev.NodeApplied(node("n0", 4, ready=False))).statuses == frozenset()
+    assert cluster.apply(ev.ObjectApplied(node("n0", 4, ready=False))).statuses == {GANG}
+    assert cluster.apply(ev.ObjectApplied(node("n0", 4, ready=False))).statuses == frozenset()
 
 
 def test_within_one_second_the_first_to_come_stays_first() -> None:

@@ -9,30 +9,38 @@ from typing_extensions import override
 
 from extender.api.wellknown import GROUP_X
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import BudgetInfo, JobInfo
-from extender.state.cluster.relist import AT_ONCE
+from extender.state.cluster.records import (
+    BATCH_JOB,
+    BudgetInfo,
+    JobInfo,
+    NodeInfo,
+    PodGroupInfo,
+    PodInfo,
+)
 from extender.state.cluster.store import Cluster
+from extender.steps import PIECE
 from tests.makers import NAMESPACE, key, node, nodes, observe, planned, pod, pod_group, pods
+from tests.recount import check_tables
 
-MANY = 5 * AT_ONCE
+MANY = 5 * PIECE
 MEMBERS = pods(MANY)
 NODES = nodes(*[8] * MANY)
 GROUPS = [pod_group(f"group-{number}") for number in range(MANY)]
 JOBS = [JobInfo(f"job-{number}", key("gang"), 1, 0) for number in range(MANY)]
 BUDGETS = [BudgetInfo(NAMESPACE, f"budget-{number}") for number in range(MANY)]
-LISTS: dict[str, ev.Listed] = {
-    "pods": ev.PodsListed(MEMBERS),
-    "nodes": ev.NodesListed(NODES),
-    "PodGroups": ev.PodGroupsListed(GROUP_X, GROUPS),
-    "Jobs": ev.BatchJobsListed(JOBS),
-    "budgets": ev.BudgetsListed(BUDGETS),
+LISTS: dict[str, ev.ObjectsListed] = {
+    "pods": ev.ObjectsListed(PodInfo, MEMBERS),
+    "nodes": ev.ObjectsListed(NodeInfo, NODES),
+    "PodGroups": ev.ObjectsListed(PodGroupInfo, GROUPS, GROUP_X),
+    "Jobs": ev.ObjectsListed(JobInfo, JOBS, BATCH_JOB),
+    "budgets": ev.ObjectsListed(BudgetInfo, BUDGETS),
 }
-NONE: dict[str, ev.Listed] = {
-    "pods": ev.PodsListed([]),
-    "nodes": ev.NodesListed([]),
-    "PodGroups": ev.PodGroupsListed(GROUP_X, []),
-    "Jobs": ev.BatchJobsListed([]),
-    "budgets": ev.BudgetsListed([]),
+NONE: dict[str, ev.ObjectsListed] = {
+    "pods": ev.ObjectsListed(PodInfo, []),
+    "nodes": ev.ObjectsListed(NodeInfo, []),
+    "PodGroups": ev.ObjectsListed(PodGroupInfo, [], GROUP_X),
+    "Jobs": ev.ObjectsListed(JobInfo, [], BATCH_JOB),
+    "budgets": ev.ObjectsListed(BudgetInfo, []),
 }
 
 
@@ -52,8 +60,8 @@ def count(cluster: Cluster, kind: str) -> int:
 def test_the_tables_are_whole_after_each_slice(kind: str, cluster: Cluster) -> None:
     before = 0
     for _ in cluster.replace(LISTS[kind]):
-        cluster.validate()
-        assert 0 <= count(cluster, kind) - before <= AT_ONCE
+        check_tables(cluster)
+        assert 0 <= count(cluster, kind) - before <= PIECE
         before = count(cluster, kind)
     assert before == MANY
 
@@ -63,8 +71,8 @@ def test_what_a_list_lacks_goes_by_slices(kind: str, cluster: Cluster) -> None:
     cluster.apply(LISTS[kind])
     before = MANY
     for _ in cluster.replace(NONE[kind]):
-        cluster.validate()
-        assert 0 <= before - count(cluster, kind) <= AT_ONCE
+        check_tables(cluster)
+        assert 0 <= before - count(cluster, kind) <= PIECE
         before = count(cluster, kind)
     assert before == 0
 
@@ -72,34 +80,36 @@ def test_what_a_list_lacks_goes_by_slices(kind: str, cluster: Cluster) -> None:
 def test_a_pod_and_the_one_made_in_its_place_are_never_both_there(cluster: Cluster) -> None:
     old = pods(MANY, on="n0")
     new = [replace(each, uid=f"new-{each.uid}") for each in old]
-    cluster.apply(ev.PodsListed(old))
-    for _ in cluster.replace(ev.PodsListed(new)):
+    cluster.apply(ev.ObjectsListed(PodInfo, old))
+    for _ in cluster.replace(ev.ObjectsListed(PodInfo, new)):
         assert len(cluster.view().tally(key("gang")).bound) <= MANY
     assert cluster.view().pods.keys() == {each.uid for each in new}
 
 
 def test_one_that_is_seen_between_two_slices_stays(cluster: Cluster) -> None:
     late = pod("late")
-    cluster.apply(ev.PodsListed(MEMBERS))
-    slices = cluster.replace(ev.PodsListed(MEMBERS[: AT_ONCE * 4]))
+    cluster.apply(ev.ObjectsListed(PodInfo, MEMBERS))
+    slices = cluster.replace(ev.ObjectsListed(PodInfo, MEMBERS[: PIECE * 4]))
     next(slices)
     cluster.apply(ev.PodSeen(late))
     for _ in slices:
-        cluster.validate()
+        check_tables(cluster)
     assert late.uid in cluster.view().pods
 
 
 def test_a_list_that_lacks_it_does_not_confirm_a_seen_pod(cluster: Cluster) -> None:
-    observe(cluster, ev.PodSeen(MEMBERS[0]), ev.PodsListed(MEMBERS[1:]))
+    observe(cluster, ev.PodSeen(MEMBERS[0]), ev.ObjectsListed(PodInfo, MEMBERS[1:]))
     assert list(cluster.view().seen) == [MEMBERS[0].uid]
-    observe(cluster, ev.PodsListed(MEMBERS))
+    observe(cluster, ev.ObjectsListed(PodInfo, MEMBERS))
     assert list(cluster.view().seen) == []
 
 
 def test_one_that_was_seen_before_the_list_was_asked_for_is_lacking(cluster: Cluster) -> None:
     """Its Binding may have been written, and the pod may have ended, while no watch ran."""
     observe(cluster, nodes(8, 8), ev.PodSeen(MEMBERS[0]), ev.PodBinding(MEMBERS[0], "n0"))
-    observe(cluster, ev.PodsListing(), ev.PodSeen(MEMBERS[1]), ev.PodsListed(MEMBERS[2:]))
+    observe(
+        cluster, ev.PodsListing(), ev.PodSeen(MEMBERS[1]), ev.ObjectsListed(PodInfo, MEMBERS[2:])
+    )
     view = cluster.view()
     assert MEMBERS[0].uid not in view.pods
     assert view.used("n0") == {}
@@ -109,11 +119,11 @@ def test_one_that_was_seen_before_the_list_was_asked_for_is_lacking(cluster: Clu
 def test_room_that_is_planned_between_two_slices_yields_to_the_fact(cluster: Cluster) -> None:
     observe(cluster, nodes(8, 8), MEMBERS)
     last = replace(MEMBERS[-1], node="n1")
-    slices = cluster.replace(ev.PodsListed([*MEMBERS[:-1], last]))
+    slices = cluster.replace(ev.ObjectsListed(PodInfo, [*MEMBERS[:-1], last]))
     next(slices)
     cluster.apply(planned(**{last.uid: "n0"}))
     for _ in slices:
-        cluster.validate()
+        check_tables(cluster)
     assert cluster.view().reservation(last.uid) is None
     assert list(cluster.view().pods_on("n1")) == [last.uid]
 
@@ -148,9 +158,9 @@ def full(cluster: Cluster) -> Iterator[tuple[Cluster, Watched, Watched]]:
     tables = cluster._tables
     observe(cluster, nodes(*[8] * 100))
     for number in range(1000):
-        cluster.apply(ev.PodApplied(pod(f"p{number}", group="gang", on=f"n{number % 100}")))
+        cluster.apply(ev.ObjectApplied(pod(f"p{number}", group="gang", on=f"n{number % 100}")))
     for number in range(100):
-        cluster.apply(ev.PodApplied(pod(f"q{number}", group="gang")))
+        cluster.apply(ev.ObjectApplied(pod(f"q{number}", group="gang")))
         cluster.apply(planned(**{f"q{number}": f"n{number}"}))
     reserved = tables.reservations
     plain = tables.pods
@@ -161,11 +171,11 @@ def full(cluster: Cluster) -> Iterator[tuple[Cluster, Watched, Watched]]:
 
 @pytest.mark.parametrize(
     "event",
-    [ev.NodeApplied(node("n0", 8, ready=False)), ev.NodeDeleted("n0")],
+    [ev.ObjectApplied(node("n0", 8, ready=False)), ev.NodeDeleted("n0")],
     ids=["not ready", "deleted"],
 )
 def test_a_node_that_fails_costs_its_own_pods_and_no_others(
-    event: ev.Event, full: tuple[Cluster, Watched, Watched]
+    event: ev.ClusterEvent, full: tuple[Cluster, Watched, Watched]
 ) -> None:
     cluster, looked_pods, looked_assumed = full
     cluster.apply(event)
@@ -176,7 +186,7 @@ def test_a_node_that_fails_costs_its_own_pods_and_no_others(
 def test_a_flip_concerns_the_groups_of_the_pods_on_the_node(cluster: Cluster) -> None:
     observe(cluster, nodes(8, 8), pod("a", group="x", on="n0"), pod("b", group="y", on="n1"))
     observe(cluster, pod("c", group="z", on="n0"), ev.PodDeleted("c"))
-    change = cluster.apply(ev.NodeApplied(node("n0", 8, ready=False)))
+    change = cluster.apply(ev.ObjectApplied(node("n0", 8, ready=False)))
     assert change.statuses == {key("x")}
 
 
@@ -185,7 +195,7 @@ def test_unchanged_pods_are_not_counted_anew(
 ) -> None:
     counted: list[Sequence[str]] = []
     bound = pods(MANY, on="n0")
-    cluster.apply(ev.PodsListed(bound))
+    cluster.apply(ev.ObjectsListed(PodInfo, bound))
     monkeypatch.setattr(cluster, "_count", lambda each: counted.append(each.uid))
-    change = cluster.apply(ev.PodsListed([replace(each) for each in bound]))
+    change = cluster.apply(ev.ObjectsListed(PodInfo, [replace(each) for each in bound]))
     assert (counted, change) == ([], ev.ClusterChange())

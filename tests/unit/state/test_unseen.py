@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.unseen import Unseen
@@ -63,7 +64,7 @@ LASTS: dict[str, Any] = {
     "a label of it changes": replace(A, pod_set="main"),
     "kube-scheduler asks for it too": ev.PodBinding(A, "n0"),
     "the node is gone": ev.NodeDeleted("n0"),
-    "all pods are listed": ev.PodsListed([ON, B]),
+    "all pods are listed": ev.ObjectsListed(PodInfo, [ON, B]),
 }
 
 
@@ -82,7 +83,7 @@ ENDS: dict[str, Any] = {
     "it is bound to another node": replace(A, node="n1"),
     "it is deleted": ev.PodDeleted("gang-0"),
     "it has finished": [ON, replace(ON, finished=True)],
-    "a list lacks it": ev.PodsListed([B]),
+    "a list lacks it": ev.ObjectsListed(PodInfo, [B]),
 }
 
 

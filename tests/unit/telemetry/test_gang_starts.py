@@ -169,7 +169,7 @@ def test_a_gang_that_loses_its_room_begins_anew_with_another_id() -> None:
         "its pods go": ([ev.PodDeleted(each.uid) for each in (A, B, C)], "MemberDeleted"),
     }.values(),
 )
-def test_what_ends_a_start_that_had_room(change: list[ev.Event], reason: str) -> None:
+def test_what_ends_a_start_that_had_room(change: list[ev.ClusterEvent], reason: str) -> None:
     noted = Noted()
     noted.plan()
     observe(noted.cluster, *change)

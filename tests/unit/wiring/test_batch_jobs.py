@@ -249,7 +249,7 @@ def failing(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Watched:
     """Return both states, where that of the cluster fails on each Job called `bad`."""
     handlers = watched.cluster._handlers
     for kind, name_of in (
-        (cluster_events.BatchJobApplied, lambda event: event.job.uid),
+        (cluster_events.ObjectApplied, lambda event: event.record.uid),
         (cluster_events.BatchJobDeleted, lambda event: event.uid),
     ):
         handler = handlers[kind]
