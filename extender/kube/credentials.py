@@ -67,7 +67,7 @@ class Credentials:
     server_name: str | None = None
     proxy: str | None = None
     ends: Mapping[str, float] = field(default_factory=dict)
-    """By what it is: until when it counts, in seconds since the epoch, as far as that is known."""
+    """The ends of the certificate and the token that are known, in seconds since the epoch."""
     files: tuple[Path, ...] = ()
     """The files that all this was read from."""
     runs_plugin: bool = False

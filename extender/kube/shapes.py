@@ -58,7 +58,7 @@ class Shapes:
             weakref.WeakValueDictionary()
         )
         self._known: weakref.WeakValueDictionary[bytes, Shape] = weakref.WeakValueDictionary()
-        """By the hash of what pods say, unread."""
+        """The shapes by the hash of what pods say, unread."""
 
     def __len__(self) -> int:
         return len(self._shapes)

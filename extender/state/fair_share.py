@@ -19,7 +19,7 @@ class FairShare:
     def __init__(self, most: int) -> None:
         self._most = most
         self._had: dict[str, set[str]] = {}
-        """By namespace, those that had a look since it began; the one served last comes last."""
+        """The keys of each namespace that had a look in this round; the one served last is last."""
 
     def choosing(self, queue: Iterable[str]) -> Steps[list[str]]:
         """Return which keys to read, in their order; each is `namespace/name`."""

@@ -38,7 +38,7 @@ class ObjectsListed:
     """All objects of one type that exist. Any other one was deleted between two watches."""
 
     type: type[Record]
-    """For all objects that claims are about: ClaimInfo."""
+    """The type of the records; ClaimInfo for claims, volumes and StorageClasses alike."""
     records: Sequence[Record]
     part: str = ""
     """The part of the type that was listed: the API group of PodGroups, the kind of jobs, or the

@@ -26,18 +26,18 @@ class GroupTally:
     waiting: set[str] = field(default_factory=set)
     planned: set[str] = field(default_factory=set)
     gated: set[str] = field(default_factory=set)
-    """By gates of others, whatever ours does."""
+    """Members behind gates of others, with or without our own gate."""
     leaving: set[str] = field(default_factory=set)
-    """Being deleted, with a node or without."""
+    """Members that are being deleted, with a node or without."""
     gated_by_us: set[str] = field(default_factory=set)
-    """By our own gate alone, which we take away when it is time."""
+    """Members behind our own gate alone, which we remove when it is time."""
     all_gated_by_us: dict[str, None] = field(default_factory=dict, compare=False)
-    """By our own gate alone, whether or not room is kept for them, in order of arrival."""
+    """All members behind our own gate alone in order of arrival, with kept room or without."""
     priorities: dict[int, int] = field(default_factory=dict)
     """The number of members with each priority."""
     able: Counter[int] = field(default_factory=Counter, compare=False)
-    """The same without those that do not run and could not: behind gates of others, or without a
-    node by kube-scheduler's last word."""
+    """The number of members with each priority that run or could: no gate of others keeps them from
+    a node, and kube-scheduler has not found them unschedulable."""
 
     @property
     def priority(self) -> int:

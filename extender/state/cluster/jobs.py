@@ -29,13 +29,13 @@ class JobTable:
     watched: set[str] = field(default_factory=set)
     """Kinds, as GROUP/KIND, of which all are known."""
     made: dict[str, set[str]] = field(default_factory=dict)
-    """By UID of their maker: UIDs."""
+    """The UIDs of the jobs that an object has made, by its UID."""
     of_group: dict[str, set[str]] = field(default_factory=dict)
-    """By group: the UIDs of those that have pods."""
+    """The UIDs of the Jobs that have pods, by group."""
     gone: set[str] = field(default_factory=set)
-    """UIDs of those that completed and were deleted since, and whose work still counts."""
+    """The UIDs of Jobs that completed, were deleted since, and whose work still counts."""
     work: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By group: how many pods its Jobs begin with, and have behind them, in this run of it.
+    """The number of pods that the Jobs of a group begin with, and of those done, in this run.
 
     A run goes on as long as one of its Jobs does: one that completed counts while another goes on
     that was there then.
@@ -113,15 +113,15 @@ class AdmissionTable:
     """The numbers of Workloads, and the pods that have room. Written by `Cluster` only."""
 
     workloads: dict[str, AdmittedPods] = field(default_factory=dict)
-    """By `namespace/name`."""
+    """The Workloads by `namespace/name`."""
     by_owner: dict[str, set[str]] = field(default_factory=dict)
-    """By UID of a job or a plain pod: its Workloads."""
+    """The keys of the Workloads of a job or a plain pod, by its UID."""
     with_room: set[str] = field(default_factory=set)
     """UIDs of the pods with a node or a reservation."""
     controlled: Counter[str] = field(default_factory=Counter)
-    """Counts of these by UID of their controller."""
+    """The number of pods with room, by UID of their controller."""
     grouped: dict[str, set[str]] = field(default_factory=dict)
-    """The same pods by their group of plain pods."""
+    """The UIDs of pods with room, by their group of plain pods."""
     in_use: bool | None = False
     """True if the API server has Workloads; None while that is not known."""
 

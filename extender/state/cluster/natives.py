@@ -25,9 +25,9 @@ class Natives:
     basic: set[str] = field(default_factory=set)
     """Keys of the PodGroups without a gang policy."""
     pods: dict[str, PodInfo] = field(default_factory=dict)
-    """By UID: pods that name one, as they were decoded."""
+    """The pods that name a native PodGroup, as they were decoded, by UID."""
     of: dict[str, dict[str, None]] = field(default_factory=dict)
-    """By PodGroup: the UIDs of these."""
+    """The UIDs of these pods, by PodGroup."""
 
     def group(self, native: str, labelled: str | None) -> str | None:
         """Return the group that a pod of a native PodGroup is a member of here.

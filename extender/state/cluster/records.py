@@ -36,7 +36,7 @@ class PodTerm:
 
     selector: LabelSelector | None
     namespaces: frozenset[str] = frozenset()
-    """None of them: that of the pod that has the term."""
+    """An empty set stands for the namespace of the pod that has the term."""
     by_labels: bool = False
     """True if labels of namespaces select some too: no namespace is watched."""
     spread: bool = False
@@ -164,7 +164,7 @@ class PodInfo:
     gone_by: float | None = None
     """The time when it has to be gone, once it is being deleted: the end of its grace period."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """But for the completion index, so that the pods of a Job share one mapping."""
+    """All labels but the completion index, so that the pods of a Job share one mapping."""
     pattern: Pattern | None = None
     """The pattern of a member without a node and without gates; None if kube-scheduler has to judge
     the pod by itself."""
@@ -204,7 +204,7 @@ class BudgetInfo:
     namespace: str
     name: str
     selector: LabelSelector | None = None
-    """None selects no pods, an empty one all of the namespace."""
+    """The pods that it protects: None selects none, an empty selector all of the namespace."""
     allowed: int = 0
     """The number of its pods that may be evicted now, by its status."""
 
@@ -281,9 +281,9 @@ class Grant:
     """The room that a queue has found for the pods of a PodGroup, by its status."""
 
     rooms: Mapping[str, Resources]
-    """By node."""
+    """The granted amounts by node."""
     until: float
-    """Should its pods not come, in seconds since the epoch."""
+    """The time when it ends if its pods do not come, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ class PreemptedRoom:
     since: float
     """The time in seconds since the epoch."""
     rooms: Mapping[str, NominatedRoom]
-    """By node."""
+    """The room on each node."""
     victims: tuple[VictimInfo, ...]
 
     @property
@@ -386,7 +386,7 @@ class PodGroupInfo:
     placement: str | None = None
     """The placement of its pods to each other, by its annotation or else by the setting."""
     assigned: Mapping[str, DomainAssignment] = field(default_factory=dict)
-    """By pod set: the domains of nodes that a queue has chosen for its pods."""
+    """The domains of nodes that a queue has chosen for its pods, by pod set."""
     grant: Grant | None = None
     done: int = 0
     """The number of `min_member` pods that are done for good, without those of its Jobs."""

@@ -75,7 +75,7 @@ class Reservation:
     """The UID of a pod, or `namespace/name` of a group."""
     priority: int
     amounts: Mapping[str, Mapping[str, int]]
-    """By node; amounts as in `resources.quantity`."""
+    """The reserved amounts by node, as in `resources.quantity`."""
     kind: ReservationKind
     until: float | None = None
     """The time when it ends by itself, in seconds since the epoch."""
@@ -154,19 +154,19 @@ class Reservations:
     """
 
     pods: dict[str, Reservation] = field(default_factory=dict)
-    """By UID of a pod that the API shows without a node."""
+    """The reservations of pods that the API shows without a node, by UID."""
     claims: dict[str, Claim] = field(default_factory=dict)
-    """By group."""
+    """The claims by group."""
     grants: dict[str, Reservation] = field(default_factory=dict)
-    """By group."""
+    """The granted room by group."""
     nominated: dict[str, VictimsRoom] = field(default_factory=dict)
-    """By group: room that its victims leave to it. It may be more than is free before they do."""
+    """The room that victims leave to each group. It may be more than is free before they go."""
     on_node: dict[str, dict[ReservationKind, dict[str, Reservation]]] = field(default_factory=dict)
-    """By node and kind, by owner: those of pods. What groups have is in `kept`, by node."""
+    """The reservations of pods by node, kind and owner. What groups have is in `kept`."""
     used: dict[str, Resources] = field(default_factory=dict)
-    """By node: the sum of what yields to no asker."""
+    """The sum of what yields to no asker, by node."""
     kept: dict[str, dict[Share, Resources]] = field(default_factory=dict)
-    """By node: the sums of what may yield; what a group has is there as it is, never changed."""
+    """The sums of what may yield, by node; what a group has is there as it is, never changed."""
 
     def use(self, node: str, amounts: Mapping[str, int]) -> None:
         """Count a pod that the API shows on a node."""

@@ -60,35 +60,35 @@ class ClusterTables:
     pod_groups: dict[tuple[str, str], PodGroupInfo] = field(default_factory=dict)
     groups: dict[str, GroupTally] = field(default_factory=dict)
     controlled: dict[str, set[str]] = field(default_factory=dict)
-    """By UID of an owner: the pods that it makes others in place of."""
+    """The pods that an owner replaces when they go, by its UID."""
     shunning: dict[str, set[str]] = field(default_factory=dict)
-    """By node: the UIDs of the pods on it that do not share it with all others."""
+    """The UIDs of the pods on a node that do not share it with all others."""
     nominated: dict[str, set[str]] = field(default_factory=dict)
-    """By node: the UIDs of the pods without a node for which kube-scheduler makes room there."""
+    """The UIDs of the pods without a node for which kube-scheduler makes room on a node."""
     of_workload: dict[str, set[str]] = field(default_factory=dict)
-    """By Workload: the UIDs of the pods that say that they are its."""
+    """The UIDs of the pods that name a Workload as theirs, by its `namespace/name`."""
     on_node: dict[str, set[str]] = field(default_factory=dict)
-    """By node: the UIDs of the pods that the API shows on it."""
+    """The UIDs of the pods that the API shows on a node."""
     ending: dict[str, set[str]] = field(default_factory=dict)
-    """By node: the UIDs of the pods on it that are being deleted."""
+    """The UIDs of the pods on a node that are being deleted."""
     seen: dict[str, bool] = field(default_factory=dict)
-    """UIDs of pods that only requests have shown yet, and no watch; whether a list has begun since,
-    which must then have them."""
+    """The pods that only requests have shown yet, and no watch, by UID. The value is True once a
+    list has begun, which must then have them."""
     refused: dict[str, Refusal] = field(default_factory=dict)
     unadmitted: set[str] = field(default_factory=set)
-    """UIDs of those that wait for their job to be admitted for so many pods."""
+    """The UIDs of refused pods that wait for their job to be admitted for more pods."""
     refused_of: dict[str, dict[str, None]] = field(default_factory=dict)
-    """By group, or NO_GROUP: the UIDs of its pods among these, in order."""
+    """The UIDs of refused pods in order, by group or under NO_GROUP."""
     gained: Gains = field(default_factory=Gains)
-    """Nodes that have more room since, or take other pods."""
+    """The log of nodes that gained room, or take other pods now."""
     changed: Gains = field(default_factory=Gains)
-    """Nodes that came, went or changed."""
+    """The log of nodes that came, went or changed."""
     pod_log: PodLog = field(default_factory=PodLog)
     feasible_by_pattern: FeasibleByPattern = field(default_factory=FeasibleByPattern)
     pod_affinity_index: PodAffinityIndex = field(default_factory=PodAffinityIndex)
     """Pods whose terms may be about others."""
     fresh: PodsByPriority = field(default_factory=PodsByPriority)
-    """Nothing has been said of it yet."""
+    """The pending pods that no scheduler has judged yet."""
     plain: PodsByPriority = field(default_factory=PodsByPriority)
     """The pods without a group that wait for a node."""
     schedulers: SchedulersOnNodes = field(default_factory=SchedulersOnNodes)
@@ -96,9 +96,9 @@ class ClusterTables:
     """The number of pods on nodes with each priority."""
     version: int = 0
     ended: dict[str, PodInfo] = field(default_factory=dict)
-    """Finished members by UID, as far as they are watched."""
+    """The finished members by UID, as far as they are watched."""
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
-    """The same by group."""
+    """The finished members by group."""
     jobs: JobTable = field(default_factory=JobTable)
     admissions: AdmissionTable = field(default_factory=AdmissionTable)
     budgets: dict[str, dict[str, BudgetInfo]] = field(default_factory=dict)
@@ -106,9 +106,9 @@ class ClusterTables:
     claim_objects: dict[str, ClaimObject] = field(default_factory=dict)
     """Claims, StorageClasses, and the volumes that claims may still be bound to, by key."""
     claimed: dict[str, set[str]] = field(default_factory=dict)
-    """By key of a claim: the UIDs of the pods that name it."""
+    """The UIDs of the pods that name a claim, by its key."""
     claiming: dict[str, set[str]] = field(default_factory=dict)
-    """By group: the UIDs of its pods without a node that name claims."""
+    """The UIDs of the pods of a group that name claims and have no node."""
     natives: Natives = field(default_factory=Natives)
     failed_at: dict[str, float] = field(default_factory=dict)
     queue: GroupQueue = field(default_factory=GroupQueue)
