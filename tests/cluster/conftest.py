@@ -15,6 +15,7 @@ from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.process import warm_starts
 from tests.harness.reconciler import Reconciler
 
 LONG = 120.0
@@ -39,6 +40,12 @@ class NodeFactory(Protocol):
 
         They begin with `prefix` and are of this test alone.
         """
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_starts() -> Iterator[None]:
+    with warm_starts():
+        yield
 
 
 @pytest.fixture(scope="session")

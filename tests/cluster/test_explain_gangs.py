@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from typing import Any
 
 import httpx
@@ -13,6 +12,7 @@ from tests.cluster.gangs import POD_GROUPS, Gangs, await_held
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.process import run_command
 
 pytestmark = pytest.mark.usefixtures("gang")
 
@@ -25,13 +25,8 @@ class Explain:
         self._namespace = namespace
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "extender", "explain", *words, "-n", self._namespace]
-        return subprocess.run(
-            [*command, "--kubeconfig", self._kubeconfig],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        where = ["-n", self._namespace, "--kubeconfig", self._kubeconfig]
+        return run_command("explain", *words, *where)
 
     def text(self, *words: str) -> str:
         """Return the text, made to one line with single spaces."""

@@ -4,8 +4,6 @@ On a control plane of its own, with the policies for jobs and the older version 
 operators of other kinds are stand-ins; their jobs are written as theirs are: without `suspend`.
 """
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -24,6 +22,7 @@ from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.objects import Object
+from tests.harness.process import run_command
 from tests.harness.reconciler import Reconciler
 from tests.tiers import long_but_for
 
@@ -558,15 +557,7 @@ def test_the_lesson_about_the_queue(api: Api, control_plane: ControlPlane) -> No
         if words[:4] == ["gang-extender", "explain", "job", "first"]
         and block.path == REPO / "docs/tasks/user/why-does-it-wait.md"
     ]
-    said = subprocess.run(
-        [
-            *(sys.executable, "-m", "extender", *words[1:]),
-            *("--kubeconfig", str(control_plane.admin_kubeconfig)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    said = run_command(*words[1:], "--kubeconfig", control_plane.admin_kubeconfig)
     assert said.returncode == 0, said.stderr
     assert f"default/{row[0]}" in said.stdout
 

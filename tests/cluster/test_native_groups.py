@@ -4,8 +4,6 @@ So the extender starts their pods together, as those of its own PodGroups.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -19,6 +17,7 @@ from tests.cluster.native_gangs import NativeGangs
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import ROOT, GangScheduler
 from tests.harness.natives import SERVED, in_group
+from tests.harness.process import run_command
 
 control_plane, api = alone(kubelet=True, apiserver_args=SERVED)
 
@@ -46,9 +45,8 @@ def natives(gangs: Gangs, ours: GangScheduler) -> NativeGangs:
 
 def explained(control_plane: ControlPlane, namespace: str, group: str) -> str:
     """Return the reason that `gang-extender explain` gives."""
-    command = [sys.executable, "-m", "extender", "explain", "podgroup", group, "-n", namespace]
-    options = ["--kubeconfig", str(control_plane.admin_kubeconfig), "-o", "json"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
+    options = ["--kubeconfig", control_plane.admin_kubeconfig, "-o", "json"]
+    done = run_command("explain", "podgroup", group, "-n", namespace, *options)
     assert (done.returncode, done.stderr) == (0, "")
     reason: str = json.loads(done.stdout)["reason"]
     return reason

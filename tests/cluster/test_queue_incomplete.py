@@ -1,7 +1,5 @@
 """Jobs that could not be started as they are: they get no quota, and say what they wait for."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.kinds import fresh, pytorchjob
+from tests.harness.process import run_command
 from tests.tiers import LONG
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -100,9 +99,8 @@ def test_a_group_says_how_many_of_its_pods_are_there(
 
     assert await_event(api, queues, "PodsMissing", "a") == "1 of 3 pods are there"
 
-    where = ["-n", queues.namespace, "--kubeconfig", str(control_plane.admin_kubeconfig)]
-    command = [sys.executable, "-m", "extender", "explain", "job", "a", "--kind", "Pod", *where]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    where = ["-n", queues.namespace, "--kubeconfig", control_plane.admin_kubeconfig]
+    found = run_command("explain", "job", "a", "--kind", "Pod", *where)
     assert "has no Workload: 1 of 3 pods are there" in found.stderr
 
 

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from tests.cluster.queues import API, WORKLOADS, Queues
 from tests.harness import objects
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
+from tests.harness.process import run_command
 from tests.harness.reconciler import Reconciler
 from tests.harness.started import metrics
 
@@ -30,11 +30,7 @@ def get(reconciler: Reconciler, path: str, **params: int) -> tuple[int, Object]:
 
 
 def explain(control_plane: ControlPlane, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "extender", "explain", *words]
-    kubeconfig = str(control_plane.admin_kubeconfig)
-    return subprocess.run(
-        [*command, "--kubeconfig", kubeconfig], capture_output=True, text=True, timeout=120
-    )
+    return run_command("explain", *words, "--kubeconfig", control_plane.admin_kubeconfig)
 
 
 def name_of(queues: Queues, job: str) -> str:

@@ -1,10 +1,11 @@
-"""How `gang-extender serve` and `reconcile` end."""
+"""How `gang-extender serve` and `reconcile` end, as the commands that a user starts."""
 
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,9 +27,10 @@ def spawned(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iter
     install(control_plane)
     kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNTS[command])
     port = free_port()
-    argv = [sys.executable, "-m", "extender", command]
+    argv = [str(Path(sys.executable).parent / "gang-extender"), command]
     argv += ["--kubeconfig", str(kubeconfig), "--port", str(port)]
-    with control_plane.spawn(command, argv, url=f"http://127.0.0.1:{port}") as process:
+    log = control_plane.logs / f"{command}.log"
+    with Component(command, argv, log_path=log, url=f"http://127.0.0.1:{port}") as process:
         yield process
 
 

@@ -1,8 +1,6 @@
 """The simulator and the real control plane: the same jobs, in the same order."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +17,7 @@ from tests.cluster.queues import API, Queues
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
+from tests.harness.process import run_command
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
@@ -117,8 +116,7 @@ def ask(control_plane: ControlPlane, job: Path) -> dict[str, Any]:
     """Return what `explain job -f` answers about a job that is not there."""
     words = ["explain", "job", "-f", str(job), "--assume", "10m", "-o", "json"]
     words += ["--kubeconfig", str(control_plane.admin_kubeconfig)]
-    command = [sys.executable, "-m", "extender", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(*words)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -1,8 +1,6 @@
 """A snapshot of a cluster with either process, from which `explain` answers without both."""
 
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,18 +13,14 @@ from tests.cluster.gangs import Gangs
 from tests.cluster.queues import Queues
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.process import run_command
 from tests.harness.reconciler import Reconciler
 
 TIMES = ("until", "startsBy", "claimDue", "waitsSince")
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "extender", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
-
-
 def explained(*words: object) -> dict[str, Any]:
-    done = run("explain", *words, "-o", "json")
+    done = run_command("explain", *words, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -73,7 +67,7 @@ def test_a_file_explains_what_the_api_server_does(
         """Take a snapshot; return what was explained, if it is the same before and after."""
         before = live()
         words = ("snapshot", "--process", process, "--url", urls[process], *kubeconfig)
-        done = run(*words, "-o", tmp_path / f"{process}.json.gz")
+        done = run_command(*words, "-o", tmp_path / f"{process}.json.gz")
         assert (done.returncode, done.stderr) == (0, "")
         return before if without_times(live()) == without_times(before) else None
 

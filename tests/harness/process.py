@@ -10,16 +10,47 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
 from weakref import WeakSet
+
+from tests.harness.warm import WarmProcess, WarmStarter, can_start
 
 _LAUNCHER = Path(__file__).parent / "die_with_parent.py"
 _TERMINATION_SECONDS = 10.0
 
 _started: "WeakSet[Component]" = WeakSet()
+_starter: WarmStarter | None = None
+
+
+@contextmanager
+def warm_starts() -> Iterator[None]:
+    """Start our own commands without their imports, as `warm` says, within the block."""
+    global _starter  # one for each process
+    starter = _starter = WarmStarter()
+    yield
+    _starter = None
+    starter.close()
+
+
+def run_command(*words: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run `gang-extender` with these words, and return what it said once it has ended."""
+    argv = [sys.executable, "-m", "extender", *map(str, words)]
+    if _starter is None or not can_start(argv, {}):
+        return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        process = _starter.start(argv, _environment(), out.fileno(), errors.fileno())
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        out.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(argv, code, out.read(), errors.read())
 
 
 class Component:
@@ -43,7 +74,7 @@ class Component:
         self.env = dict(env or {})
         self.log_path = log_path
         self.url = url  # where it serves, if it does
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
         self.was_stopped = False  # by us; it may have ended before
 
     def __enter__(self) -> Self:
@@ -77,10 +108,15 @@ class Component:
             raise RuntimeError(f"{self.name} runs already")
         self.was_stopped = False
         launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid())]
+        env = {**_environment(), **self.env}
         with self.log_path.open("ab") as log:
+            if _starter is not None and can_start(self.argv, self.env):
+                self._process = _starter.start(self.argv, env, log.fileno(), log.fileno())
+                _started.add(self)
+                return
             self._process = subprocess.Popen(
                 [*launcher, *self.argv],
-                env={**_environment(), **self.env},
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
