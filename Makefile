@@ -4,11 +4,15 @@
 UV_VERSION := 0.13.8
 PYTHON ?= python3
 ARGS ?=
-# Processes that tests are spread over. Each that runs tests of a control plane starts its own, in a
-# folder of its own and on free ports: about one core each.
+# Processes that tests are spread over: about one core each.
 WORKERS ?= 2
+# The same for tests on control planes. Each starts its own, in a folder of its own and on free ports.
+# They wait more than they compute: two for each core.
+CONTROL_PLANES ?= $(shell echo $$((2 * $(WORKERS))))
 # pytest ends with 5 where it found no test; that is no failure where ARGS chose some of them.
 NONE_CHOSEN = $(if $(ARGS),[ $$? -eq 5 ],false)
+# What `make coverage` adds; the floor is in pyproject.toml.
+MEASURED := --cov --cov-report=
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gang-extender
 UV_FOLDER := $(CACHE)/uv-$(UV_VERSION)
@@ -38,21 +42,22 @@ demo: toolchain ## show gangs being scheduled on a control plane of its own (ARG
 
 # Control planes start and end with the tests: their memory is cheaper than collecting its garbage.
 test test-long: export GOGC ?= 400
-test: toolchain helm promtool ## run the tests: the fast ones, then those on control planes (ARGS=, WORKERS=)
-	@failed=0; part() { $(BIN)/pytest "$$@" -n $(WORKERS) $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
-	part tests/unit tests/protocol; \
-	(export EXAMPLES=$(or $(EXAMPLES),0.3); part tests/properties; exit $$failed) || failed=1; \
-	part tests/cluster -m "not long" --dist loadfile --no-loadscope-reorder --durations=10; \
+# With COVERAGE=1 the fast ones measure branch coverage as `make coverage` does, which takes longer.
+test: toolchain helm promtool ## run the tests: the fast ones, then those on control planes (ARGS=, WORKERS=, COVERAGE=)
+	@failed=0; part() { $(BIN)/pytest "$$@" $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
+	part tests/unit tests/protocol -n $(WORKERS) $(if $(COVERAGE),$(MEASURED)); \
+	(export EXAMPLES=$(or $(EXAMPLES),0.3); part tests/properties -n $(WORKERS); exit $$failed) || failed=1; \
+	part tests/cluster -n $(CONTROL_PLANES) -m "not long" --dist loadfile --no-loadscope-reorder --durations=10; \
 	exit $$failed
 
 coverage: environment ## run the fast tests and fail below the floor of branch coverage (WORKERS=)
-	$(BIN)/pytest tests/unit tests/protocol -n $(WORKERS) --cov --cov-report=
+	$(BIN)/pytest tests/unit tests/protocol -n $(WORKERS) $(MEASURED)
 
 test-long: toolchain ## run tests of benchmarks, all examples, repetitions, races, large numbers (ARGS=, WORKERS=)
-	@failed=0; part() { $(BIN)/pytest "$$@" -n $(WORKERS) --durations=10 $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
-	part tests/properties; \
-	part tests/bench -m "not long" --dist loadfile; \
-	part tests/bench tests/cluster -m long --dist worksteal; \
+	@failed=0; part() { $(BIN)/pytest "$$@" --durations=10 $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
+	part tests/properties -n $(WORKERS); \
+	part tests/bench -n $(WORKERS) -m "not long" --dist loadfile; \
+	part tests/bench tests/cluster -n $(CONTROL_PLANES) -m long --dist worksteal; \
 	exit $$failed
 
 check: environment ## look at format, lint, types, layers, the reference of settings and size

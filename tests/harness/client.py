@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
 import httpx
+from typing_extensions import override
 
 from tests.harness import kubeconfig as kubeconfigs
 from tests.harness.manifests import documents
@@ -58,6 +59,35 @@ class ApiError(Exception):
         )
 
 
+class Patient(httpx.BaseTransport):
+    """Calls again while the API server prepares the storage of a kind whose CRD has just changed.
+
+    It carries out nothing by then, and asks to be called again; other answers with 429 are the
+    caller's.
+    """
+
+    def __init__(self, transport: httpx.BaseTransport) -> None:
+        """Call through another transport."""
+        self._transport = transport
+
+    @override
+    def close(self) -> None:
+        self._transport.close()
+
+    @override
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Return the answer."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            response = self._transport.handle_request(request)
+            if response.status_code != httpx.codes.TOO_MANY_REQUESTS:
+                return response
+            response.read()
+            if _STORAGE_IS_PREPARED not in response.text or time.monotonic() > deadline:
+                return response
+            time.sleep(_POLL_SECONDS)
+
+
 class Api:
     """The API server, seen with the rights of one kubeconfig."""
 
@@ -69,7 +99,7 @@ class Api:
         headers = {"Authorization": f"Bearer {config.token}"} if config.token else {}
         self._http = httpx.Client(
             base_url=config.server,
-            verify=context,
+            transport=Patient(httpx.HTTPTransport(verify=context, trust_env=False)),
             headers=headers,
             timeout=_TIMEOUT_SECONDS,
             trust_env=False,
@@ -96,27 +126,18 @@ class Api:
         content_type: str = "application/json",
         timeout: float = _TIMEOUT_SECONDS,
     ) -> httpx.Response:
-        """Return the answer to any request; ApiError when it is not a success.
-
-        The API server carries out nothing while it prepares the storage of a kind whose CRD has
-        just changed, and asks to be called again; other answers with 429 are the caller's.
-        """
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            response = self._http.request(
-                method,
-                path,
-                content=None if body is None else json.dumps(body),
-                params=params,
-                headers={"Content-Type": content_type},
-                timeout=timeout,
-            )
-            if response.is_success:
-                return response
-            error = ApiError(response)
-            if _STORAGE_IS_PREPARED not in str(error) or time.monotonic() > deadline:
-                raise error
-            time.sleep(_POLL_SECONDS)
+        """Return the answer to any request; ApiError when it is not a success."""
+        response = self._http.request(
+            method,
+            path,
+            content=None if body is None else json.dumps(body),
+            params=params,
+            headers={"Content-Type": content_type},
+            timeout=timeout,
+        )
+        if not response.is_success:
+            raise ApiError(response)
+        return response
 
     def get(self, resource: str, name: str, namespace: str | None = None) -> Object:
         """Return one object."""

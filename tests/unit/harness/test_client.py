@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.harness.client import Api, ApiError
+from tests.harness.client import Api, ApiError, Patient
 
 
 def answering(*answers: tuple[int, str]) -> Api:
@@ -17,7 +17,7 @@ def answering(*answers: tuple[int, str]) -> Api:
         return httpx.Response(status, json={"message": message, "items": []})
 
     api = Api.__new__(Api)
-    api._http = httpx.Client(transport=httpx.MockTransport(answer), base_url="https://api")
+    api._http = httpx.Client(transport=Patient(httpx.MockTransport(answer)), base_url="https://api")
     return api
 
 
