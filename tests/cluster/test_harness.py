@@ -20,7 +20,7 @@ from tests.harness.faulty_proxy import FaultyProxy
 from tests.harness.gang_scheduler import KUBE_SCHEDULER
 from tests.harness.inventory import inventory
 from tests.harness.kubeconfig import read
-from tests.harness.process import Component
+from tests.harness.process import Component, run_command
 from tests.tiers import long_but_for
 
 LAG = 3.0
@@ -318,6 +318,30 @@ def test_the_report_of_a_failed_test_has_what_it_met(
     assert "--- stopped" not in control_plane.tails()
 
 
+_WARM = "-m", "tests.harness.die_with_parent"
+"""A module of ours that becomes any other command: also in a child that was forked."""
+
+
+def test_a_command_that_starts_warm_is_a_child_as_any_other(api: Api, tmp_path: Path) -> None:
+    argv = [sys.executable, *_WARM, str(os.getpid()), "sh", "-c", "echo $GIVEN $0; exec sleep 600"]
+    with Component("warm", argv, log_path=tmp_path / "log", env={"GIVEN": "it is"}) as child:
+        api.wait_for("it has its environment", lambda: child.tail() == "it is sh\n")
+        assert os.getpgid(child.pid) == child.pid
+        assert psutil.Process(child.pid).ppid() == os.getpid()
+        assert child.exit_code is None
+        os.kill(child.pid, signal.SIGTERM)
+        assert child.wait(60) == -signal.SIGTERM
+    assert not child.running
+
+
+def test_a_command_that_starts_warm_says_how_it_ended() -> None:
+    wrong, right = run_command("simulate"), run_command("--version")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "say a scenario" in wrong.stderr
+    assert (right.returncode, right.stderr) == (0, "")
+    assert right.stdout.startswith("gang-extender ")
+
+
 _PARENT = """
 import sys
 from tests.harness.control_plane import ControlPlane
@@ -327,11 +351,26 @@ etcd.start()
 print(etcd.pid, flush=True)
 sys.stdin.read()
 """
+_WARM_PARENT = f"""
+import os, sys
+from pathlib import Path
+from tests.harness.process import Component, warm_starts
+
+argv = [sys.executable, *{_WARM}, str(os.getpid()), "sleep", "600"]
+with warm_starts():
+    child = Component("child", argv, log_path=Path(os.devnull))
+    child.start()
+    print(child.pid, flush=True)
+    sys.stdin.read()
+"""
 
 
-def test_a_component_dies_with_a_parent_that_is_killed(api: Api, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("program", "name"), [(_PARENT, "etcd"), (_WARM_PARENT, "sleep")])
+def test_a_component_dies_with_a_parent_that_is_killed(
+    program: str, name: str, api: Api, tmp_path: Path
+) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", _PARENT],
+        [sys.executable, "-c", program],
         env={**os.environ, "TMPDIR": str(tmp_path)},  # no process is left to remove its folder
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -339,7 +378,7 @@ def test_a_component_dies_with_a_parent_that_is_killed(api: Api, tmp_path: Path)
     ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        api.wait_for("etcd runs", lambda: psutil.Process(pid).name() == "etcd")
+        api.wait_for("it runs", lambda: psutil.Process(pid).name() == name)
         os.kill(parent.pid, signal.SIGKILL)
 
-    api.wait_for("etcd is gone", lambda: _gone(pid))
+    api.wait_for("it is gone", lambda: _gone(pid))
