@@ -332,8 +332,8 @@ def _why_no_room(attempt: PlanAttempt, found: Fit) -> Steps[Refuse]:
     if never is not None:
         return never
     text = attempt.about + (yield from found.explained()).sentence()
-    offered = frozenset(attempt.offer.nodes if attempt.offer.complete else ())
-    return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, offered=offered, lack=lack)
+    of_offer = attempt.offer.complete and bool(attempt.offer.nodes)
+    return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, of_offer=of_offer, lack=lack)
 
 
 def _placed_by_index(attempt: PlanAttempt) -> Steps[Fit | None]:

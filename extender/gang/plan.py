@@ -45,20 +45,24 @@ def plan_gang(
 
 
 def plan_unasked(
-    pod_group: PodGroupInfo, *, view: ClusterView, schedulers: Collection[str]
+    pod_group: PodGroupInfo,
+    *,
+    view: ClusterView,
+    schedulers: Collection[str],
+    explains: bool = False,
 ) -> Steps[Fit | Refuse | None]:
     """Return the plan of a group that is ahead of the one being tried, without kube-scheduler.
 
     Return None for a group that we cannot judge: kube-scheduler judges its pods one by one, has
-    found no node for one of them, or is not one of the `schedulers` that ask us. A refusal is not
-    explained: that is done when the group's own turn comes.
+    found no node for one of them, or is not one of the `schedulers` that ask us. A refusal is
+    explained only if `explains`; else that is done when the group's own turn comes.
     """
     group = pod_group.key
     pods = candidates(None, group, view=view)
     if not pods or not all(_is_ours_to_plan(pod, group, schedulers) for pod in pods):
         return None
     missing = view.quorum(pod_group) - view.tally(group).committed
-    attempt = PlanAttempt(pod_group, pods, missing, view, explains=False)
+    attempt = PlanAttempt(pod_group, pods, missing, view, explains=explains)
     yield
     return _answer((yield from planned(attempt)))
 
@@ -158,7 +162,7 @@ def groups_ahead(
     `skip` is called when the turn of a group comes: plans may take groups out of the queue.
     """
     pods = 0
-    for other in list(islice(_before(pod_group, view), AHEAD)):
+    for other in list(islice(groups_before(pod_group, view=view), AHEAD)):
         if pods >= AHEAD:
             return
         if not skip(other):
@@ -170,13 +174,14 @@ def refusal_behind(
     pod_group: PodGroupInfo, *, view: ClusterView, skip: Callable[[PodGroupInfo], bool]
 ) -> Refuse | None:
     """Return the refusal, in strict order, of a group that is behind one that is not skipped."""
-    if all(map(skip, _before(pod_group, view))):
+    if all(map(skip, groups_before(pod_group, view=view))):
         return None
     text = f"{about(pod_group.key)}another gang is ahead of it, and the order is strict"
     return Refuse(Reason.WAITING_FOR_TURN, text)
 
 
-def _before(pod_group: PodGroupInfo, view: ClusterView) -> Iterator[PodGroupInfo]:
+def groups_before(pod_group: PodGroupInfo, *, view: ClusterView) -> Iterator[PodGroupInfo]:
+    """Yield the groups of the queue that go before a group, in their order."""
     for key in view.queue.ahead_of(view.turn(pod_group)):
         other = view.pod_group(key)
         if other is not None:

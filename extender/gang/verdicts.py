@@ -19,9 +19,9 @@ class Refuse:
     """No node, for now. `deny` says that the whole group failed, not just this attempt.
 
     `reserve` is room to be kept all the same: the plan stands, only its node was not sent. `lost`
-    says the opposite: the room that the plan kept for this pod is gone. `offered` are the nodes
-    that kube-scheduler sent, if it sent all feasible ones: with another one the group may fit.
-    `again` says that the answer was found before and still holds.
+    says the opposite: the room that the plan kept for this pod is gone. `of_offer` says that the
+    refusal holds for the nodes that were sent, and with others the group may fit. `again` says that
+    the answer was found before and still holds.
     """
 
     reason: Reason
@@ -29,7 +29,7 @@ class Refuse:
     deny: bool = False
     reserve: Mapping[str, str] = field(default_factory=dict)
     lost: bool = False
-    offered: frozenset[str] = field(default=frozenset(), compare=False)
+    of_offer: bool = field(default=False, compare=False)
     again: bool = field(default=False, compare=False)
     pauses: bool = field(default=False, compare=False)
     """True if kube-scheduler is to put off the whole native group of the pod."""

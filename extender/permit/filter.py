@@ -157,7 +157,7 @@ class PodFilter:
         if not is_failure(refusal) or refusal.reason is Reason.NEVER_FITS:
             return refusal
         if refusal.deny and not refusal.again:
-            self._verdicts.failed(group, refusal, shape=pod.shape)
+            self._verdicts.failed(group, refusal)
         self._scheduler_lag.left_out(group)
         return Refuse(Reason.NOT_SEEN_YET, refusal.message)
 
@@ -172,7 +172,6 @@ class PodFilter:
         unready = self._unready(pod, group)
         if unready is not None:
             return unready
-        verdicts.offered(group, pod.shape, sent)
         known = Known(partial(self._failed, pod, sent), self._turns.refusal)
         verdict = decide(pod, group, sent, view=view, known=known, in_hand=verdicts.awaiting_bind)
         if sampled:
@@ -215,7 +214,7 @@ class PodFilter:
         assert pod_group is not None
         permitted = self._verdicts.is_permitted(group)
         steps = plan.plan_gang(pod, pod_group, view=self._view, offer=offer, permitted=permitted)
-        return self._plans.work_out(group, steps, pod.shape)
+        return self._plans.work_out(group, steps)
 
     def _in_same_words(self, group: str | None, verdict: FilterVerdict) -> FilterVerdict:
         """Return a verdict with the words of the group's last failure while it is planned anew.
@@ -257,7 +256,7 @@ class PodFilter:
         if refusal.lost:
             self._no_node(pod.uid)
         if refusal.deny and not refusal.again:
-            self._verdicts.failed(group, refusal, shape=pod.shape)
+            self._verdicts.failed(group, refusal)
         self._times.set(pod, group, refusal)
 
 
@@ -285,11 +284,32 @@ class Turns:
         if group not in self._view.queue or pod_group is None:
             return None
         if self._verdicts.options.strict_order:
-            return self._verdicts.never_fits(group) or self._unless_first(pod_group)
+            never = self._verdicts.never_fits(group)
+            return never or self._unless_first(pod_group)
         if self._is_last(pod_group) or self._serve_first(pod_group):
             return None
-        text = f"{about(group)}gangs that go first are being planned"
-        return Refuse(Reason.PLANNING, text)
+        return _others_are_planned(group)
+
+    def _unless_first(self, pod_group: PodGroupInfo) -> Refuse | None:
+        """Return why a group has to wait in strict order.
+
+        The first group is planned to see whether it could ever start: kube-scheduler does not ask
+        about pods that are larger than every node.
+        """
+        plans, view = self._plans, self._view
+        until = self._clock.monotonic() + TURN_SECONDS
+        while True:
+            before = plan.groups_before(pod_group, view=view)
+            first = next((each for each in before if not plans.never_starts(each)), None)
+            if first is None:
+                return None
+            if plans.planner.is_busy(first.key) or self._clock.monotonic() >= until:
+                return _others_are_planned(pod_group.key)
+            if not plans.had_no_room(first):
+                plans.plan_ahead(first, schedulers=plans.schedulers)
+            stays = first.key in view.queue and not plans.never_starts(first)
+            if stays and not plans.planner.is_busy(first.key):
+                return plan.refusal_behind(pod_group, view=view, skip=plans.never_starts)
 
     def _serve_first(self, pod_group: PodGroupInfo) -> bool:
         """Plan the groups that go first; return whether this group may have its turn.
@@ -325,28 +345,9 @@ class Turns:
         committed = self._view.tally(pod_group.key).committed
         return self._view.quorum(pod_group) - committed <= 1
 
-    def _unless_first(self, pod_group: PodGroupInfo) -> Refuse | None:
-        """Return why a group has to wait in strict order."""
-        clock = self._clock
-        until, in_time = clock.monotonic() + TURN_SECONDS, True
 
-        def never_starts(other: PodGroupInfo) -> bool:
-            nonlocal in_time
-            if not self._is_ours(other) or self._verdicts.never_fits(other.key) is not None:
-                return True
-            in_time = clock.monotonic() < until
-            return in_time and self._plans.is_oversized(other)
-
-        behind = plan.refusal_behind(pod_group, view=self._view, skip=never_starts)
-        if in_time:
-            return behind
-        text = f"{about(pod_group.key)}gangs that go first are being looked at"
-        return Refuse(Reason.PLANNING, text)
-
-    def _is_ours(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether any pod of a group belongs to a scheduler that asks us."""
-        members = self._view.members(pod_group.key)
-        return any(pod.scheduler in self._plans.schedulers for pod in members)
+def _others_are_planned(group: str) -> Refuse:
+    return Refuse(Reason.PLANNING, f"{about(group)}gangs that go first are being planned")
 
 
 # --- pods of native PodGroups, which kube-scheduler may schedule as groups itself -------------

@@ -5,10 +5,9 @@ A verdict spares another look at a group whose answer would be the same, or that
 Refusals of single pods are in the cluster's state: they end when kube-scheduler tries the pod.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from cachetools import LRUCache
@@ -21,7 +20,7 @@ from extender.permit.timing import MAX_GROUPS, REFUSED_SECONDS
 from extender.runtime.clock import Clock
 from extender.runtime.retry import Backoff
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodGroupInfo, Shape
+from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.gang_starts import GangStarts
 
@@ -31,8 +30,6 @@ _OTHERS_FIRST: Final = frozenset(
 """Failures after which a group goes behind others: it had room, and could not start on it. One that
 found no room keeps its place."""
 _NEVER: Final = float("inf")
-_DROPPED_AT_ONCE: Final = 4
-"""The most expired verdicts that are dropped when one with a time limit is added."""
 
 
 class VerdictKind(StrEnum):
@@ -47,8 +44,6 @@ class VerdictKind(StrEnum):
     """Another plan would fail the same way; a group that never fits has this verdict too."""
     RESTS = "a long plan came to nothing"
     """The next plan waits for a time in proportion to it."""
-    FITS_EMPTY = "the nodes would take it if they were empty"
-    """It is not a group that never fits."""
     PERMITTED = "its minResources were there"
     """They are not added up again for as long as its members may wait for each other."""
     LAST_FAILURE = "why it failed last"
@@ -60,8 +55,6 @@ class End(StrEnum):
 
     TIME = "its time has passed"
     ROOM = "enough nodes gained room, or other nodes came for a group that never fits"
-    NODES = "any node came, went or changed"
-    OFFER = "kube-scheduler offers a node that it did not know at the failure"
     CHANGE = "the PodGroup asks for something else, or a member came, went or changed"
     TERMS = "the PodGroup asks for something else"
     START = "the group started"
@@ -69,11 +62,10 @@ class End(StrEnum):
 
 
 ENDED_BY: Final[Mapping[VerdictKind, frozenset[End]]] = {
-    VerdictKind.DENIED: frozenset((End.TIME, End.ROOM, End.OFFER, End.CHANGE, End.START)),
+    VerdictKind.DENIED: frozenset((End.TIME, End.ROOM, End.CHANGE, End.START)),
     VerdictKind.BINDING_REFUSED: frozenset((End.TIME, End.TERMS)),
     VerdictKind.NO_ROOM: frozenset((End.ROOM, End.CHANGE, End.START)),
     VerdictKind.RESTS: frozenset((End.TIME, End.CHANGE, End.START)),
-    VerdictKind.FITS_EMPTY: frozenset((End.NODES, End.CHANGE, End.START)),
     VerdictKind.PERMITTED: frozenset((End.TIME, End.TERMS, End.FAILURE)),
     VerdictKind.LAST_FAILURE: frozenset((End.START,)),
 }
@@ -90,11 +82,8 @@ class Since(NamedTuple):
 class _Verdict:
     uid: str | None
     """The UID of the PodGroup."""
-    versions: Versions
     until: float = _NEVER
     standing: Standing | None = None
-    shape: Shape | None = None
-    """The shape of the pod that was tried."""
     terms: PodGroupInfo | None = None
     """The PodGroup as it was, if a change of what it asks for ends the verdict."""
 
@@ -123,8 +112,6 @@ class GroupMemory:
         self._changes = 0
         self._pauses: LRUCache[str, Backoff] = LRUCache(MAX_GROUPS)
         """The next pause of each group whose Bindings are refused."""
-        self._timed: list[tuple[float, str, VerdictKind]] = []
-        """A heap of the verdicts that expire, with the time when each does."""
 
     # --- what happens ------------------------------------------------------------------------
 
@@ -154,39 +141,17 @@ class GroupMemory:
         """End the verdicts that the start of a group ends."""
         self._end(group, End.START)
 
-    def offered(self, group: str, shape: Shape, nodes: Collection[str]) -> None:
-        """End the denial of a group if kube-scheduler offers nodes that it did not offer before.
-
-        Its watch may have been behind ours then: it tries the pods again for room that we had known
-        of before the failure. Nodes for pods of another shape do not count.
-        """
-        found = self._find(group, VerdictKind.DENIED, but=End.ROOM)
-        refusal = _refusal(found)
-        if found is None or refusal is None or found.shape is not shape:
-            return
-        if refusal.offered and not refusal.offered.issuperset(nodes):
-            self._end(group, End.OFFER)
-
-    def failed(
-        self,
-        group: str,
-        refusal: Refuse,
-        *,
-        shape: Shape | None = None,
-        since: Since | None = None,
-    ) -> None:
-        """Remember that the whole group failed, when a pod of that shape was tried.
+    def failed(self, group: str, refusal: Refuse, *, since: Since | None = None) -> None:
+        """Remember that the whole group failed.
 
         `since` is the state at the begin of a plan that took more than one step.
         """
         since = since or self.since(group)
         self.starts.refused(group, refusal.reason, refusal.message)
         self._end(group, End.FAILURE)
-        self._put(
-            group, VerdictKind.LAST_FAILURE, since, refusal=replace(refusal, offered=frozenset())
-        )
+        self._put(group, VerdictKind.LAST_FAILURE, since, refusal=refusal)
         never = refusal.reason is Reason.NEVER_FITS
-        if never or (refusal.lack is not None and not refusal.offered):
+        if never or (refusal.lack is not None and not refusal.of_offer):
             self._put(group, VerdictKind.NO_ROOM, since, refusal=refusal)
         if never:
             return  # Other nodes would help it, and time would not: there is no use in a window.
@@ -198,7 +163,7 @@ class GroupMemory:
             kind = VerdictKind.BINDING_REFUSED
             seconds = self._pauses.setdefault(group, pause).next()
         if seconds > 0 and denied is None:
-            self._put(group, kind, since, refusal=refusal, seconds=seconds, shape=shape)
+            self._put(group, kind, since, refusal=refusal, seconds=seconds)
         if refusal.reason in _OTHERS_FIRST and not self.options.strict_order:
             self._cluster.apply(ev.GroupFailed(group, self.clock.wall()))
 
@@ -210,15 +175,11 @@ class GroupMemory:
         """Remember that a group had no room before its own turn; `since` as in `failed`."""
         self._put(group, VerdictKind.NO_ROOM, since or self.since(group), refusal=refusal)
 
-    def found_room_if_empty(self, group: str, since: Since) -> None:
-        """Remember that empty nodes would take a group."""
-        self._put(group, VerdictKind.FITS_EMPTY, since)
-
     def rest(self, group: str, seconds: float) -> None:
         """Remember for this many seconds that a long plan came to nothing."""
         self._put(group, VerdictKind.RESTS, self.since(group), seconds=seconds)
 
-    def permit(self, pod_group: PodGroupInfo) -> None:
+    def note_min_resources(self, pod_group: PodGroupInfo) -> None:
         """Remember that a group's minResources were there."""
         seconds = self.options.timeout(pod_group.schedule_timeout)
         self._put(pod_group.key, VerdictKind.PERMITTED, self.since(pod_group.key), seconds=seconds)
@@ -263,10 +224,6 @@ class GroupMemory:
         found = self._find(group, VerdictKind.RESTS)
         return found.until - self.clock.monotonic() if found is not None else 0.0
 
-    def would_fit_empty(self, group: str) -> bool:
-        """Return whether empty nodes are known to take a group."""
-        return self._find(group, VerdictKind.FITS_EMPTY) is not None
-
     def is_permitted(self, group: str) -> bool:
         """Return whether the group's minResources were there within its schedule time-out."""
         return self._find(group, VerdictKind.PERMITTED) is not None
@@ -281,36 +238,15 @@ class GroupMemory:
         *,
         refusal: Refuse | None = None,
         seconds: float = _NEVER,
-        shape: Shape | None = None,
     ) -> None:
         standing = Standing(refusal, since.versions) if refusal is not None else None
-        until, pod_group = self.clock.monotonic() + seconds, self._view.pod_group(group)
+        pod_group = self._view.pod_group(group)
         self._know(group).verdicts[kind] = _Verdict(
             pod_group.uid if pod_group is not None else None,
-            since.versions,
-            until,
+            self.clock.monotonic() + seconds,
             standing,
-            shape,
             pod_group if End.TERMS in ENDED_BY[kind] else None,
         )
-        if until < _NEVER:
-            self._drop_late()
-            heappush(self._timed, (until, group, kind))
-
-    def _drop_late(self) -> None:
-        """Drop some expired verdicts that nobody asks for, more at a time than are added.
-
-        A verdict that was replaced meanwhile has its own, later end.
-        """
-        now = self.clock.monotonic()
-        for _ in range(_DROPPED_AT_ONCE):
-            if not self._timed or self._timed[0][0] > now:
-                return
-            _, group, kind = heappop(self._timed)
-            known = self._known.get(group)
-            found = known.verdicts.get(kind) if known is not None else None
-            if known is not None and found is not None and found.until <= now:
-                del known.verdicts[kind]
 
     def _know(self, group: str) -> _Known:
         """Return the memory of a group; a new group counts as changed just now."""
@@ -342,8 +278,6 @@ class GroupMemory:
         if End.TERMS in ends and verdict.terms != now:
             return False
         if End.TIME in ends and self.clock.monotonic() >= verdict.until:
-            return False
-        if End.NODES in ends and verdict.versions.nodes != view.nodes_version:
             return False
         room = verdict.standing if End.ROOM in ends else None
         return room is None or room.stands(view)

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final, Literal
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import Feasibility
@@ -21,17 +20,15 @@ from extender.permit.timing import (
     REST,
     SLICE_PODS,
     SLICE_SECONDS,
+    TRIES,
 )
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import advance
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps
-
-ROUNDS: Final = 5
-"""The most times that a long plan is mended after others took some of its room."""
 
 
 class Plans:
@@ -77,8 +74,8 @@ class Plans:
             return None
         return replace(last, lack=stands.lack, again=True)
 
-    def work_out(self, group: str, steps: Steps[Fit | Refuse], shape: Shape) -> Fit | Refuse:
-        """Return the plan of a group, or why it has none, when a pod of that shape is tried.
+    def work_out(self, group: str, steps: Steps[Fit | Refuse]) -> Fit | Refuse:
+        """Return the plan of a group of which a member is tried, or why it has none.
 
         A plan that takes long is finished between other work, and a refusal says so meanwhile.
         """
@@ -86,7 +83,7 @@ class Plans:
         since = self.verdicts.since(group)
         answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
         if answer is None:
-            self.planner.go_on(group, self._finish(group, steps, since=since, shape=shape))
+            self.planner.go_on(group, self._finish(group, steps, since=since, asked=True))
             return _is_being_planned(group)
         return self._kept_later(group, answer.value) or answer.value
 
@@ -107,7 +104,11 @@ class Plans:
             return 0.0
         self.verdicts.starts.planning(group)
         since = self.verdicts.since(group)
-        steps = plan.plan_unasked(pod_group, view=self._view, schedulers=schedulers)
+        # In strict order the groups behind one that never fits have to know that it does not.
+        explains = self.verdicts.options.strict_order
+        steps = plan.plan_unasked(
+            pod_group, view=self._view, schedulers=schedulers, explains=explains
+        )
         answer = advance(steps, self.clock, seconds=seconds)
         spent = self.clock.monotonic() - began
         if answer is None:
@@ -135,33 +136,11 @@ class Plans:
         known = verdicts.has_no_room(group) or verdicts.denied(group) is not None
         return known or self.planner.is_busy(group)
 
-    def is_oversized(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether no node is large enough for a group; find out if it is not known.
-
-        A search that takes long goes on between other work; until its end the answer is False.
-        """
-        group, verdicts = pod_group.key, self.verdicts
-        if verdicts.never_fits(group) is not None:
-            return True
-        if verdicts.would_fit_empty(group) or self.planner.is_busy(group, "empty"):
-            return False
-        steps = self._look_at_empty(pod_group)
-        answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
-        if answer is None:
-            self.planner.go_on(group, steps, kind="empty")
-        return answer is not None and answer.value
-
-    def _look_at_empty(self, pod_group: PodGroupInfo) -> Steps[bool]:
-        group, verdicts = pod_group.key, self.verdicts
-        since = verdicts.since(group)
-        refusal = yield from plan.never_fits(pod_group, view=self._view)
-        if not verdicts.is_as_it_was(group, since):
-            return False
-        if refusal is None:
-            verdicts.found_room_if_empty(group, since)
-            return False
-        verdicts.found_no_room(group, refusal, since=since)
-        return True
+    def never_starts(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether a group never fits or has no pods of ours, so that it holds up none."""
+        members = self._view.members(pod_group.key)
+        ours = any(pod.scheduler in self.schedulers for pod in members)
+        return not ours or self.verdicts.never_fits(pod_group.key) is not None
 
     def reserve(self, group: str, placements: Mapping[str, str]) -> None:
         """Keep room for members, and remember that their group has its minResources."""
@@ -169,7 +148,7 @@ class Plans:
         self._cluster.apply(ev.Planned(placements))
         pod_group = self._view.pod_group(group)
         if pod_group is not None:
-            self.verdicts.permit(pod_group)
+            self.verdicts.note_min_resources(pod_group)
 
     def _kept_later(self, group: str, found: Fit | Refuse) -> Refuse | None:
         """Keep the room of a large plan in several steps; return the answer until then."""
@@ -184,7 +163,7 @@ class Plans:
         steps: Steps[Fit | Refuse | None] | Steps[Fit | Refuse],
         *,
         since: Since,
-        shape: Shape | None = None,
+        asked: bool = False,
     ) -> Steps[bool]:
         """Finish a plan, then keep its room or remember its refusal.
 
@@ -195,8 +174,8 @@ class Plans:
             return (yield from self._keep(group, found))
         if not self.verdicts.is_as_it_was(group, since):
             return True
-        if found is not None and shape is not None:
-            self.verdicts.failed(group, found, shape=shape, since=since)
+        if found is not None and asked:
+            self.verdicts.failed(group, found, since=since)
         elif found is not None:
             self.verdicts.found_no_room(group, found, since=since)
         return False
@@ -204,33 +183,26 @@ class Plans:
     def _keep(self, group: str, found: Fit) -> Steps[bool]:
         """Keep the room of a plan, part by part, and mend it if others took some of it first."""
         self.planner.count_anew(group)
-        kept, good = set[str](), False
+        view, kept, good = self._view, set[str](), False
         try:
-            good = yield from self._keep_all(group, found, kept)
+            for _ in range(TRIES):
+                yield from self._keep_parts(group, found, kept)
+                pod_group, pods = view.pod_group(group), candidates(None, group, view=view)
+                good = pod_group is not None and (
+                    view.tally(group).committed >= view.quorum(pod_group)
+                )
+                if good or pod_group is None or not pods:
+                    break
+                again = yield from plan.plan_gang(pods[0], pod_group, view=view)
+                if isinstance(again, Refuse):
+                    break
+                found = again
         finally:  # also if it is given up half-way
             if not good:
                 # The rest would keep its room until the gang's time-out.
-                planned = [uid for uid in kept if self._view.planned_node(uid) is not None]
+                planned = [uid for uid in kept if view.planned_node(uid) is not None]
                 self._cluster.apply(ev.Unreserved(planned))
         return good
-
-    def _keep_all(self, group: str, found: Fit, kept: set[str]) -> Steps[bool]:
-        """Return whether the group has all the room that it needs; add its pods to `kept`."""
-        view = self._view
-        for _ in range(ROUNDS):
-            yield from self._keep_parts(group, found, kept)
-            pod_group = view.pod_group(group)
-            pods = candidates(None, group, view=view)
-            tally = view.tally(group)
-            if pod_group is None:
-                break
-            if tally.committed >= view.quorum(pod_group):
-                return True
-            again = (yield from plan.plan_gang(pods[0], pod_group, view=view)) if pods else None
-            if not isinstance(again, Fit):
-                break
-            found = again
-        return False
 
     def _keep_parts(self, group: str, found: Fit, kept: set[str]) -> Steps[None]:
         view = self._view
@@ -251,11 +223,8 @@ def _is_being_planned(group: str) -> Refuse:
 
 # --- plans that take longer than one call of filter may -----------------------------------
 
-PlanKind = Literal["plan", "empty"]
-Job = tuple[str, PlanKind]
-"""A group, and the question: where do its pods go, or would empty nodes take them."""
 Work = Generator[None, None, bool]
-"""The steps of a job; they return whether it was of use."""
+"""The rest of a plan; its steps return whether it was of use."""
 
 
 class Planner:
@@ -265,8 +234,8 @@ class Planner:
         """Call `rest` with a group and seconds to make no plan after one that came to nothing."""
         self._clock = clock
         self._rest = rest
-        self._jobs: dict[Job, Work] = {}
-        self._spent: dict[Job, float] = {}
+        self._jobs: dict[str, Work] = {}
+        self._spent: dict[str, float] = {}
         self._has_jobs = asyncio.Event()
         self._listeners: list[Callable[[str, float], None]] = []
 
@@ -274,23 +243,23 @@ class Planner:
         """Call `listener` with a group whose plan ended, and the seconds until a look at it."""
         self._listeners.append(listener)
 
-    def go_on(self, group: str, work: Work, *, kind: PlanKind = "plan") -> None:
-        """Queue the rest of some work, unless a job of this kind is queued for the group."""
-        self._jobs.setdefault((group, kind), work)
+    def go_on(self, group: str, work: Work) -> None:
+        """Queue the rest of a plan, unless one is queued for the group."""
+        self._jobs.setdefault(group, work)
         self._has_jobs.set()
 
     def count_anew(self, group: str) -> None:
         """Give the plan of a group its full time once more: room for it was found."""
-        self._spent.pop((group, "plan"), None)
+        self._spent.pop(group, None)
 
-    def is_busy(self, group: str, kind: PlanKind = "plan") -> bool:
-        """Return whether a job of this kind is queued for a group."""
-        return (group, kind) in self._jobs
+    def is_busy(self, group: str) -> bool:
+        """Return whether the plan of a group is being made."""
+        return group in self._jobs
 
     @property
     def planned(self) -> Iterator[str]:
         """Return the groups whose plans are being made."""
-        return (group for group, kind in self._jobs if kind == "plan")
+        return iter(self._jobs)
 
     async def run(self) -> None:
         """Work until cancelled; half of the time is left to other tasks."""
@@ -299,34 +268,32 @@ class Planner:
             await asyncio.sleep(self.work())
 
     def work(self) -> float:
-        """Run a slice of the oldest job, which must exist; return the seconds it took."""
-        job, began = next(iter(self._jobs)), self._clock.monotonic()
-        useful = self._slice(job)
+        """Run a slice of the oldest plan, which must exist; return the seconds it took."""
+        group, began = next(iter(self._jobs)), self._clock.monotonic()
+        useful = self._slice(group)
         seconds = self._clock.monotonic() - began
-        self._spent[job] = self._spent.get(job, 0.0) + seconds
-        if useful is None and self._spent[job] > LONGEST_PLAN_SECONDS:
-            self._jobs[job].close()
+        self._spent[group] = self._spent.get(group, 0.0) + seconds
+        if useful is None and self._spent[group] > LONGEST_PLAN_SECONDS:
+            self._jobs[group].close()
             useful = False
         if useful is not None:
-            self._end(job, useful=useful)
+            self._end(group, useful=useful)
         return seconds
 
-    def _slice(self, job: Job) -> bool | None:
+    def _slice(self, group: str) -> bool | None:
         try:
-            answer = advance(self._jobs[job], self._clock, seconds=SLICE_SECONDS)
+            answer = advance(self._jobs[group], self._clock, seconds=SLICE_SECONDS)
         except Exception as error:  # noqa: BLE001 - it harms its group alone
-            FAULTS.report("planner", error, key=job[0])
+            FAULTS.report("planner", error, key=group)
             return False
         return answer.value if answer is not None else None
 
-    def _end(self, job: Job, *, useful: bool) -> None:
-        del self._jobs[job]
-        # Empty nodes that would take a group are no reason to pass it over.
-        rest = 0.0 if useful or job[1] == "empty" else self._spent[job] * REST
-        del self._spent[job]
+    def _end(self, group: str, *, useful: bool) -> None:
+        del self._jobs[group]
+        spent = self._spent.pop(group)
+        rest = 0.0 if useful else spent * REST
         if not self._jobs:
             self._has_jobs.clear()
-        group = job[0]
         if rest:
             self._rest(group, rest)
         for listener in self._listeners:

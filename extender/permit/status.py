@@ -123,9 +123,3 @@ class GroupState:
             starts_by=now + left if left is not None else None,
             stale=self._stale(),
         )
-
-    def never_starts(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether a group never fits or has no pods of ours, so that it holds up none."""
-        asks = self._plans.schedulers
-        ours = any(pod.scheduler in asks for pod in self._view.members(pod_group.key))
-        return not ours or self._plans.verdicts.never_fits(pod_group.key) is not None

@@ -95,7 +95,7 @@ class GatedGroups:
         """Return whether the groups behind this one may have their turn."""
         if pod_group.key not in self._view.queue:
             return True
-        return self._plans.is_oversized(pod_group)
+        return self._plans.verdicts.never_fits(pod_group.key) is not None
 
 
 class PartialGangs:

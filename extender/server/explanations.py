@@ -197,7 +197,7 @@ def believed(view: ClusterView, plans: "Plans", memory: "GroupState") -> Callabl
             plans.clock.wall(),
             source="Extender",
             remembered=memory.of,
-            never_starts=memory.never_starts,
+            never_starts=plans.never_starts,
         )
 
     return facts

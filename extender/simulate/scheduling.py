@@ -159,8 +159,7 @@ class SchedulerModel:
         """Return whether groups behind one wait: it has no room, and order counts."""
         if not self._options.strict_order or group not in self._view.queue:
             return False
-        pod_group = self._view.pod_group(group)
-        return pod_group is not None and not self.plans.is_oversized(pod_group)
+        return self.plans.verdicts.never_fits(group) is None
 
     # --- gangs ---------------------------------------------------------------------------------
 

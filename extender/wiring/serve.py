@@ -190,7 +190,8 @@ class Extender:
         facts = believed(view, plans, memory)
         add_pod_groups(self.app, GroupsShown(facts, self.unready, self._loop.pacer))
         add_snapshot(
-            self.app, SnapshotSource(partial(self._memory, settings, memory), self._loop.pacer)
+            self.app,
+            SnapshotSource(partial(self._memory, settings, plans, memory), self._loop.pacer),
         )
         metrics = self.metrics
         metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
@@ -203,14 +204,14 @@ class Extender:
             lambda: sum(bool(claim.amounts) for claim in view.claims.values())
         )
 
-    def _memory(self, settings: Settings, groups: GroupState) -> dict[str, object]:
+    def _memory(self, settings: Settings, plans: Plans, groups: GroupState) -> dict[str, object]:
         """Return what this process remembers, for a snapshot."""
         view = self._cluster.view()
         now, watches = SystemClock().wall(), self.watches.states()
         return {
             **header("extender", settings, now=now, watches=watches, unready=self.unready()),
             **cluster_memory(view),
-            "verdicts": group_memory(view, groups.of, groups.never_starts),
+            "verdicts": group_memory(view, groups.of, plans.never_starts),
         }
 
     def ready(self) -> dict[str, str | None]:

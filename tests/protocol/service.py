@@ -75,7 +75,7 @@ class Service:
         return {
             **header("extender", Settings(), now=1e9, watches={}, unready=unready),
             **cluster_memory(view),
-            "verdicts": group_memory(view, self._memory.of, self._memory.never_starts),
+            "verdicts": group_memory(view, self._memory.of, self.scene.plans.never_starts),
         }
 
     async def post(self, verb: str, body: bytes | dict[str, Any]) -> httpx.Response:

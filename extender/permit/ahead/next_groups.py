@@ -292,7 +292,7 @@ class NextGroups:
         may = (
             not self._verdicts.options.strict_order
             or all(pod.scheduler not in schedulers for pod in self._view.members(pod_group.key))
-            or self._plans.is_oversized(pod_group)
+            or self._verdicts.never_fits(pod_group.key) is not None
         )
         return Behind.ALL if may else Behind.NONE
 

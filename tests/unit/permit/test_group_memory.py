@@ -24,7 +24,7 @@ G = key("gang")
 GANG = pod_group("gang", 2, uid="first")
 LACK = Lack(G, 0, (shape(2),), 2, Room.FREE)
 NO_ROOM = Refuse(Reason.NOT_ENOUGH_RESOURCES, "no room", deny=True, lack=LACK)
-OFFERED = replace(NO_ROOM, offered=frozenset(("n0", "n1")))
+OFFERED = replace(NO_ROOM, of_offer=True)
 LARGE = Lack(G, 0, (shape(9),), 1, Room.EMPTY)
 NEVER = Refuse(Reason.NEVER_FITS, "never", deny=True, lack=LARGE)
 LATE = Refuse(Reason.SCHEDULE_TIMEOUT, "late", deny=True)
@@ -62,12 +62,12 @@ MADE: dict[
 ] = {
     "denied": (
         VerdictKind.DENIED,
-        lambda known: known.failed(G, OFFERED, shape=shape(2)),
+        lambda known: known.failed(G, OFFERED),
         lambda known: known.denied(G),
     ),
     "denied, for bind": (
         VerdictKind.DENIED,
-        lambda known: known.failed(G, OFFERED, shape=shape(2)),
+        lambda known: known.failed(G, OFFERED),
         lambda known: known.failed_within_window(G),
     ),
     "its Bindings are refused": (
@@ -82,7 +82,7 @@ MADE: dict[
     ),
     "never fits": (
         VerdictKind.NO_ROOM,
-        lambda known: known.failed(G, NEVER, shape=shape(9)),
+        lambda known: known.failed(G, NEVER),
         lambda known: known.never_fits(G),
     ),
     "rests": (
@@ -90,14 +90,9 @@ MADE: dict[
         lambda known: known.rest(G, 9.0),
         lambda known: known.rest_left(G),
     ),
-    "fits empty nodes": (
-        VerdictKind.FITS_EMPTY,
-        lambda known: known.found_room_if_empty(G, known.since(G)),
-        lambda known: known.would_fit_empty(G),
-    ),
     "permitted": (
         VerdictKind.PERMITTED,
-        lambda known: known.permit(GANG),
+        lambda known: known.note_min_resources(GANG),
         lambda known: known.is_permitted(G),
     ),
     "last failure": (
@@ -112,7 +107,6 @@ HAPPENS: dict[str, Callable[[Scene], object]] = {
     "room that it lacks": lambda scene: scene.see(ev.PodDeleted("full-0"), ev.PodDeleted("full-1")),
     "a node is relabelled": lambda scene: scene.see(node("n2", 1, labels={"rack": "a"})),
     "a larger node comes": lambda scene: scene.see(node("n3", 9)),
-    "another node is offered": lambda scene: scene.verdicts.offered(G, shape(2), ["n0", "n2"]),
     "a member is added": lambda scene: scene.see(pod("gang-2", 2, group="gang")),
     "minMember is changed": lambda scene: scene.see(replace(GANG, min_member=1)),
     "it starts": lambda scene: scene.verdicts.started(G),
@@ -120,17 +114,15 @@ HAPPENS: dict[str, Callable[[Scene], object]] = {
     "it is made anew": Scene.recreate,
 }
 ROOM = {"room elsewhere", "room that it lacks", "a node is relabelled", "a larger node comes"}
-OTHERS = {"another node is offered", "it fails"}
 STANDS: dict[str, set[str]] = {
     "denied": {"room elsewhere", "a node is relabelled", "it fails"},
     "denied, for bind": {*ROOM, "it fails"},
     "its Bindings are refused": HAPPENS.keys()
     - {"time passes", "minMember is changed", "it is made anew"},
-    "no room": {"time passes", "room elsewhere", "a node is relabelled", *OTHERS},
-    "never fits": {"time passes", *(ROOM - {"a larger node comes"}), *OTHERS},
-    "rests": {*ROOM, *OTHERS},
-    "fits empty nodes": {"time passes", "room elsewhere", "room that it lacks", *OTHERS},
-    "permitted": {*ROOM, "another node is offered", "a member is added", "it starts"},
+    "no room": {"time passes", "room elsewhere", "a node is relabelled", "it fails"},
+    "never fits": {"time passes", *(ROOM - {"a larger node comes"}), "it fails"},
+    "rests": {*ROOM, "it fails"},
+    "permitted": {*ROOM, "a member is added", "it starts"},
     "last failure": HAPPENS.keys() - {"it starts", "it is made anew"},
 }
 
@@ -206,21 +198,19 @@ async def test_one_that_never_fits_has_no_window() -> None:
     assert scene.verdicts.has_no_room(G)
 
 
-async def test_another_offer_counts_for_pods_of_the_shape_that_was_tried() -> None:
+async def test_a_refusal_of_the_offered_nodes_is_no_verdict_about_room() -> None:
     scene = Scene()
-    scene.verdicts.failed(G, OFFERED, shape=shape(2))
-    scene.verdicts.offered(G, shape(1), ["n0", "n2"])
-    scene.verdicts.offered(G, shape(2), ["n1"])
+    scene.verdicts.failed(G, OFFERED)
     assert scene.verdicts.denied(G) == OFFERED
-    assert scene.verdicts.no_room(G) is None, "it is true of the nodes that were offered"
+    assert scene.verdicts.no_room(G) is None
 
 
 async def test_a_group_is_permitted_for_its_own_time() -> None:
     scene = Scene(schedule_timeout=50.0)
     quick = pod_group("quick", schedule_timeout=5.0)
     scene.see(quick)
-    scene.verdicts.permit(GANG)
-    scene.verdicts.permit(quick)
+    scene.verdicts.note_min_resources(GANG)
+    scene.verdicts.note_min_resources(quick)
     scene.clock.now += 5
     assert not scene.verdicts.is_permitted(quick.key)
     assert scene.verdicts.is_permitted(G)
@@ -268,7 +258,7 @@ async def test_nothing_is_remembered_of_groups_that_are_gone() -> None:
         scene.see(group, member)
         since = scene.verdicts.since(group.key)
         scene.verdicts.failed(group.key, NO_ROOM)
-        scene.verdicts.permit(group)
+        scene.verdicts.note_min_resources(group)
         scene.verdicts.started(group.key)
         gone = [ev.PodDeleted(member.uid), ev.PodGroupDeleted(group.api_group, group.key)]
         scene.see(gone if number % 2 else gone[::-1])
@@ -277,19 +267,6 @@ async def test_nothing_is_remembered_of_groups_that_are_gone() -> None:
         assert not scene.verdicts.is_as_it_was(group.key, since), "nor when it comes again"
         scene.see(gone[1])
     assert not scene.verdicts._known
-
-
-async def test_what_time_has_ended_is_dropped_though_it_is_not_asked_for() -> None:
-    scene, groups = Scene(schedule_timeout=50.0), [pod_group(f"long-{n}") for n in range(200)]
-    scene.see(groups)
-    for group in groups:
-        scene.verdicts.permit(group)
-        scene.verdicts.permit(group)
-        scene.clock.now += 10
-    held = [known for known in scene.verdicts._known.values() if known.verdicts]
-    assert len(held) <= 6
-    assert len(scene.verdicts._timed) <= 12
-    assert scene.verdicts.is_permitted(groups[-1].key)
 
 
 @pytest.mark.parametrize(("denied", "first"), [(3.0, 3), (0.0, 1), (90.0, 90)])

@@ -246,20 +246,6 @@ def test_a_change_of_the_group_ends_its_rest() -> None:
     assert not scene.verdicts.rest_left(key("gang"))
 
 
-def test_a_group_that_empty_nodes_would_take_does_not_rest() -> None:
-    scene = Scene()
-    group = scene.view.pod_group(key("gang"))
-    assert group is not None
-    assert not scene.plans.is_oversized(group)
-    assert scene.plans.planner.is_busy(key("gang"), "empty")
-    while scene.plans.planner.is_busy(key("gang"), "empty"):
-        scene.plans.planner.work()
-    assert scene.called == [(key("gang"), 0.0)]
-    assert not scene.plans.had_no_room(group)
-    assert not scene.plans.is_oversized(group)
-    assert not scene.plans.planner.is_busy(key("gang"), "empty")
-
-
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_plan_that_breaks_while_it_is_kept_leaves_nothing(
     parts: int, monkeypatch: pytest.MonkeyPatch
@@ -293,7 +279,7 @@ def test_a_plan_that_is_ended_while_it_is_kept_leaves_nothing() -> None:
 def test_the_time_to_keep_room_does_not_count_as_time_to_find_it() -> None:
     scene = Scene(step=0.0)
     scene.plan()
-    scene.plans.planner._spent[key("gang"), "plan"] = timing.LONGEST_PLAN_SECONDS
+    scene.plans.planner._spent[key("gang")] = timing.LONGEST_PLAN_SECONDS
     scene.clock.step = SLOW
     scene.work()
     assert scene.planned == MANY

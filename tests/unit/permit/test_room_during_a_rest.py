@@ -33,7 +33,7 @@ async def test_room_that_comes_during_a_rest_is_found_after_it(
     monkeypatch.setattr(plans, "PLAN_SECONDS", 0.0)  # the machine is slow
     scene.filter(MEMBERS[0].name, ["n1", "n2"], group="gang")
     assert scene.plans.planner.is_busy(GANG)
-    scene.plans.planner._spent[GANG, "plan"] = 0.5
+    scene.plans.planner._spent[GANG] = 0.5
     scene.plans.planner.work()
     monkeypatch.undo()
     rest = scene.verdicts.rest_left(GANG)

@@ -9,7 +9,6 @@ import pytest
 from extender.api.reasons import Reason
 from extender.gang import plan
 from extender.gang.options import GangOptions
-from extender.gang.verdicts import Refuse
 from extender.permit import filter as filtering
 from extender.permit import timing
 from extender.permit.group_memory import GroupMemory
@@ -317,30 +316,6 @@ async def test_room_that_is_news_is_asked_for_again_though_the_group_failed_befo
     assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
 
 
-async def test_room_that_was_news_to_kube_scheduler_counts_when_it_knows(cluster: Cluster) -> None:
-    """Our watch was ahead: it tries the pods once more, for what has been the same here since."""
-    far = node("far", 4, labels={"zone": "far"}, unschedulable=True)
-    scene = Scene(cluster, nodes(4, 4, 4), far, group("a", 1.0, size=3, cpu=4))
-    assert "2 of the 3 pods that it still needs fit" in reported(
-        scene, "a-0", ["n1", "n2"], group="a"
-    )
-    assert reason(scene, "a-1", ["n1", "n2"], group="a") == Reason.RECENTLY_DENIED
-
-    assert reported(scene, "a-1", ["n0", "n1", "n2"], group="a") == "n0"
-
-
-async def test_nodes_that_are_for_another_shape_alone_are_no_news(cluster: Cluster) -> None:
-    """kube-scheduler keeps the one kind of pods from the nodes of the other; we do not know why."""
-    members = [pod("a-0", 2, group="g"), pod("b-0", "1500m", group="g")]
-    group = pod_group("g", 4, created=1.0)
-    more = [pod("a-1", 2, group="g"), pod("b-1", "1500m", group="g")]
-    scene = Scene(cluster, [node(name, 2) for name in "xyvw"], group, *members, *more)
-    assert "no node has room for another" in reported(scene, "a-0", ["x"], group="g")
-    for _ in range(2):
-        assert reason(scene, "b-0", ["y"], group="g") == Reason.RECENTLY_DENIED
-        assert reason(scene, "a-0", ["x"], group="g") == Reason.RECENTLY_DENIED
-
-
 async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_no_other(
     cluster: Cluster,
 ) -> None:
@@ -381,27 +356,6 @@ async def test_finding_the_groups_that_are_passed_takes_no_longer_than_a_plan(
     assert 0 < len(looks) <= 10
     # Looks in vain are paid for as plans are: without credit others pass.
     assert any(found.refusal(key("g99")) is None for _ in range(3))
-
-
-async def test_in_strict_order_so_many_are_looked_at_in_one_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looks: list[str] = []
-
-    def is_oversized(plans: Plans, other: PodGroupInfo) -> bool:
-        looks.append(other.name)
-        plans.verdicts.found_no_room(other.key, Refuse(Reason.NEVER_FITS, "too large"))
-        return True
-
-    monkeypatch.setattr(Plans, "is_oversized", is_oversized)
-    found = many(Ticking(timing.TURN_SECONDS / 10), strict_order=True)
-    calls = 0
-    while (refusal := found.refusal(key("g99"))) is not None:
-        assert refusal.reason is Reason.PLANNING
-        calls += 1
-        assert 0 < len(looks) <= calls * 10
-    assert len(looks) == len(set(looks)) == 99
-    assert calls > 5
 
 
 async def test_a_group_behind_a_plan_is_woken_at_its_end(cluster: Cluster) -> None:
