@@ -11,7 +11,8 @@ seen the Binding. The request then waits for that write, and gets the same answe
 
 import asyncio
 import re
-from typing import Final, Literal, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, NamedTuple
 
 import structlog
 
@@ -197,21 +198,17 @@ async def _unless_gone(first: "asyncio.Future[str]", gone: Gone) -> str:
     return first.result() if first.done() else HUNG_UP
 
 
-class PodBinder(Protocol):
-    """Writes a Binding; raises ApiError."""
-
-    async def bind(self, pod: PodRef, node: str) -> None:
-        """Bind a pod to a node; it is a success if the pod is already bound to it."""
-
-
 class BindingWriter:
-    """Writes Bindings of pods that have room; after a failure the room is kept or given back."""
+    """Writes Bindings of pods that have room; after a failure the room is kept or given back.
+
+    `bind` writes one, which is a success if the pod is already on the node. It raises ApiError.
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         waiting: WaitingPods,
-        binder: PodBinder,
+        bind: Callable[[PodRef, str], Awaitable[None]],
         *,
         metrics: Metrics,
         retry: Retry,
@@ -220,7 +217,7 @@ class BindingWriter:
         self._cluster = cluster
         self._view = cluster.view()
         self._waiting = waiting
-        self._binder = binder
+        self._bind = bind
         self.metrics = metrics
         self._retry = retry
         self._unsure: dict[str, asyncio.TimerHandle] = {}
@@ -330,7 +327,7 @@ class BindingWriter:
 
         async def write() -> None:
             try:
-                await self._binder.bind(ref, node)
+                await self._bind(ref, node)
             except UnavailableError as error:
                 _log.warning(
                     "binding not written yet", pod=pod.key, group=pod.group, error=str(error)

@@ -1,8 +1,7 @@
 """The status of groups: the condition in their PodGroup, and their state for explanations."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 import structlog
 from cachetools import LRUCache
@@ -30,21 +29,19 @@ from extender.state.cluster.view import ClusterView
 _log = structlog.get_logger(__name__)
 
 
-class ConditionWriter(Protocol):
-    """Writes one of our conditions; raises ApiError."""
-
-    async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
-        """Set this condition of a PodGroup."""
-
-
 class ConditionReporter:
     """Writes the condition of a group a moment after a change, and repeats while it waits."""
 
     def __init__(
-        self, cluster: Cluster, writer: ConditionWriter, verdicts: GroupMemory, *, clock: Clock
+        self,
+        cluster: Cluster,
+        write: Callable[[PodGroupInfo, ConditionInfo], Awaitable[None]],
+        verdicts: GroupMemory,
+        *,
+        clock: Clock,
     ) -> None:
         self._view = cluster.view()
-        self._writer = writer
+        self._write = write
         self._verdicts = verdicts
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue()
@@ -84,7 +81,7 @@ class ConditionReporter:
         if condition is None or pod_group is None:
             return
         try:
-            await self._writer.apply_condition(pod_group, condition)
+            await self._write(pod_group, condition)
         except ApiError as error:
             _log.warning("condition not written", group=group, error=str(error))
             self._queue.add_after(group, CONDITION_AGAIN_SECONDS)

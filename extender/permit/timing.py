@@ -223,8 +223,6 @@ DISAGREE_TRIES: Final = TRIES
 """The watches count as disagreeing after this many tries."""
 PATCHES_PARALLEL: Final = PARALLEL // 2
 """The most patches that are on their way at a time."""
-PATCHES_OF_ONE: Final = 3 * PATCHES_PARALLEL // 4
-"""The most patches of one batch on their way: a slow batch leaves some for the others."""
 LONGEST_PLAN_SECONDS: Final = CHECK_SECONDS
 """The most seconds that the slices of one plan may take together: other plans wait for it."""
 PLAN_SECONDS: Final = 1.5 * SLICE_SECONDS

@@ -7,9 +7,8 @@ wake, and `MissedWakeups` tries pods again that nothing has woken.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal, Protocol
+from typing import Final
 
 import structlog
 from cachetools import LRUCache
@@ -18,8 +17,9 @@ from extender.api.reasons import Reason
 from extender.gang import dry_round, wake
 from extender.gang.verdicts import Refuse
 from extender.gang.wake import PodKind, Shares, missed_wakeups
-from extender.kube.pods import PodRef
-from extender.permit.patches import Failure, Patches
+from extender.kube.errors import UnavailableError
+from extender.kube.pods import PodRef, PodWriter
+from extender.permit.patches import Failure, Patch, Patches
 from extender.permit.plans import Plans
 from extender.permit.timing import (
     FAULT_SECONDS,
@@ -48,7 +48,7 @@ _log = structlog.get_logger(__name__)
 
 _HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
 """The reasons for which a planned member is not tried at once: other parts set its time, for
-NOT_SEEN_YET `ahead/scheduler_lag.py`, for dry rounds `claims.py`."""
+NOT_SEEN_YET `ahead/scheduler_lag.py`, for dry rounds `dry_rounds.py`."""
 ROOM: Final = ""
 """The queue's key for "room was given back"; no group has an empty name."""
 ROOM_REST: Final = "*"
@@ -58,27 +58,6 @@ ROOM_REST: Final = "*"
 def is_group(key: str) -> bool:
     """Return whether a key of the queue names a group; others are UIDs of pods, or ROOM keys."""
     return "/" in key
-
-
-class PodPatcher(Protocol):
-    """Makes kube-scheduler try pods again; raises ApiError."""
-
-    async def wake(self, pod: PodRef, *, at: str) -> None:
-        """Touch a pod's metadata."""
-
-    async def try_beside(self, pod: PodRef, *, at: int, node: str | None) -> None:
-        """Touch a label of a pod, and nominate a node for a moment if one is given."""
-
-    async def ungate(self, pod: PodRef) -> None:
-        """Remove our gate."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Patch:
-    """The kind of patch, by its word in metrics, and the reason of the refusal that it ends."""
-
-    how: Literal["annotation", "label", "spread", "gate"]
-    reason: str | None = None
 
 
 class Waker:
@@ -91,7 +70,7 @@ class Waker:
     def __init__(
         self,
         cluster: Cluster,
-        patcher: PodPatcher,
+        patcher: PodWriter,
         plans: Plans,
         *,
         metrics: Metrics,
@@ -110,7 +89,7 @@ class Waker:
         """True while the last pods were woken for room less than ROOM_SECONDS ago."""
         self._looked: frozenset[PodKind] = frozenset()
         """The kinds of pods that had their turn in the decision about room before others."""
-        self._patches = Patches[_Patch](self._write, failed=self._failed)
+        self._patches = Patches(self._write, failed=self._failed)
         self._spared: dict[str, float] = {}
         """The time until which members that can be bound with another are not woken, by group."""
         cluster.subscribe(self.on_change)
@@ -159,7 +138,7 @@ class Waker:
         """
         resting, known = self._patches.resting(), self._view.pods
         able = [(known[uid], spread) for uid, spread in pods.items() if uid not in resting]
-        patches = [(pod, _Patch("spread" if spread else "label")) for pod, spread in able]
+        patches = [(pod, Patch("spread" if spread else "label")) for pod, spread in able]
         self._patches.add(group, patches, again=True)
 
     async def run(self) -> None:
@@ -210,7 +189,7 @@ class Waker:
         if len(retry) < len(decision.retry):
             self._queue.add_after(group, SPARED_SECONDS)
         self._wake(group, retry)
-        self._patches.add(group, ((pod, _Patch("gate")) for pod in decision.ungate))
+        self._patches.add(group, ((pod, Patch("gate")) for pod in decision.ungate))
 
     def _to_wake(self, group: str, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
         """Return the refused members that are to be woken now.
@@ -251,12 +230,12 @@ class Waker:
         if reasons:
             self._cluster.apply(ev.PodsTried(list(reasons)))
             patches = [
-                (pod, _Patch("annotation", reasons[pod.uid])) for pod in pods if pod.uid in reasons
+                (pod, Patch("annotation", reasons[pod.uid])) for pod in pods if pod.uid in reasons
             ]
             # A pod that is refused again while it is being patched was tried in between.
             self._patches.add(batch, patches, again=True)
 
-    async def _write(self, pod: PodInfo, patch: _Patch) -> None:
+    async def _write(self, pod: PodInfo, patch: Patch) -> None:
         now = self._view.pods.get(pod.uid)
         if now is not None and self._view.bound_node(now) is not None:
             # It found a node meanwhile, and needs the patch only if its Binding fails.
@@ -274,14 +253,15 @@ class Waker:
             await self._patcher.wake(ref, at=at)
         self._metrics.woken_pods.labels(patch.how).inc()
 
-    def _failed(self, failure: Failure[_Patch]) -> None:
-        pod, patch = failure.pod, failure.patch
-        kind = type(failure.error).__name__.removesuffix("Error")
+    def _failed(self, failure: Failure) -> None:
+        pod, patch, error = failure.pod, failure.patch, failure.error
+        kind = type(error).__name__.removesuffix("Error")
         self._metrics.wake_failures.labels(kind).inc()
         if patch.reason is not None:
             self._refuse_again(pod.uid, patch.reason)
         self._queue.add_after(pod.uid, failure.pause)
-        if failure.is_of_this_pod and pod.group is not None and patch.reason is not None:
+        is_of_this_pod = not isinstance(error, UnavailableError)
+        if is_of_this_pod and pod.group is not None and patch.reason is not None:
             self._queue.add(pod.group)
             # A sibling that lacks room is picked in the decision about room.
             self.on_change(ev.ClusterChange(room=True))

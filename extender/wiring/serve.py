@@ -124,7 +124,7 @@ class Extender:
             cluster, verdicts, self.dry_rounds, process=process, max_held=held
         )
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
-        bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
+        bindings = BindingWriter(cluster, self.waiting, writer.bind, metrics=metrics, retry=retry)
         self.ahead = Ahead(cluster, self.waiting, bindings, plans=plans, process=process)
         self.caller = Caller(self.ahead.lost)
         self.connections = Connections(
@@ -150,7 +150,7 @@ class Extender:
         self.only_in_requests = PodsSeenOnlyInRequests(cluster, clock=clock)
         self.missed = MissedWakeups(cluster, plans, wake=self.waker.again)
         self.reporter = ConditionReporter(
-            cluster, PodGroupConditionWriter(client), verdicts, clock=clock
+            cluster, PodGroupConditionWriter(client).apply_condition, verdicts, clock=clock
         )
         self.preempting = Preempting(
             *(cluster, plans, PreemptorWriter(client)),

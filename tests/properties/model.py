@@ -144,7 +144,7 @@ class World:
         claims = DryRounds(self.cluster, NoClaims(), clock=clock, wake_after=process.wake_after)
         self.waiting = WaitingPods(self.cluster, verdicts, claims, process=process)
         retry = Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock)
-        writer = BindingWriter(self.cluster, self.waiting, self, metrics=metrics, retry=retry)
+        writer = BindingWriter(self.cluster, self.waiting, self.bind, metrics=metrics, retry=retry)
         self.ahead = Ahead(self.cluster, self.waiting, writer, plans=plans, process=process)
         pod_filter = PodFilter(
             *(self.cluster, plans, claims),

@@ -40,7 +40,7 @@ async def writer(cluster: Cluster) -> AsyncIterator[Writer]:
     observe(cluster, nodes(8), pod_group(), A, B, C)
     verdicts = GroupMemory(cluster, options=GangOptions(), clock=LoopClock())
     writer = Writer(verdicts)
-    reporter = ConditionReporter(cluster, writer, verdicts, clock=LoopClock())
+    reporter = ConditionReporter(cluster, writer.apply_condition, verdicts, clock=LoopClock())
     task = asyncio.create_task(reporter.run())
     yield writer
     task.cancel()

@@ -145,7 +145,7 @@ class Scene:
         if patient:
             retry = replace(retry, sleep=asyncio.sleep, clock=LoopClock())
         self.writer = BindingWriter(
-            cluster, self.waiting, self.binder, metrics=self.metrics, retry=retry
+            cluster, self.waiting, self.binder.bind, metrics=self.metrics, retry=retry
         )
         self.ahead = Ahead(cluster, self.waiting, self.writer, plans=self.plans, process=process)
         self.lag = self.ahead.lag
