@@ -523,15 +523,15 @@ async def test_a_pod_that_found_a_node_while_it_waited_for_its_patch_is_left_alo
     bench: Bench,
 ) -> None:
     many = pods(40)
-    observe(bench.cluster, pod_group(min_member=30), many)
+    observe(bench.cluster, pod_group(min_member=40), many)
     observe(bench.cluster, *(ev.PodRefused(each, Reason.NOT_ENOUGH_PODS) for each in many))
     observe(bench.cluster, ev.Planned({each.uid: "n0" for each in many}))
     await asyncio.sleep(0.05)
-    observe(bench.cluster, *(ev.PodBinding(each, "n0") for each in many[24:]))
+    observe(bench.cluster, *(ev.PodBinding(each, "n0") for each in many[32:]))
     await asyncio.sleep(1)
 
     assert bench.patcher.done == [("wake", each.name) for each in many[:32]]
-    assert bench.woken("annotation") == 24
+    assert bench.woken("annotation") == 32
 
     # The Bindings fail, and their room is kept: kube-scheduler may not have asked for them.
     observe(bench.cluster, replace(many[24], node="n0"))
