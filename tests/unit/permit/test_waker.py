@@ -534,10 +534,10 @@ async def test_a_pod_that_found_a_node_while_it_waited_for_its_patch_is_left_alo
     assert bench.woken("annotation") == 32
 
     # The Bindings fail, and their room is kept: kube-scheduler may not have asked for them.
-    observe(bench.cluster, replace(many[24], node="n0"))
-    observe(bench.cluster, ev.Planned({each.uid: "n0" for each in many[25:]}))
+    observe(bench.cluster, replace(many[32], node="n0"))
+    observe(bench.cluster, ev.Planned({each.uid: "n0" for each in many[33:]}))
     await asyncio.sleep(1)
-    assert bench.patcher.done[24:] == [("wake", each.name) for each in many[25:]]
+    assert bench.patcher.done[32:] == [("wake", each.name) for each in many[33:]]
 
 
 async def test_what_is_known_of_a_pod_that_was_tried_meanwhile_is_dropped(bench: Bench) -> None:
