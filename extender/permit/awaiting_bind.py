@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from extender.permit.timing import ASSUMED_SECONDS, COMING_SECONDS, DUE_SECONDS, REMEMBERED
+from extender.permit.timing import ASSUMED_SECONDS, BACK_OFF_SECONDS, LOOK_SECONDS, REMEMBERED
 from extender.runtime.clock import Clock
 from extender.state.cluster.records import PodInfo
 
@@ -32,12 +32,12 @@ class AwaitingBind:
     def __contains__(self, uid: object) -> bool:
         """Return whether a pod passed filter a moment ago."""
         found = self._answers.get(uid) if isinstance(uid, str) else None
-        return found is not None and found.at + DUE_SECONDS > self._now()
+        return found is not None and found.at + BACK_OFF_SECONDS > self._now()
 
     @property
     def coming(self) -> frozenset[str]:
         """Return the pods that were given one node, and whose bind request is due."""
-        since = self._now() - COMING_SECONDS
+        since = self._now() - LOOK_SECONDS
         latest = takewhile(lambda each: each[1].at > since, reversed(self._answers.items()))
         return frozenset(uid for uid, answer in latest if answer.node is not None)
 

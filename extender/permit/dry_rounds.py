@@ -16,7 +16,7 @@ from extender.gang import dry_round, hold
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse, about
 from extender.kube.claims import ClaimWriter
 from extender.kube.errors import ApiError
-from extender.permit.timing import FOUND_SECONDS, FOUND_SECONDS_EACH, MAX_PODS, TAKE_BACK_SECONDS
+from extender.permit.timing import BACK_OFF_SECONDS, CHECK_SECONDS, REMEMBERED, SLICE_SECONDS
 from extender.runtime.clock import Clock
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
@@ -57,7 +57,7 @@ class DryRounds:
         self._rounds: dict[str, _Round] = {}
         self._blocked: dict[str, None] = {}
         """Groups that wait for a class that another group uses, first come first."""
-        self._refused: LRUCache[str, None] = LRUCache(MAX_PODS)
+        self._refused: LRUCache[str, None] = LRUCache(REMEMBERED)
         """UIDs of pods whose last answer was a refusal."""
         self._queue: WorkQueue[str] = WorkQueue()
         cluster.subscribe(self.on_change)
@@ -127,7 +127,7 @@ class DryRounds:
         """
         at, nodes = dry.found[uid]
         pod = self._view.pods.get(uid)
-        lasts = FOUND_SECONDS + dry.need * FOUND_SECONDS_EACH
+        lasts = CHECK_SECONDS + dry.need * SLICE_SECONDS
         if pod is None or pod.node is not None:
             del dry.found[uid]
             return False
@@ -204,10 +204,10 @@ class DryRounds:
                 _log.info("devices were taken back", claim=key)
             except ApiError as error:
                 _log.warning("devices were not taken back", claim=key, error=str(error))
-                self._queue.add_after(key, TAKE_BACK_SECONDS)
+                self._queue.add_after(key, BACK_OFF_SECONDS)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's alone
                 FAULTS.report("claims", error, key=key)
-                self._queue.add_after(key, TAKE_BACK_SECONDS)
+                self._queue.add_after(key, BACK_OFF_SECONDS)
 
 
 def _kept(verdict: FilterVerdict) -> Mapping[str, str]:

@@ -46,12 +46,12 @@ from extender.permit.dry_rounds import DryRounds
 from extender.permit.plans import Plans
 from extender.permit.process import Process
 from extender.permit.timing import (
+    LOOK_SECONDS,
     PLAN_SECONDS,
     REMEMBERED,
-    ROUND_SECONDS,
+    REST,
     SETTLED_SECONDS,
     TURN_SECONDS,
-    TURN_SHARE,
 )
 from extender.permit.wake import WakeTimes
 from extender.permit.watch_lag import WatchLag
@@ -319,7 +319,7 @@ class Turns:
         plans, clock = self._plans, self._clock
         began = clock.monotonic()
         until = began + TURN_SECONDS
-        self._credit = min(TURN_SECONDS, self._credit + TURN_SHARE * (began - self._last))
+        self._credit = min(TURN_SECONDS, self._credit + (began - self._last) / REST)
         self._last = began
         left, in_vain = self._credit > 0, True
 
@@ -375,7 +375,7 @@ class NativeGangs:
         self._asked_at: dict[str, float] = {}
         """The time when kube-scheduler was first made to pause, by PodGroup without a condition."""
         self._refused: TTLCache[tuple[str, str | None], None] = TTLCache(
-            REMEMBERED, ROUND_SECONDS, clock.monotonic
+            REMEMBERED, LOOK_SECONDS, clock.monotonic
         )
         """The pods that were refused lately: UID and domain."""
 

@@ -16,7 +16,7 @@ from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse, Standing, Versions, versions_of
 from extender.permit.awaiting_bind import AwaitingBind, KnownSchedulers
-from extender.permit.timing import MAX_GROUPS, REFUSED_SECONDS
+from extender.permit.timing import PATIENCE_SECONDS, REMEMBERED
 from extender.runtime.clock import Clock
 from extender.runtime.retry import Backoff
 from extender.state.cluster import events as ev
@@ -108,9 +108,9 @@ class GroupMemory:
         self.starts = GangStarts(cluster, clock)
         self._cluster = cluster
         self._view = cluster.view()
-        self._known: LRUCache[str, _Known] = LRUCache(MAX_GROUPS)
+        self._known: LRUCache[str, _Known] = LRUCache(REMEMBERED)
         self._changes = 0
-        self._pauses: LRUCache[str, Backoff] = LRUCache(MAX_GROUPS)
+        self._pauses: LRUCache[str, Backoff] = LRUCache(REMEMBERED)
         """The next pause of each group whose Bindings are refused."""
 
     # --- what happens ------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class GroupMemory:
         denied = self.failed_within_window(group)
         if refusal.reason is Reason.BINDING_REFUSED and denied is None:
             first = max(1.0, seconds)
-            pause = Backoff(first, max(first, REFUSED_SECONDS), jitter=lambda: 1.0)
+            pause = Backoff(first, max(first, PATIENCE_SECONDS), jitter=lambda: 1.0)
             kind = VerdictKind.BINDING_REFUSED
             seconds = self._pauses.setdefault(group, pause).next()
         if seconds > 0 and denied is None:

@@ -39,7 +39,7 @@ from extender.gang.verdicts import Allow, Refuse, Wait, about, is_ours
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.group_memory import GroupMemory
 from extender.permit.process import Process
-from extender.permit.timing import BACK_OFF_SECONDS, STUCK_EVERY_SECONDS, TRY_OTHERS_SECONDS
+from extender.permit.timing import BACK_OFF_SECONDS, LOOK_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
@@ -527,7 +527,7 @@ class WaitingPods:
         if deadline is not None:
             if deadline.again is not None:
                 deadline.again.cancel()
-            deadline.again = self._loop.call_later(TRY_OTHERS_SECONDS, self._try_others, group)
+            deadline.again = self._loop.call_later(LOOK_SECONDS, self._try_others, group)
 
     def _try_others(self, group: str) -> None:
         tried = self._deadlines[group].tried
@@ -552,7 +552,7 @@ class WaitingPods:
             deadline.look = self._loop.call_at(due, self._look_again, group)
             return
         # The group may come to lack more later, so look again until it is refused.
-        pause = max(STUCK_EVERY_SECONDS, self._options.retry_grace)
+        pause = max(LOOK_SECONDS, self._options.retry_grace)
         deadline.look = self._loop.call_later(pause, self._look_again, group)
         beside = self._loop.time() >= due + BACK_OFF_SECONDS
         stuck = stuck_member(group, view=self._view, beside=beside)

@@ -7,7 +7,7 @@ import structlog
 
 from extender.gang import aging
 from extender.gang.options import GangOptions
-from extender.permit.timing import CLAIMS_EVERY_SECONDS, SLICE_SECONDS
+from extender.permit.timing import LATE_SECONDS, SLICE_SECONDS
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import in_turns
@@ -47,7 +47,7 @@ class NodeClaims:
                 FAULTS.report("aging", error)
                 # The memory has counted changes that no claim was checked against.
                 self._memory = aging.Memory()
-            await asyncio.sleep(CLAIMS_EVERY_SECONDS)
+            await asyncio.sleep(LATE_SECONDS)
 
     def looking(self) -> Steps[None]:
         """Make the claims that are due now, and end the others, in steps: it may take long."""

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import structlog
 
 from extender.kube.errors import ApiError, UnavailableError
-from extender.permit.timing import PATCHES_PARALLEL, SELDOM, SOON
+from extender.permit.timing import LONG_SECONDS, LOOK_SECONDS, PATCHES_PARALLEL, PATIENCE_SECONDS
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff, asked_pause
 from extender.state.cluster.records import PodInfo
@@ -144,8 +144,12 @@ class Patches:
         """Let a pod rest after an error."""
         trouble = self._troubles.get(pod.uid)
         if trouble is None:
-            kind = SOON if isinstance(error, UnavailableError) else SELDOM
-            trouble = self._troubles[pod.uid] = _Trouble(Backoff(*kind, jitter=lambda: 1.0))
+            soon = isinstance(error, UnavailableError)
+            first = LOOK_SECONDS if soon else PATIENCE_SECONDS
+            longest = PATIENCE_SECONDS if soon else LONG_SECONDS
+            trouble = self._troubles[pod.uid] = _Trouble(
+                Backoff(first, longest, jitter=lambda: 1.0)
+            )
         pause = max(trouble.backoff.next(), asked_pause(error))
         trouble.until = asyncio.get_running_loop().time() + pause
         _log.warning(

@@ -15,7 +15,7 @@ from extender.gang.fit import Fit, Offer, candidates
 from extender.gang.verdicts import Refuse, about
 from extender.permit.group_memory import GroupMemory, Since
 from extender.permit.timing import (
-    LONGEST_PLAN_SECONDS,
+    CHECK_SECONDS,
     PLAN_SECONDS,
     REST,
     SLICE_PODS,
@@ -273,7 +273,7 @@ class Planner:
         useful = self._slice(group)
         seconds = self._clock.monotonic() - began
         self._spent[group] = self._spent.get(group, 0.0) + seconds
-        if useful is None and self._spent[group] > LONGEST_PLAN_SECONDS:
+        if useful is None and self._spent[group] > CHECK_SECONDS:
             self._jobs[group].close()
             useful = False
         if useful is not None:

@@ -12,12 +12,7 @@ from extender.kube.errors import ApiError
 from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
-from extender.permit.timing import (
-    CONDITION_AGAIN_SECONDS,
-    CONDITION_PAUSE_SECONDS,
-    CONDITION_SECONDS,
-    MAX_GROUPS,
-)
+from extender.permit.timing import BACK_OFF_SECONDS, CHECK_SECONDS, MOMENT_SECONDS, REMEMBERED
 from extender.runtime.clock import Clock
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
@@ -45,14 +40,14 @@ class ConditionReporter:
         self._verdicts = verdicts
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue()
-        self._asked: LRUCache[str, None] = LRUCache(MAX_GROUPS)
+        self._asked: LRUCache[str, None] = LRUCache(REMEMBERED)
         """The groups that kube-scheduler has asked this extender about, not another one."""
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: ClusterChange) -> None:
         """Queue the groups that a change touched."""
         for group in change.groups:
-            self._queue.add_after(group, CONDITION_SECONDS)
+            self._queue.add_after(group, CHECK_SECONDS)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -62,7 +57,7 @@ class ConditionReporter:
                 await self._report(group)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
                 FAULTS.report("permit-reporter", error, key=group)
-                self._queue.add_after(group, CONDITION_AGAIN_SECONDS)
+                self._queue.add_after(group, BACK_OFF_SECONDS)
 
     async def _report(self, group: str) -> None:
         denied = self._verdicts.last_failure(group)
@@ -76,7 +71,7 @@ class ConditionReporter:
             asked=group in self._asked,
         )
         if self._view.tally(group).waiting:
-            self._queue.add_after(group, CONDITION_AGAIN_SECONDS)
+            self._queue.add_after(group, BACK_OFF_SECONDS)
         pod_group = self._view.pod_group(group)
         if condition is None or pod_group is None:
             return
@@ -84,8 +79,8 @@ class ConditionReporter:
             await self._write(pod_group, condition)
         except ApiError as error:
             _log.warning("condition not written", group=group, error=str(error))
-            self._queue.add_after(group, CONDITION_AGAIN_SECONDS)
-        await asyncio.sleep(CONDITION_PAUSE_SECONDS)
+            self._queue.add_after(group, BACK_OFF_SECONDS)
+        await asyncio.sleep(MOMENT_SECONDS)
 
 
 class GroupState:

@@ -58,7 +58,7 @@ TRIES: Final = 3
 """A failure that comes this many times in a row is not chance."""
 ARRIVAL_REST: Final = 4
 """After a pause for a gang that was not completed, wait this many times its length."""
-REMEMBERED: Final = 10_000
+REMEMBERED: Final = 100_000
 """The most entries of a memory; the oldest are forgotten first."""
 
 
@@ -83,23 +83,9 @@ ANSWER_HELD_SECONDS: Final = PATIENCE_SECONDS
 """The most seconds that the answer to a bind request is held back while others are written."""
 EVENT_SECONDS: Final = LATE_SECONDS
 """The most seconds until kube-scheduler asks for a pod that was bound after it passed filter."""
-DUE_SECONDS: Final = BACK_OFF_SECONDS
-"""The most seconds that a bind request may take to come; most come within milliseconds."""
-COMING_SECONDS: Final = LOOK_SECONDS
-"""Seconds for which a bind request counts as about to come."""
-FOUND_SECONDS: Final = CHECK_SECONDS
-"""Seconds for which it counts that kube-scheduler has found nodes for a member."""
-FOUND_SECONDS_EACH: Final = 2 * SLICE_SECONDS
-"""Seconds more for each member that a gang needs: kube-scheduler tries them one by one."""
-DISAGREE_SECONDS: Final = CHECK_SECONDS
-"""No watch that works is behind for this many seconds."""
-UNCONFIRMED_SECONDS: Final = LAG_SECONDS
-"""Seconds until a pod is dropped that only requests have shown."""
 SETTLED_SECONDS: Final = LOOK_SECONDS - 2 * MOMENT_SECONDS
 """Seconds within which kube-scheduler writes its condition to a group that was put off, if it
 writes one. It tries the group again a second later, at the earliest."""
-ROUND_SECONDS: Final = LOOK_SECONDS
-"""A pod that is refused twice in a domain within this time has its whole group put off."""
 STANDBY_SECONDS: Final = UNSURE_SECONDS
 """Seconds by which a process that is not asked about a group ends its preemption later."""
 TRIED_SECONDS: Final = PATIENCE_SECONDS
@@ -107,8 +93,6 @@ TRIED_SECONDS: Final = PATIENCE_SECONDS
 
 # --- Derived: how often we look -----------------------------------------------------------
 
-CLAIMS_EVERY_SECONDS: Final = LATE_SECONDS
-"""Seconds between two looks at groups that have waited long."""
 TURNS_SETTLE_SECONDS: Final = SLICE_SECONDS / 2
 """Seconds between two looks at whose turn it is, to handle changes together."""
 FIRST_ASK_SECONDS: Final = LOOK_SECONDS / 4
@@ -127,55 +111,8 @@ FIRST_PAUSE: Final = MOMENT_SECONDS
 """Seconds until a pod is retried for which kube-scheduler had not seen enough; then longer."""
 EVENTS_EVERY_SECONDS: Final = LOOK_SECONDS / 4
 """Seconds between two looks for Events that are due."""
-RECOVER_SECONDS: Final = LATE_SECONDS
-"""The most seconds that the first answer after a start waits for the plans of partial gangs."""
-TAKE_BACK_SECONDS: Final = BACK_OFF_SECONDS
-"""Seconds until another attempt to take back devices."""
-CONDITION_SECONDS: Final = CHECK_SECONDS
-"""Most gangs have started by then and need no condition."""
-CONDITION_AGAIN_SECONDS: Final = BACK_OFF_SECONDS
-"""Seconds between two looks at the condition of a group that waits."""
-CONDITION_PAUSE_SECONDS: Final = 2 * MOMENT_SECONDS
-"""Seconds of rest after each write of a condition. A status costs the API server as much as several
-Bindings, and when hundreds of gangs wait at once it has Bindings to write."""
-GATES_SETTLE_SECONDS: Final = 2 * SLICE_SECONDS
-"""Seconds between two looks at the groups behind our gate."""
-GATES_EVERY_SECONDS: Final = LOOK_SECONDS
-"""Seconds between two looks behind our gate without an event: a window may have ended."""
-STUCK_EVERY_SECONDS: Final = LOOK_SECONDS
-"""The fewest seconds between two looks at a gang whose members do not come."""
-TRY_OTHERS_SECONDS: Final = LOOK_SECONDS / 2
-"""Seconds without a new member until those that kube-scheduler refused are tried again: while it
-brings others, each of them would be one more try for all that are left."""
-BEHIND_FIRST_PAUSE: Final = MOMENT_SECONDS / 2
-"""Seconds until a pod is retried for which kube-scheduler sees room that we do not."""
-BEHIND_LONGEST_PAUSE: Final = LAG_SECONDS
-"""The longest pause between retries: a watch that is behind catches up in milliseconds."""
-BEHIND_FORGOTTEN_SECONDS: Final = LONG_SECONDS
-"""Seconds until it is forgotten that our watch was behind for a pod."""
-CONFIRM_EVERY_SECONDS: Final = CHECK_SECONDS
-"""Seconds between two looks at pods that only requests have shown."""
-ROOM_SECONDS: Final = MOMENT_SECONDS
-"""Seconds between two times that pods are woken for room."""
 SPARED_SECONDS: Final = 0.3 * LOOK_SECONDS
 """Seconds for which members are not woken that are about to be bound without another try."""
-FAULT_SECONDS: Final = BACK_OFF_SECONDS
-"""Seconds until a group is looked at again after an internal error."""
-RESAMPLE_SECONDS: Final = MOMENT_SECONDS / 2
-"""Seconds until another try where kube-scheduler samples nodes: it sees other ones then."""
-PLANNED_FIRST_SECONDS: Final = LOOK_SECONDS
-"""The most seconds until a gang that waits for the plan of another one is tried again; the end of
-that plan wakes it."""
-STALE_SECONDS: Final = BACK_OFF_SECONDS
-"""Seconds between two tries of a gang while nothing is heard from the API server."""
-MISSED_SECONDS: Final = BACK_OFF_SECONDS
-"""Seconds between two looks for missed wakeups. Pods that both find unchanged are retried."""
-MISSED_AGAIN_SECONDS: Final = PATIENCE_SECONDS
-"""The fewest seconds until a missed pod has another try: the others have theirs before."""
-SOON: Final = (LOOK_SECONDS, PATIENCE_SECONDS)
-"""The first and the longest pause before a patch that failed for passing trouble."""
-SELDOM: Final = (PATIENCE_SECONDS, LONG_SECONDS)
-"""The first and the longest pause before a patch that was refused for this pod is tried again."""
 PREEMPT_EVERY_SECONDS: Final = LOOK_SECONDS
 """Seconds between two looks at the preemptions when nothing changes."""
 PREEMPT_SETTLE_SECONDS: Final = 2 * MOMENT_SECONDS
@@ -192,8 +129,6 @@ OFFER_SECONDS: Final = LATE_SECONDS
 """Seconds between two announcements that a group has its room, once all victims are gone."""
 WRITE_AGAIN_SECONDS: Final = (LOOK_SECONDS, LAG_SECONDS)
 """The first and the longest pause before a status is written again."""
-REFUSED_SECONDS: Final = PATIENCE_SECONDS
-"""The most seconds for which a group whose Bindings are refused is refused without a look."""
 
 # --- Derived: how much at once ------------------------------------------------------------
 
@@ -213,18 +148,8 @@ FEW_LEFT: Final = PARALLEL // 4
 WORTH: Final = FEW_LEFT
 """A pause that lasts to its end is worth it with this many Bindings; with fewer the API server is
 slow, and kube-scheduler had better go on."""
-PARTIAL_REST: Final = REST // 3
-"""After the plan of a partial gang, wait this many times its length: the loop has other work."""
-MAX_PODS: Final = 10 * REMEMBERED
-"""The most pods that are remembered; the oldest are forgotten first."""
-GATES_SLICE_SECONDS: Final = 2 * SLICE_SECONDS
-"""The most seconds of one step of planning behind our gate: filter waits meanwhile."""
-DISAGREE_TRIES: Final = TRIES
-"""The watches count as disagreeing after this many tries."""
 PATCHES_PARALLEL: Final = PARALLEL // 2
 """The most patches that are on their way at a time."""
-LONGEST_PLAN_SECONDS: Final = CHECK_SECONDS
-"""The most seconds that the slices of one plan may take together: other plans wait for it."""
 PLAN_SECONDS: Final = 1.5 * SLICE_SECONDS
 """The most seconds that one call plans for the group that is asked for; the rest follows later."""
 VAIN_SECONDS: Final = MOMENT_SECONDS
@@ -236,8 +161,3 @@ MOST_MEMBERS: Final = PARALLEL
 TURN_SECONDS: Final = 2 * SLICE_SECONDS
 """The most seconds that one call of filter may plan for others. To find that a gang does not fit on
 thousands of nodes takes milliseconds, and kube-scheduler's loop waits."""
-TURN_SHARE: Final = 1 / (REST + 1)
-"""The share of the time for which calls may plan for others in vain: while pods come and go, each
-call would find that groups which had no room are worth another look."""
-MAX_GROUPS: Final = 10 * REMEMBERED
-"""The most groups that are remembered; the one that was not read for longest is forgotten first."""

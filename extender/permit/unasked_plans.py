@@ -15,14 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from extender.permit.plans import Plans
-from extender.permit.timing import (
-    GATES_EVERY_SECONDS,
-    GATES_SETTLE_SECONDS,
-    GATES_SLICE_SECONDS,
-    PARTIAL_REST,
-    RECOVER_SECONDS,
-    REST,
-)
+from extender.permit.timing import LATE_SECONDS, LOOK_SECONDS, REST, SLICE_SECONDS, TRIES
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import in_turns
 from extender.state.cluster.events import ClusterChange
@@ -53,21 +46,21 @@ class GatedGroups:
         """Work until cancelled."""
         while self._options.gate_until_fit:
             with suppress(TimeoutError):
-                async with asyncio.timeout(GATES_EVERY_SECONDS):
+                async with asyncio.timeout(LOOK_SECONDS):
                     await self._changed.wait()
             self._changed.clear()
             self._in_vain = 0.0
             try:
-                if await in_turns(self.looking(), self._clock, seconds=GATES_SLICE_SECONDS):
+                if await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS):
                     self._changed.set()
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("gatekeeper", error)
-                await asyncio.sleep(GATES_EVERY_SECONDS)
-            await asyncio.sleep(max(GATES_SETTLE_SECONDS, self._in_vain * REST))
+                await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(max(SLICE_SECONDS, self._in_vain * REST))
 
     def looking(self) -> Steps[bool]:
         """Plan for the groups at the head of the queue; return whether there are more."""
-        until, queue = self._clock.monotonic() + GATES_SLICE_SECONDS, self._view.queue
+        until, queue = self._clock.monotonic() + SLICE_SECONDS, self._view.queue
         for key in list(queue):
             yield
             pod_group = self._view.pod_group(key)
@@ -117,7 +110,7 @@ class PartialGangs:
 
     def recover(self) -> Iterator[None]:
         """Plan the partial gangs; `run` plans those for which there was no time."""
-        until, groups = self._clock.monotonic() + RECOVER_SECONDS, iter([*self._view.groups])
+        until, groups = self._clock.monotonic() + LATE_SECONDS, iter([*self._view.groups])
         for group in groups:
             yield
             if self._clock.monotonic() >= until:
@@ -135,7 +128,7 @@ class PartialGangs:
             for group in touched:
                 began = self._clock.monotonic()
                 self._plan(group)
-                await asyncio.sleep(PARTIAL_REST * (self._clock.monotonic() - began))
+                await asyncio.sleep(TRIES * (self._clock.monotonic() - began))
 
     def _is_partial(self, group: str) -> bool:
         tally = self._view.tally(group)

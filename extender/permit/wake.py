@@ -22,16 +22,13 @@ from extender.kube.pods import PodRef, PodWriter
 from extender.permit.patches import Failure, Patch, Patches
 from extender.permit.plans import Plans
 from extender.permit.timing import (
-    FAULT_SECONDS,
-    MAX_GROUPS,
-    MISSED_AGAIN_SECONDS,
-    MISSED_SECONDS,
-    PLANNED_FIRST_SECONDS,
-    RESAMPLE_SECONDS,
+    BACK_OFF_SECONDS,
+    LOOK_SECONDS,
+    MOMENT_SECONDS,
+    PATIENCE_SECONDS,
+    REMEMBERED,
     ROOM_AT_ONCE,
-    ROOM_SECONDS,
     SPARED_SECONDS,
-    STALE_SECONDS,
 )
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
@@ -86,7 +83,7 @@ class Waker:
         self._for_room: deque[PodInfo] = deque()
         """The pods that are still to be woken for room that was given back, in their order."""
         self._room_rests = False
-        """True while the last pods were woken for room less than ROOM_SECONDS ago."""
+        """True while the last pods were woken for room less than MOMENT_SECONDS ago."""
         self._looked: frozenset[PodKind] = frozenset()
         """The kinds of pods that had their turn in the decision about room before others."""
         self._patches = Patches(self._write, failed=self._failed)
@@ -107,7 +104,7 @@ class Waker:
         turn = self._options.strict_order and bool(change.groups)
         if change.room or turn:
             # A plan that moves gives room back at every step; to look now and then is enough.
-            self._queue.add_after(ROOM, ROOM_SECONDS)
+            self._queue.add_after(ROOM, MOMENT_SECONDS)
 
     def recover(self) -> Iterator[None]:
         """Repeat the refusals of an earlier run, once the whole cluster has been seen."""
@@ -150,7 +147,7 @@ class Waker:
                     await self._look(key)
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is this key's alone
                     FAULTS.report("waker", error, key=key)
-                    self.after(key, FAULT_SECONDS)
+                    self.after(key, BACK_OFF_SECONDS)
                 await asyncio.sleep(0)  # many keys may be due at once
         finally:
             await self._patches.end()
@@ -159,7 +156,7 @@ class Waker:
         resting = self._patches.resting()
         if key == ROOM and self._room_rests:
             # Every pod has its turn before the first ones have another.
-            self._queue.add_after(ROOM, ROOM_SECONDS)
+            self._queue.add_after(ROOM, MOMENT_SECONDS)
         elif key == ROOM:
             await self._decide_room(resting)
         elif key == ROOM_REST:
@@ -222,7 +219,7 @@ class Waker:
         self._wake(ROOM, [self._for_room.popleft() for _ in range(count)])
         self._room_rests = count > 0
         if count:
-            self._queue.add_after(ROOM_REST, ROOM_SECONDS)
+            self._queue.add_after(ROOM_REST, MOMENT_SECONDS)
 
     def _wake(self, batch: str, pods: Collection[PodInfo]) -> None:
         refused = self._view.refused
@@ -289,7 +286,7 @@ class WakeTimes:
         self._wake_after = wake_after
         self._behind_plans: set[str] = set()
         """The groups that wait for the plan of a group that goes first."""
-        self._mixed: LRUCache[str, None] = LRUCache(MAX_GROUPS)
+        self._mixed: LRUCache[str, None] = LRUCache(REMEMBERED)
         """The groups that never fit, but with members that were refused for another reason."""
         plans.planner.on_end(self._plan_ended)
 
@@ -300,14 +297,14 @@ class WakeTimes:
         if rest:
             self._wake_after(group, rest)
         if self._view.planned_node(pod.uid) is not None and reason not in _HAVE_TIMES:
-            self._wake_after(group, RESAMPLE_SECONDS)
+            self._wake_after(group, MOMENT_SECONDS)
         match reason:
             case Reason.PLANNING if not rest:
                 self._when_planned(group)
             case Reason.OUTSIDE_TOPOLOGY:
-                self._wake_after(group, RESAMPLE_SECONDS)
+                self._wake_after(group, MOMENT_SECONDS)
             case Reason.CACHE_STALE:
-                self._wake_after(group, STALE_SECONDS)
+                self._wake_after(group, BACK_OFF_SECONDS)
             case Reason.RECENTLY_DENIED:
                 denied = max(self._verdicts.options.denied, self._verdicts.denied_left(group))
                 self._wake_after(group, denied)
@@ -323,9 +320,9 @@ class WakeTimes:
         pod_group = self._view.pod_group(group)
         if pod_group is not None and self._plans.plans_before(pod_group):
             self._behind_plans.add(group)
-            self._wake_after(group, PLANNED_FIRST_SECONDS)
+            self._wake_after(group, LOOK_SECONDS)
         else:
-            self._wake_after(group, RESAMPLE_SECONDS)
+            self._wake_after(group, MOMENT_SECONDS)
 
     def _plan_ended(self, _: str, seconds: float) -> None:
         if not seconds:
@@ -338,11 +335,11 @@ class WakeTimes:
         refused = self._view.refused
         if any(refused[uid].reason != Reason.NEVER_FITS for uid in self._view.refused_of(group)):
             self._mixed[group] = None
-            self._wake_after(group, RESAMPLE_SECONDS)
+            self._wake_after(group, MOMENT_SECONDS)
         else:
             self._mixed.pop(group, None)
         if self._verdicts.options.strict_order:
-            self._wake_after(ROOM, RESAMPLE_SECONDS)
+            self._wake_after(ROOM, MOMENT_SECONDS)
 
 
 class MissedWakeups:
@@ -369,7 +366,7 @@ class MissedWakeups:
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            await asyncio.sleep(MISSED_SECONDS)
+            await asyncio.sleep(BACK_OFF_SECONDS)
             try:
                 await in_turns(self.looking(), self._plans.clock)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
@@ -395,7 +392,7 @@ class MissedWakeups:
             namespace = self._before[key].pod.namespace
             return self._served.get((in_group, namespace), never), self._tried.get(key, never)
 
-        due = [key for key in keys if now - self._tried.get(key, never) >= MISSED_AGAIN_SECONDS]
+        due = [key for key in keys if now - self._tried.get(key, never) >= PATIENCE_SECONDS]
         key = min(due, key=last, default=None)
         if key is None:
             return

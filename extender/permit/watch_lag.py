@@ -16,14 +16,12 @@ from extender.api.reasons import Reason
 from extender.gang.filter import disagreement
 from extender.gang.verdicts import FilterVerdict, Refuse, about
 from extender.permit.timing import (
-    BEHIND_FIRST_PAUSE,
-    BEHIND_FORGOTTEN_SECONDS,
-    BEHIND_LONGEST_PAUSE,
-    CONFIRM_EVERY_SECONDS,
-    DISAGREE_SECONDS,
-    DISAGREE_TRIES,
-    MAX_GROUPS,
-    UNCONFIRMED_SECONDS,
+    CHECK_SECONDS,
+    LAG_SECONDS,
+    LONG_SECONDS,
+    MOMENT_SECONDS,
+    REMEMBERED,
+    TRIES,
 )
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
@@ -57,7 +55,7 @@ class WatchLag:
         self._view = view
         self._timer = timer
         self._wake_after = wake_after
-        self._lags: TTLCache[str, _Lag] = TTLCache(MAX_GROUPS, BEHIND_FORGOTTEN_SECONDS, timer)
+        self._lags: TTLCache[str, _Lag] = TTLCache(REMEMBERED, LONG_SECONDS, timer)
 
     @property
     def disagreements(self) -> int:
@@ -99,10 +97,10 @@ class WatchLag:
 
     def _count_try(self, lag: _Lag) -> float:
         """Count one more try that shows the lag; return the seconds until the next one."""
-        pause = min(BEHIND_LONGEST_PAUSE, BEHIND_FIRST_PAUSE * 2.0 ** min(lag.tries, 32))
+        pause = min(LAG_SECONDS, MOMENT_SECONDS * 2.0 ** min(lag.tries, 32))
         lag.tries += 1
-        late = self._timer() - lag.since >= DISAGREE_SECONDS
-        lag.disagrees = lag.disagrees or (late and lag.tries >= DISAGREE_TRIES)
+        late = self._timer() - lag.since >= CHECK_SECONDS
+        lag.disagrees = lag.disagrees or (late and lag.tries >= TRIES)
         return pause
 
 
@@ -127,13 +125,13 @@ class PodsSeenOnlyInRequests:
                 self.look()
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("pods-seen-only-in-requests", error)
-            await asyncio.sleep(CONFIRM_EVERY_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
 
     def look(self) -> None:
         """Drop the pods that no watch has shown in time."""
         now, before = self._clock.monotonic(), self._since
         self._since = {uid: before.get(uid, now) for uid in self._view.seen}
-        over = [uid for uid, since in self._since.items() if now - since >= UNCONFIRMED_SECONDS]
+        over = [uid for uid, since in self._since.items() if now - since >= LAG_SECONDS]
         if over:
             _log.warning("pods of requests never came into the watch", pods=len(over))
             self._cluster.apply(ev.SeenEnded(over))

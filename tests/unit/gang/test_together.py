@@ -12,7 +12,7 @@ from extender.api.wellknown import GANG_GATE
 from extender.gang import ahead
 from extender.gang.ahead import Left, Together
 from extender.permit.awaiting_bind import AwaitingBind
-from extender.permit.timing import ASSUMED_SECONDS, COMING_SECONDS, DUE_SECONDS
+from extender.permit.timing import ASSUMED_SECONDS, BACK_OFF_SECONDS, LOOK_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo, PodTerm, Shape
 from extender.state.cluster.store import Cluster
@@ -145,7 +145,7 @@ def _nominated(scene: Scene) -> None:
 def _in_hand(scene: Scene) -> None:
     scene.in_hand = AwaitingBind(clock := ManualClock())
     scene.in_hand.begin("gang-0", "n0")
-    clock.now += COMING_SECONDS
+    clock.now += LOOK_SECONDS
 
 
 def _left_a_choice(scene: Scene) -> None:
@@ -522,9 +522,9 @@ def test_kube_scheduler_may_wait_long_for_the_volumes_of_a_pod() -> None:
     scene.change(pod("other", LARGE))
     scene.in_hand.begin("other", None)
     scene.in_hand.begin("gang-0", "n0")
-    clock.now += DUE_SECONDS
+    clock.now += BACK_OFF_SECONDS
     assert "gang-0" not in scene.in_hand
-    clock.now += ASSUMED_SECONDS - DUE_SECONDS - 1
+    clock.now += ASSUMED_SECONDS - BACK_OFF_SECONDS - 1
     assert scene.decide().left == {Left.NO_ROOM: 3}
     clock.now += 1
     assert scene.decide().nodes == ALL

@@ -7,7 +7,7 @@ import pytest
 from extender.kube.recorder import Event, ObjectRef
 from extender.permit.ahead.write import Announcer
 from extender.permit.awaiting_bind import AwaitingBind
-from extender.permit.timing import EVENT_SECONDS
+from extender.permit.timing import LATE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, nodes, observe, pods
@@ -31,7 +31,7 @@ class Scene:
             behind=lambda: self.behind,
         )
 
-    def later(self, seconds: float = EVENT_SECONDS) -> list[str]:
+    def later(self, seconds: float = LATE_SECONDS) -> list[str]:
         """Return the pods that have Events after some time."""
         self.clock.now += seconds
         self.announcer.look()
@@ -46,8 +46,8 @@ def scene() -> Scene:
 def test_it_says_what_kube_scheduler_says(scene: Scene) -> None:
     scene.announcer.bound(A, "n0")
 
-    assert scene.later(EVENT_SECONDS / 2) == []
-    assert scene.later(EVENT_SECONDS / 2) == ["gang-0"]
+    assert scene.later(LATE_SECONDS / 2) == []
+    assert scene.later(LATE_SECONDS / 2) == ["gang-0"]
     [event] = scene.events
     assert event.about == ObjectRef("v1", "Pod", "ns", "gang-0", "gang-0")
     assert (event.reason, event.action, event.warning) == ("Scheduled", "Binding", False)

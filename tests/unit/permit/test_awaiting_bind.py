@@ -8,7 +8,7 @@ import pytest
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse
-from extender.permit.timing import DUE_SECONDS
+from extender.permit.timing import BACK_OFF_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
@@ -52,7 +52,7 @@ async def test_another_siblings_is(cluster: Cluster) -> None:
 
 async def test_no_bind_request_comes_for_so_long(cluster: Cluster) -> None:
     scene = begin(cluster)
-    await asyncio.sleep(DUE_SECONDS)
+    await asyncio.sleep(BACK_OFF_SECONDS)
 
     assert ask(scene, B, "n0") == EXCHANGED
 

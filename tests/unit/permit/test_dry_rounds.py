@@ -11,7 +11,7 @@ from extender.api.reasons import Reason
 from extender.gang import dry_round
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse
 from extender.permit.dry_rounds import DryRounds
-from extender.permit.timing import FOUND_SECONDS
+from extender.permit.timing import CHECK_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ClaimInfo, PodInfo, StorageClassInfo, VolumeInfo
 from extender.state.cluster.store import Cluster
@@ -127,7 +127,7 @@ def test_the_last_member_that_has_a_node_lets_all_pass(scene: Scene) -> None:
 
 def test_nodes_that_were_found_long_ago_count_no_more(scene: Scene) -> None:
     scene.ask("g-0")
-    scene.clock.now += FOUND_SECONDS + 1
+    scene.clock.now += CHECK_SECONDS + 1
     assert scene.reason("g-1") is Reason.NODES_FOR_ALL_FIRST
     assert scene.woken == ["g-0"]
     assert scene.reason("g-0") is None

@@ -92,7 +92,7 @@ class Ticking(LoopClock):
     @override
     def monotonic(self) -> float:
         self._ticks += 1
-        return self._ticks * timing.GATES_SLICE_SECONDS * 2 / 5
+        return self._ticks * timing.SLICE_SECONDS * 2 / 5
 
 
 async def test_a_long_queue_is_looked_at_in_steps(cluster: Cluster) -> None:

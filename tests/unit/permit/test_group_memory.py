@@ -240,7 +240,7 @@ async def test_a_verdict_is_true_of_what_was_there_when_it_was_begun() -> None:
 
 
 async def test_the_memory_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_GROUPS", 100)
+    monkeypatch.setattr(module, "REMEMBERED", 100)
     scene = Scene()
     for number in range(200):
         scene.verdicts.failed(f"ns/{number}", LATE)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.permit.timing import BEHIND_LONGEST_PAUSE, DISAGREE_SECONDS
+from extender.permit.timing import CHECK_SECONDS, LAG_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
@@ -49,7 +49,7 @@ async def test_a_resource_that_no_node_has_is_named_after_a_while(cluster: Clust
     assert "gang.ignoredResources" in answers[-1]
     assert answers == sorted(answers, key=lambda text: text != NEWS), "it is said from then on"
     # Tries become rare: a few in the first seconds, then one in each pause.
-    assert len(answers) < 15 + 600 / BEHIND_LONGEST_PAUSE
+    assert len(answers) < 15 + 600 / LAG_SECONDS
     assert scene.pod_filter.lags.disagreements == 1
     assert not scene.pod_filter.lags.is_behind
 
@@ -75,7 +75,7 @@ async def test_a_watch_that_catches_up_ends_it(cluster: Cluster) -> None:
     old = pod("old", 4, on="n0")
     scene = Scene(cluster, nodes(4), old, pod_group(min_member=2), pods(2, 1))
 
-    answers = await tried_as_woken(scene, "gang-0", ["n0"], DISAGREE_SECONDS / 2)
+    answers = await tried_as_woken(scene, "gang-0", ["n0"], CHECK_SECONDS / 2)
     assert set(answers) == {NEWS}
     before = scene.pod_filter.lags.is_behind
     observe(cluster, ev.PodDeleted(old.uid))
@@ -90,7 +90,7 @@ async def test_each_pod_has_its_own_patience(cluster: Cluster) -> None:
 
     for each in members:
         assert said(scene, each.name, ["n0"], group="gang") == NEWS
-    assert {pause for _, pause in scene.woken} == {0.05}
+    assert {pause for _, pause in scene.woken} == {0.1}
 
 
 async def test_a_pod_without_a_gang_is_woken_alone(cluster: Cluster) -> None:

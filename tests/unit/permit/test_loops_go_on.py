@@ -12,7 +12,7 @@ from extender.kube.recorder import Event, ObjectRef, Recorder
 from extender.permit.group_memory import GroupMemory
 from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
-from extender.permit.timing import CLAIMS_EVERY_SECONDS, FAULT_SECONDS
+from extender.permit.timing import BACK_OFF_SECONDS, LATE_SECONDS
 from extender.permit.wake import Waker
 from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.runtime.faults import FAULTS, Faults
@@ -58,7 +58,7 @@ async def test_the_waker_looks_at_the_group_again(monkeypatch: pytest.MonkeyPatc
     before = counted("waker")
     waker.after("ns/a", 0.0)
     waker.after("ns/b", 1.0)
-    await run(waker, FAULT_SECONDS + 1)
+    await run(waker, BACK_OFF_SECONDS + 1)
     assert [key for (key,) in calls] == ["ns/a", "ns/b", "ns/a"]
     assert counted("waker") == before + 1
 
@@ -74,7 +74,7 @@ async def test_aging_and_the_look_at_unconfirmed_pods_go_on(
         where = "aging" if part == "_when_entered" else "pods-seen-only-in-requests"
         before = counted(where)
         monkeypatch.setattr(component, part, None)
-        await run(component, 3 * CLAIMS_EVERY_SECONDS + 6)
+        await run(component, 3 * LATE_SECONDS + 6)
         assert counted(where) >= before + 2
 
 

@@ -7,7 +7,7 @@ from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
-from extender.permit.timing import MISSED_AGAIN_SECONDS, MISSED_SECONDS
+from extender.permit.timing import BACK_OFF_SECONDS, PATIENCE_SECONDS
 from extender.permit.wake import MissedWakeups
 from extender.state.cluster import events as ev
 from extender.steps import at_once
@@ -38,7 +38,7 @@ class Play:
         """Return which pods are woken by so many looks."""
         self.woken.clear()
         for _ in range(count):
-            self.clock.now += MISSED_SECONDS
+            self.clock.now += BACK_OFF_SECONDS
             at_once(self.overlooked.looking())
         return [*self.woken]
 
@@ -67,7 +67,7 @@ def test_each_has_its_turn_before_another_has_two(play: Play) -> None:
     play.looks()
 
     assert play.looks(3) == ["a-0", "b-0", "c-0"]
-    assert play.looks(int(MISSED_AGAIN_SECONDS / MISSED_SECONDS) - 3) == []
+    assert play.looks(int(PATIENCE_SECONDS / BACK_OFF_SECONDS) - 3) == []
     assert play.looks(3) == ["a-0", "b-0", "c-0"]
 
 

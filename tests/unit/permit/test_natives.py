@@ -10,7 +10,7 @@ from extender.api.wellknown import GROUP_NATIVE
 from extender.gang.filter import MIN_SAMPLE
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
 from extender.permit.filter import NOT_FOUND, UNDECIDED, NativeGangs
-from extender.permit.timing import ROUND_SECONDS, SETTLED_SECONDS
+from extender.permit.timing import LOOK_SECONDS, SETTLED_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, key, node, observe, pod, pod_group, shape
@@ -99,7 +99,7 @@ def test_a_domain_that_is_refused_leaves_the_next_one_its_turn() -> None:
     assert scene.natives.put_off(A, NO, ["n1"]) == NO
     assert scene.natives.put_off(A, NO, ["n2"]) == NO
     assert scene.natives.put_off(A, NO, ["n1"]) == OFF
-    scene.clock.now += ROUND_SECONDS + 0.1
+    scene.clock.now += LOOK_SECONDS + 0.1
     assert scene.natives.put_off(A, NO, ["n1"]) == NO
 
 

@@ -72,7 +72,7 @@ async def test_a_look_that_breaks_off_leaves_no_memory_to_the_next(
         return ()
 
     monkeypatch.setattr(decisions, "deciding", breaks)
-    monkeypatch.setattr("extender.permit.node_claims.CLAIMS_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("extender.permit.node_claims.LATE_SECONDS", 0.0)
     aging = NodeClaims(waiting(), options=OPTIONS, clock=Ticking())
     looking = asyncio.create_task(aging.run())
     await until(lambda: len(looks) > 2)

@@ -88,7 +88,7 @@ async def test_a_member_that_comes_before_the_first_call_is_planned_at_once(
 async def test_what_there_was_no_time_for_is_planned_after_the_first_answer(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extender.permit.unasked_plans.RECOVER_SECONDS", 0.0)
+    monkeypatch.setattr("extender.permit.unasked_plans.LATE_SECONDS", 0.0)
     scene, begun = begin(cluster, BOUND, B, C)
     for _ in begun.recover():
         pass

@@ -189,7 +189,7 @@ def test_half_of_the_time_is_for_others() -> None:
 
 
 def test_a_plan_without_end_is_given_up_and_others_have_their_turn() -> None:
-    scene = Scene(step=timing.LONGEST_PLAN_SECONDS / 3)
+    scene = Scene(step=timing.CHECK_SECONDS / 3)
     scene.plan()
     assert scene.work() < 10
     assert scene.planned == 0
@@ -270,7 +270,7 @@ def test_a_plan_that_breaks_while_it_is_kept_leaves_nothing(
 def test_a_plan_that_is_ended_while_it_is_kept_leaves_nothing() -> None:
     scene = Scene(step=0.0)
     scene.plan()
-    scene.clock.step = timing.LONGEST_PLAN_SECONDS  # each part takes as long as a plan may
+    scene.clock.step = timing.CHECK_SECONDS  # each part takes as long as a plan may
     scene.work()
     assert scene.planned == 0
     assert not scene.view.keeps_room
@@ -279,7 +279,7 @@ def test_a_plan_that_is_ended_while_it_is_kept_leaves_nothing() -> None:
 def test_the_time_to_keep_room_does_not_count_as_time_to_find_it() -> None:
     scene = Scene(step=0.0)
     scene.plan()
-    scene.plans.planner._spent[key("gang")] = timing.LONGEST_PLAN_SECONDS
+    scene.plans.planner._spent[key("gang")] = timing.CHECK_SECONDS
     scene.clock.step = SLOW
     scene.work()
     assert scene.planned == MANY

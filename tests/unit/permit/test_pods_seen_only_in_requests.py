@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from extender.permit.timing import UNCONFIRMED_SECONDS
+from extender.permit.timing import LAG_SECONDS
 from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -48,18 +48,18 @@ def looked(cluster: Cluster, clock: Clock, *after: float) -> Cluster:
 def test_a_pod_that_no_watch_shows_leaves_nothing_behind(clock: Clock) -> None:
     empty = cluster_of(nodes(8))._tables
     cluster = cluster_of(nodes(8), ev.PodSeen(B), planned(b="n0"))
-    tables = looked(cluster, clock, 0.0, UNCONFIRMED_SECONDS)._tables
+    tables = looked(cluster, clock, 0.0, LAG_SECONDS)._tables
     for name in ("pods", "groups", "reservations", "on_node", "seen", "controlled"):
         assert getattr(tables, name) == getattr(empty, name), name
 
 
 def test_it_stays_until_its_time_is_over(clock: Clock) -> None:
-    cluster = looked(cluster_of(ev.PodSeen(A)), clock, 0.0, UNCONFIRMED_SECONDS - 0.1)
+    cluster = looked(cluster_of(ev.PodSeen(A)), clock, 0.0, LAG_SECONDS - 0.1)
     assert A.uid in cluster.view().pods
 
 
 def test_one_that_the_watch_shows_stays(clock: Clock) -> None:
-    cluster = looked(cluster_of(ev.PodSeen(A), A), clock, 0.0, UNCONFIRMED_SECONDS)
+    cluster = looked(cluster_of(ev.PodSeen(A), A), clock, 0.0, LAG_SECONDS)
     assert A.uid in cluster.view().pods
 
 
@@ -70,13 +70,13 @@ def test_one_that_is_seen_anew_has_its_time_anew(clock: Clock) -> None:
     observe(cluster, A, ev.PodDeleted(A.uid))
     unconfirmed.look()
     observe(cluster, ev.PodSeen(pod("c")))
-    clock.now += UNCONFIRMED_SECONDS
+    clock.now += LAG_SECONDS
     unconfirmed.look()
     assert "c" in cluster.view().pods
 
 
 def test_kube_scheduler_may_bring_a_dropped_pod_again(clock: Clock) -> None:
-    cluster = looked(cluster_of(ev.PodSeen(A)), clock, 0.0, UNCONFIRMED_SECONDS)
+    cluster = looked(cluster_of(ev.PodSeen(A)), clock, 0.0, LAG_SECONDS)
     assert A.uid not in cluster.view().pods
     observe(cluster, ev.PodSeen(A))
     assert A.uid in cluster.view().pods

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang import plan
-from extender.permit.timing import RESAMPLE_SECONDS
+from extender.permit.timing import MOMENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import key, node, nodes, observe, pod, pod_group, pods
@@ -131,4 +131,4 @@ async def test_a_group_that_never_fits_is_woken_while_members_have_another_reaso
 
     for member, count in ((members[0], 1), (members[1], 2), (members[2], 2), (members[0], 2)):
         assert "even with all nodes empty" in words(scene, member.name, ["n0"])
-        assert scene.woken == [(group, RESAMPLE_SECONDS)] * count
+        assert scene.woken == [(group, MOMENT_SECONDS)] * count

@@ -13,7 +13,7 @@ from extender.permit.bind import HUNG_UP, HUNG_UP_ON_ANOTHER
 from extender.permit.timing import (
     AHEAD_SECONDS,
     BACKLOG,
-    COMING_SECONDS,
+    LOOK_SECONDS,
     PARALLEL,
     SILENT_SECONDS,
     SLICE_PODS,
@@ -179,7 +179,7 @@ async def test_a_member_whose_bind_request_is_due_counts_and_comes_itself(play: 
 
 async def test_a_member_whose_bind_request_is_overdue_does_not_count(play: Play) -> None:
     play.filter(A)
-    await asyncio.sleep(COMING_SECONDS)
+    await asyncio.sleep(LOOK_SECONDS)
     second = play.begin(B)
     await asyncio.sleep(1)
     assert play.scene.binder.calls == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.permit.timing import AHEAD_SECONDS, EVENT_SECONDS
+from extender.permit.timing import AHEAD_SECONDS, LATE_SECONDS
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import nodes, observe, pod_group, until
@@ -34,7 +34,7 @@ async def announced(play: Play) -> list[str]:
     """Return the pods that have Events of ours when all is over."""
     for _ in range(3):
         play.scene.ahead._announcer.look()
-        await asyncio.sleep(EVENT_SECONDS)
+        await asyncio.sleep(LATE_SECONDS)
     play.scene.ahead._announcer.look()
     return sorted(event.about.name for event in play.scene.events)
 

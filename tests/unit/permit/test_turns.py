@@ -13,7 +13,7 @@ from extender.permit import filter as filtering
 from extender.permit import timing
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
-from extender.permit.timing import PLANNED_FIRST_SECONDS, RESAMPLE_SECONDS
+from extender.permit.timing import LOOK_SECONDS, MOMENT_SECONDS
 from extender.permit.wake import ROOM
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo
@@ -289,7 +289,7 @@ async def test_in_strict_order_one_that_never_fits_passes_its_turn_on(cluster: C
     scene = Scene(cluster, nodes(4, 4), group("a", 1.0, size=9), options=STRICT)
 
     assert "even with all nodes empty" in reported(scene, "a-0", ["n0"], group="a")
-    assert (ROOM, RESAMPLE_SECONDS) in scene.woken
+    assert (ROOM, MOMENT_SECONDS) in scene.woken
 
 
 async def test_siblings_of_one_that_never_fits_are_woken_once(cluster: Cluster) -> None:
@@ -298,7 +298,7 @@ async def test_siblings_of_one_that_never_fits_are_woken_once(cluster: Cluster) 
     observe(cluster, ev.PodRefused(second, Reason.NOT_ENOUGH_PODS))
 
     reported(scene, first.name, ["n0"], group="a")
-    assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
+    assert scene.woken == [(key("a"), MOMENT_SECONDS)]
     reported(scene, second.name, ["n0"], group="a")
     assert len(scene.woken) == 1
 
@@ -313,7 +313,7 @@ async def test_room_that_is_news_is_asked_for_again_though_the_group_failed_befo
     scene.woken.clear()
 
     assert "is news here" in reported(scene, "a-0", ["n0", "n1"], group="a")
-    assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
+    assert scene.woken == [(key("a"), MOMENT_SECONDS)]
 
 
 async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_no_other(
@@ -325,7 +325,7 @@ async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_n
     scene.woken.clear()
 
     assert "is news here" in reported(scene, "a-0", ["n0", "new"], group="a")
-    assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
+    assert scene.woken == [(key("a"), MOMENT_SECONDS)]
 
 
 def many(clock: Ticking, **options: Any) -> filtering.Turns:
@@ -366,7 +366,7 @@ async def test_a_group_behind_a_plan_is_woken_at_its_end(cluster: Cluster) -> No
     scene = Scene(cluster, nodes(4, 4), group("a", 1.0), group("b", 5.0))
     scene.plans.planner.go_on(key("a"), plan())
     assert "go first are being planned" in reported(scene, "b-0", ["n0"], group="b")
-    assert scene.woken == [(key("b"), PLANNED_FIRST_SECONDS)]
+    assert scene.woken == [(key("b"), LOOK_SECONDS)]
     scene.woken.clear()
     scene.plans.planner.work()
     assert scene.woken == [(key("b"), 0.0)]
