@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from extender.gang import aging, plan
+from extender.gang import aging, gates
 from extender.gang.fit import Fit, fitting
 from extender.gang.verdicts import Refuse
 from extender.state.cluster.records import PodGroupInfo, PodInfo
@@ -18,7 +18,7 @@ def fit(pods: Sequence[PodInfo], wanted: int, **asked: Any) -> Fit:
 
 def make_plan(pod: PodInfo, pod_group: PodGroupInfo, **asked: Any) -> Fit | Refuse:
     """Return the plan of a pod's group, or why there is none."""
-    return at_once(plan.plan_gang(pod, pod_group, **asked))
+    return at_once(gates.plan_gang(pod, pod_group, **asked))
 
 
 def due_claims(**asked: Any) -> Sequence[Claim]:

@@ -19,14 +19,13 @@ from extender.api.explanations import (
 )
 from extender.api.reasons import EventReason, Reason
 from extender.explain.facts import GroupFacts, moment, timed
-from extender.explain.gates import answers, checked, hints
+from extender.explain.gates import PlanLook, answers, checked, explain_plan, hints
 from extender.explain.kept_room import kept_rooms
 from extender.fit.candidates import is_feasible
-from extender.gang import aging, pending, plan, topology
+from extender.gang import aging, pending, topology
 from extender.gang.filter import beside_plans
 from extender.gang.fit import candidates
 from extender.gang.gates import Gate, GateCheck
-from extender.gang.plan import PlanLook
 from extender.gang.preempt import nominate
 from extender.gang.room import without_room
 from extender.gang.verdicts import OneOf, Refuse, about, is_ours, not_admitted
@@ -59,7 +58,7 @@ def explain_group(group: str, facts: GroupFacts) -> Steps[GroupExplanation | Non
     if pod_group is not None and pending.before_plan(group, view=view) is None:
         pod = candidates(None, group, view=view)[0]
         permitted = facts.remembered(group).permitted
-        look = yield from plan.explain_plan(pod, pod_group, view=view, permitted=permitted)
+        look = yield from explain_plan(pod, pod_group, view=view, permitted=permitted)
         for number, node in enumerate([*view.nodes.values()]):
             if number % PIECE == PIECE - 1:
                 yield

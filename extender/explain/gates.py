@@ -1,13 +1,15 @@
 """The gates of a group in their order, and what would help a group that one of them refuses."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from extender.api.explanations import GateAnswer, PassedGate, RoomFound
 from extender.api.reasons import Reason
 from extender.explain.facts import GroupFacts, moment
-from extender.gang import hold, plan
+from extender.gang import hold
 from extender.gang.filter import recently_denied
+from extender.gang.fit import Fit
 from extender.gang.gates import (
     CAN_START,
     MAY_BE_PLANNED,
@@ -15,12 +17,19 @@ from extender.gang.gates import (
     Gate,
     GateCheck,
     Known,
+    answer_of,
     asked,
+    attempt_of,
     is_admitted,
+    planned,
+    refusal_behind,
     through,
 )
-from extender.gang.plan import PlanLook
+from extender.gang.room import Room
 from extender.gang.verdicts import Allow, Refuse, Wait, about
+from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.view import ClusterView
+from extender.steps import Steps
 
 _ORDER: Final = tuple(Gate)
 _PASSED: Final[Mapping[Gate, str]] = {
@@ -52,6 +61,42 @@ _HELP: Final[Mapping[Gate, str]] = {
 """The sentence about what would help, by the gate that refuses; of the others see `hints`."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlanLook:
+    """The plan of a group, and how many of its pods would fit if there were more room."""
+
+    answer: Fit | Refuse
+    checks: tuple[GateCheck, ...]
+    """The gates `ABLE_PODS` and `ROOM`, or only the earlier gate that refuses."""
+    free: Fit | None = None
+    """The fit in free room; None if an earlier gate refuses."""
+    unkept: Fit | None = None
+    """The fit if no room were kept for other groups; None if none is kept."""
+    empty: Fit | None = None
+    """The fit on empty nodes; None if the extender cannot tell."""
+
+
+def explain_plan(
+    pod: PodInfo, pod_group: PodGroupInfo, *, view: ClusterView, permitted: bool = False
+) -> Steps[PlanLook]:
+    """Return the plan of a group with all its details. This takes longer than a plan alone."""
+    attempt = attempt_of(pod, pod_group, view=view, permitted=permitted)
+    yield
+    last = yield from planned(attempt)
+    answer = answer_of(last)
+    if last.gate is not Gate.ROOM:
+        return PlanLook(answer, (last,))
+    free = yield from attempt.fit(Room.FREE)
+    free = yield from free.explained()
+    able = GateCheck(Gate.ABLE_PODS, None, len(attempt.pods), attempt.missing)
+    checks = able, GateCheck(Gate.ROOM, last.refusal, free.count, attempt.missing)
+    if free.complete:
+        return PlanLook(answer, checks, free)
+    unkept = (yield from attempt.fit(Room.UNKEPT)) if view.keeps_room else None
+    empty = (yield from attempt.fit(Room.EMPTY)) if attempt.is_readable else None
+    return PlanLook(answer, checks, free, unkept, empty)
+
+
 def checked(group: str, facts: GroupFacts, look: PlanLook | None) -> Iterator[GateCheck]:
     """Yield the answer of each gate up to the first refusal; `look` is that of the planner."""
     view, denied = facts.view, facts.remembered(group).denied
@@ -60,7 +105,7 @@ def checked(group: str, facts: GroupFacts, look: PlanLook | None) -> Iterator[Ga
         pod_group = view.pod_group(group)
         if pod_group is None or not facts.options.strict_order:
             return None
-        return plan.refusal_behind(pod_group, view=view, skip=facts.never_starts)
+        return refusal_behind(pod_group, view=view, skip=facts.never_starts)
 
     ask = asked(group, view, Known(lambda _: recently_denied(denied), turn))
     if not (yield from through({Gate.ADMISSION: is_admitted, **CAN_START}, ask)):

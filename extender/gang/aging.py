@@ -23,7 +23,7 @@ from extender.fit import domains
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape, is_feasible
 from extender.fit.packer import Found, Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
-from extender.gang import plan, topology
+from extender.gang import gates, topology
 from extender.gang.fit import candidates, fitting, pod_shape
 from extender.gang.options import GangOptions
 from extender.gang.room import Room, lack_of
@@ -476,7 +476,7 @@ class _Look:
 
     def _claim_without_rooms(self) -> Steps[Claim]:
         aged = self.aged
-        never = yield from plan.never_fits(aged.pod_group, view=self.view)
+        never = yield from gates.never_fits(aged.pod_group, view=self.view)
         barred = set[str]()
         for number, name in enumerate(list(self.view.nodes) if never is None else ()):
             if number % PIECE == PIECE - 1:

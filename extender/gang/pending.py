@@ -11,7 +11,7 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import is_feasible
-from extender.gang import plan
+from extender.gang import gates
 from extender.gang.fit import Fit, candidates, finds_no_node
 from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions
@@ -40,7 +40,7 @@ def deciding(group: str, *, view: ClusterView, options: GangOptions) -> Steps[Pe
     if early is not None or pod_group is None:
         return early or Pending(Reason.POD_GROUP_NOT_FOUND, "")
     pods = candidates(None, group, view=view)
-    found = yield from plan.plan_gang(pods[0], pod_group, view=view)
+    found = yield from gates.plan_gang(pods[0], pod_group, view=view)
     return of_plan(found, pods, pod_group, view=view, options=options)
 
 

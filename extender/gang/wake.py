@@ -16,8 +16,7 @@ from extender.fit.candidates import is_feasible
 from extender.gang import dry_round
 from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
 from extender.gang.fit import fits, is_readable
-from extender.gang.gates import cannot_start
-from extender.gang.plan import sort_key
+from extender.gang.gates import cannot_start, sort_key
 from extender.gang.verdicts import NOT_ADMITTED, is_ours
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, PodInfo, Refusal, Shape

@@ -18,7 +18,7 @@ from cachetools import TTLCache
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
-from extender.gang import ahead, plan
+from extender.gang import ahead, gates
 from extender.gang.filter import (
     MIN_SAMPLE,
     beside_plans,
@@ -213,7 +213,7 @@ class PodFilter:
         pod_group = self._view.pod_group(group)
         assert pod_group is not None
         permitted = self._verdicts.is_permitted(group)
-        steps = plan.plan_gang(pod, pod_group, view=self._view, offer=offer, permitted=permitted)
+        steps = gates.plan_gang(pod, pod_group, view=self._view, offer=offer, permitted=permitted)
         return self._plans.work_out(group, steps)
 
     def _in_same_words(self, group: str | None, verdict: FilterVerdict) -> FilterVerdict:
@@ -299,7 +299,7 @@ class Turns:
         plans, view = self._plans, self._view
         until = self._clock.monotonic() + TURN_SECONDS
         while True:
-            before = plan.groups_before(pod_group, view=view)
+            before = gates.groups_before(pod_group, view=view)
             first = next((each for each in before if not plans.never_starts(each)), None)
             if first is None:
                 return None
@@ -309,7 +309,7 @@ class Turns:
                 plans.plan_ahead(first, schedulers=plans.schedulers)
             stays = first.key in view.queue and not plans.never_starts(first)
             if stays and not plans.planner.is_busy(first.key):
-                return plan.refusal_behind(pod_group, view=view, skip=plans.never_starts)
+                return gates.refusal_behind(pod_group, view=view, skip=plans.never_starts)
 
     def _serve_first(self, pod_group: PodGroupInfo) -> bool:
         """Plan the groups that go first; return whether this group may have its turn.
@@ -328,7 +328,7 @@ class Turns:
             in_time = clock.monotonic() < until
             return in_time and (self._is_last(other) or plans.had_no_room(other))
 
-        for other in plan.groups_ahead(pod_group, view=self._view, skip=is_passed):
+        for other in gates.groups_ahead(pod_group, view=self._view, skip=is_passed):
             now = clock.monotonic()
             if not left or now >= until:
                 self._credit -= now - began if left and in_vain else 0.0

@@ -10,7 +10,7 @@ from itertools import islice
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import Feasibility
-from extender.gang import plan
+from extender.gang import gates
 from extender.gang.fit import Fit, Offer, candidates
 from extender.gang.verdicts import Refuse, about
 from extender.permit.group_memory import GroupMemory, Since
@@ -94,7 +94,7 @@ class Plans:
         schedulers: Collection[str],
         seconds: float = PLAN_SECONDS,
     ) -> float:
-        """Keep room for a group before its own turn, if there is some: `plan.plan_unasked`.
+        """Keep room for a group before its own turn, if there is some: `gates.plan_unasked`.
 
         A plan that needs more than `seconds` goes on between other work. Return the seconds that
         were spent in vain.
@@ -106,7 +106,7 @@ class Plans:
         since = self.verdicts.since(group)
         # In strict order the groups behind one that never fits have to know that it does not.
         explains = self.verdicts.options.strict_order
-        steps = plan.plan_unasked(
+        steps = gates.plan_unasked(
             pod_group, view=self._view, schedulers=schedulers, explains=explains
         )
         answer = advance(steps, self.clock, seconds=seconds)
@@ -193,7 +193,7 @@ class Plans:
                 )
                 if good or pod_group is None or not pods:
                     break
-                again = yield from plan.plan_gang(pods[0], pod_group, view=view)
+                again = yield from gates.plan_gang(pods[0], pod_group, view=view)
                 if isinstance(again, Refuse):
                     break
                 found = again
@@ -210,7 +210,7 @@ class Plans:
         known = ((view.pods.get(uid), node) for uid, node in every)
         there = iter([(pod, node) for pod, node in known if pod is not None])
         while part := list(islice(there, SLICE_PODS)):
-            good = plan.still_valid(part, group, view=view)
+            good = gates.still_valid(part, group, view=view)
             if good:
                 kept.update(good)
                 self.reserve(group, good)

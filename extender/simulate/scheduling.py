@@ -13,7 +13,7 @@ from typing import Final
 
 from extender.api.reasons import PreemptionReason
 from extender.fit.candidates import Feasibility
-from extender.gang import plan
+from extender.gang import gates
 from extender.gang.fit import candidates, fits, fitting
 from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions
@@ -190,7 +190,7 @@ class SchedulerModel:
         refusal = cannot_start(group, view=view)
         pods = candidates(None, group, view=view)
         if refusal is None and pod_group is not None and pods:
-            found = at_once(plan.plan_gang(pods[0], pod_group, view=view))
+            found = at_once(gates.plan_gang(pods[0], pod_group, view=view))
             refusal = found if isinstance(found, Refuse) else None
         return refusal.message if refusal is not None else ""
 

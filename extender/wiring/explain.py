@@ -25,7 +25,7 @@ from extender.api.wellknown import (
 from extender.explain.facts import Facts, GroupFacts
 from extender.explain.gang import explain_group, explain_pod
 from extender.explain.workload import explain
-from extender.gang import plan
+from extender.gang import gates
 from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
 from extender.jobs import registry
@@ -368,11 +368,11 @@ def _plan_ahead(pod_group: PodGroupInfo, cluster: Cluster) -> None:
     def is_last(other: PodGroupInfo) -> bool:
         return view.quorum(other) - view.tally(other.key).committed <= 1
 
-    for other in plan.groups_ahead(pod_group, view=view, skip=is_last):
-        found = at_once(plan.plan_unasked(other, view=view, schedulers=schedulers))
+    for other in gates.groups_ahead(pod_group, view=view, skip=is_last):
+        found = at_once(gates.plan_unasked(other, view=view, schedulers=schedulers))
         if isinstance(found, Fit):
             cluster.apply(cluster_events.Planned(found.placements))
 
 
 def _never_starts(pod_group: PodGroupInfo, *, view: ClusterView) -> bool:
-    return at_once(plan.never_fits(pod_group, view=view)) is not None
+    return at_once(gates.never_fits(pod_group, view=view)) is not None

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.gang.plan import sort_key
+from extender.gang.gates import sort_key
 from extender.resources.quantity import (
     QuantityError,
     Resources,

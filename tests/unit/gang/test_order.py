@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.gang.plan import sort_key
+from extender.gang.gates import sort_key
 from extender.gang.preempt import proposals
 from extender.gang.score import score
 from extender.state.cluster import events as ev

@@ -13,7 +13,7 @@ from tests.makers import cluster_of, key, nodes, pod_group, pods
 
 SOURCE = Path(__file__).parents[3] / "extender"
 FILTERS = (
-    *("gang/filter.py", "gang/gates.py", "gang/plan.py", "gang/verdicts.py"),
+    *("gang/filter.py", "gang/gates.py", "gang/verdicts.py"),
     *("permit/filter.py", "permit/plans.py", "permit/watch_lag.py"),
 )
 

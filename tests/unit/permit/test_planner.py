@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang import plan
+from extender.gang import gates
 from extender.gang.fit import Fit, Offer
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
@@ -164,7 +164,7 @@ def test_one_that_cannot_be_planned_harms_itself_alone(monkeypatch: pytest.Monke
 
     scene = Scene()
     scene.plan()
-    monkeypatch.setattr("extender.gang.plan.still_valid", broken)
+    monkeypatch.setattr("extender.gang.gates.still_valid", broken)
     scene.work()
     assert scene.verdicts.rest_left(key("gang"))
 
@@ -250,7 +250,7 @@ def test_a_change_of_the_group_ends_its_rest() -> None:
 def test_a_plan_that_breaks_while_it_is_kept_leaves_nothing(
     parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good, calls = plan.still_valid, 0
+    good, calls = gates.still_valid, 0
 
     def breaks(*args: Any, **more: Any) -> Any:
         nonlocal calls
@@ -261,7 +261,7 @@ def test_a_plan_that_breaks_while_it_is_kept_leaves_nothing(
 
     scene = Scene()
     scene.plan()
-    monkeypatch.setattr("extender.gang.plan.still_valid", breaks)
+    monkeypatch.setattr("extender.gang.gates.still_valid", breaks)
     scene.work()
     assert calls == parts + 1
     assert scene.planned == 0

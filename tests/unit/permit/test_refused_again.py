@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang import plan
+from extender.gang import gates
 from extender.permit.timing import MOMENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -36,13 +36,13 @@ def refused_with(scene: Scene, name: str) -> str:
 def watch_plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the pods for which a plan is made from now on."""
     made: list[str] = []
-    making = plan.plan_gang
+    making = gates.plan_gang
 
     def watched(pod: Any, *args: Any, **named: Any) -> Any:
         made.append(pod.name)
         return making(pod, *args, **named)
 
-    monkeypatch.setattr(plan, "plan_gang", watched)
+    monkeypatch.setattr(gates, "plan_gang", watched)
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang import plan
+from extender.gang import gates
 from extender.gang.options import GangOptions
 from extender.permit import filter as filtering
 from extender.permit import timing
@@ -175,7 +175,7 @@ async def test_a_group_that_we_refused_ourselves_may_come(cluster: Cluster) -> N
 async def test_so_many_are_planned_at_once_and_no_more(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "AHEAD", 4)
+    monkeypatch.setattr(gates, "AHEAD", 4)
     scene = Scene(cluster, node("n0", 40), *(group(f"g{n}", float(n)) for n in range(9)))
 
     assert reported(scene, "g8-0", ["n0"], group="g8") == "n0"
@@ -198,7 +198,7 @@ async def test_a_group_that_lacked_room_is_not_added_up_for_each_that_comes(
         asked.append(other.name)
         yield from ()
 
-    monkeypatch.setattr("extender.gang.plan.plan_unasked", plan_unasked)
+    monkeypatch.setattr("extender.gang.gates.plan_unasked", plan_unasked)
 
     await asyncio.sleep(10)
     observe(cluster, group("next", 6.0))
