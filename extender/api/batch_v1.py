@@ -15,7 +15,8 @@ import msgspec
 
 _PART: Final = re.compile(r"(?:^|(?<=,))([0-9]{1,10})(?:-([0-9]{1,10}))?(?=,|\Z)")
 """An index or a range. Longer numbers are not indexes, and slow to read."""
-_END: Final = 10**10
+INDEX_END: Final = 10**10
+"""No index is so large."""
 _CHARACTERS: Final = b"0123456789,-"
 _TWO_DASHES: Final = re.compile(r"-[0-9]*-")
 _numbers = msgspec.json.Decoder(list[int]).decode
@@ -74,7 +75,7 @@ def _signed(text: str) -> Bounds:
         numbers.append(0)
         lasts = [-then if then < 0 else number for number, then in pairwise(numbers) if number >= 0]
     backward = firsts is not lasts and any(map(lt, lasts, firsts))
-    if backward or len(firsts) != text.count(",") + 1 or max(lasts) >= _END:
+    if backward or len(firsts) != text.count(",") + 1 or max(lasts) >= INDEX_END:
         raise ValueError("a part that is no range")
     return firsts, lasts
 

@@ -152,11 +152,7 @@ def _matches_affinity(of_pod: Affinity, node: NodeInfo) -> bool:
 PIECE: Final = 256
 """Nodes that are looked at in one piece, at most."""
 _KNOWN: Final = 1024
-"""The most answers that are kept."""
-_MOST: Final = 256
-"""The most pod shapes for which the position of the search is kept."""
-_FEW: Final = 64
-"""If more nodes than this changed, all are read again."""
+"""The most pod shapes for which answers and the position of the search are kept."""
 
 
 class FeasibleNodes:
@@ -237,7 +233,7 @@ class Feasibility:
                 found += any(each.would_allow(node) for each in asked)
                 if number % at_once == 0:
                     yield
-            if len(self._usable) >= _FEW:
+            if len(self._usable) >= PIECE:
                 self._usable.clear()
             if self._version == version:
                 self._usable[asked] = found
@@ -247,7 +243,7 @@ class Feasibility:
         changed = [*self.cluster.changed_since(self._version)]
         self._version = self.cluster.nodes_version
         self._usable.clear()
-        if len(changed) > _FEW or len(self._known) > _KNOWN:
+        if len(changed) > PIECE or len(self._known) > _KNOWN:
             self._known.clear()
             self._of.clear()
         for each in self._known.values():
@@ -332,7 +328,7 @@ class Candidates:
         """Return the nodes that have room for one pod at least."""
         candidates = self._by_shape.get(pod)
         if candidates is None:
-            if len(self._by_shape) >= _MOST:
+            if len(self._by_shape) >= _KNOWN:
                 self._by_shape.clear()
             candidates = self._by_shape[pod] = CandidateNodes(self._candidates(pod))
         return candidates

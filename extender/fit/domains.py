@@ -30,8 +30,6 @@ Domains = Mapping[str, Sequence[NodeInfo]]
 MOST_TRIES: Final = 8
 """The most domains that are added one by one if unlike pods find too little room in the fewest, and
 the most that are searched for what they lack if none takes all pods."""
-LOOKS: Final = 400_000
-"""The most nodes on which all kinds of pods together are tried: a plan has its time."""
 
 
 class Placing(Protocol):
@@ -188,15 +186,13 @@ def in_few(
     domains: Domains,
     wanted: int,
     *,
-    kinds: int,
     pinned: Sequence[str],
     capacity: Mapping[str, int],
     fill: Fill[P],
 ) -> Steps[P]:
     """Return where the pods go in as few domains as possible; else on any nodes.
 
-    Domains that are `pinned` hold pods of the group already, and come first. With very many kinds
-    of pods there are fewer tries: several domains more at once.
+    Domains that are `pinned` hold pods of the group already, and come first.
     """
     there = [value for value in pinned if value in domains]
     rest = max(0, wanted - sum(capacity[value] for value in there))
@@ -204,9 +200,7 @@ def in_few(
     chosen = [*there, *(fewest(others, rest) if rest else ())]
     later = sorted(others.keys() - set(chosen), key=lambda value: (-others[value], value))
     enough = sum(capacity[value] for value in chosen) >= wanted
-    looks = kinds * sum(len(domains[value]) for value in chosen)
-    tries = max(1, min(MOST_TRIES, LOOKS // max(1, looks)))
-    for more in range(0, min(MOST_TRIES, len(later) + 1) if enough else 0, -(-MOST_TRIES // tries)):
+    for more in range(min(MOST_TRIES, len(later) + 1) if enough else 0):
         values = [*chosen, *later[:more]]
         found = yield from fill([node for value in values for node in domains[value]])
         if found.complete:

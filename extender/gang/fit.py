@@ -238,9 +238,8 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
         # If the group has pods somewhere, only a domain in use avoids adding another one.
         usable = pinned or there
         at_most = {value: n for value, n in at_most.items() if n >= wanted and value in usable}
-    kinds = len(counts)
     found = yield from domains.in_one(
-        there, wanted, at_most=at_most, equal=kinds == 1, first=first, fill=fill
+        there, wanted, at_most=at_most, equal=len(counts) == 1, first=first, fill=fill
     )
     if found.complete or asked.required:
         return found
@@ -248,7 +247,7 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
         priority = view.tally(group).priority
         on = partial(room_on, room=room, view=view, priority=priority, group=group)
         capacity = yield from counting(amounts=places.with_gone(on))
-    few = domains.in_few(there, wanted, kinds=kinds, pinned=pinned, capacity=capacity, fill=fill)
+    few = domains.in_few(there, wanted, pinned=pinned, capacity=capacity, fill=fill)
     return (yield from few)
 
 

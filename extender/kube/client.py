@@ -40,10 +40,8 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _CONNECT_SECONDS: Final = 5.0
-_LEAST_SECONDS: Final = 1.0
-"""The time for the second try, though reading credentials again took long."""
-_LEAST_PAUSE: Final = 0.1
-"""Seconds before a busy server is asked again, though it names none."""
+_LEAST_SECONDS: Final = 0.5
+"""The least time for a second try, and before a busy server is asked again."""
 _READ_BUFFER: Final = 2**21
 _READS: Final = frozenset(("GET", "HEAD"))
 _UNSENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnsentError)
@@ -171,7 +169,7 @@ class KubeClient:
             except ThrottledError as error:
                 if error.retry_after is None:
                     raise
-                pause = max(_LEAST_PAUSE, error.retry_after)
+                pause = max(_LEAST_SECONDS, error.retry_after)
                 if loop.time() + pause >= until:
                     raise
                 await asyncio.sleep(pause)

@@ -1,8 +1,8 @@
 """Credentials for the API server, read from a kubeconfig or the pod's service account.
 
 Certificates and tokens are renewed in place by others: cert-manager, kubeadm, the kubelet, a plugin
-that a kubeconfig runs. So files are looked at every few seconds, a plugin is run again before what
-it gave ends, and a refusal by the API server has everything read again at once.
+that a kubeconfig runs. So files are looked at every few seconds, and a refusal by the API server
+has everything read again, and the request repeated: that is how what a plugin gave is renewed.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import os
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,9 +31,7 @@ from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff
 
 LOOK_SECONDS: Final = 5.0
-"""The time between looks at the files: a kubelet or an administrator renews them hours ahead."""
-AHEAD_SECONDS: Final = 60.0
-"""The time before the end of what a plugin gave at which the plugin is run again."""
+"""The time between looks at what seldom changes, such as the files of credentials."""
 READ_SECONDS: Final = 30.0
 """A plugin that takes longer hangs."""
 _UNUSABLE: Final = (
@@ -70,7 +68,6 @@ class Credentials:
     """The ends of the certificate and the token that are known, in seconds since the epoch."""
     files: tuple[Path, ...] = ()
     """The files that all this was read from."""
-    runs_plugin: bool = False
     fingerprint: bytes = field(default=b"", repr=False)
     """Differs where anything that a connection is made of does."""
 
@@ -88,19 +85,16 @@ async def load(kubeconfig: Path | None) -> Credentials:
         path = str(kubeconfig) if kubeconfig else None
         loader = await load_kube_config(config_file=path, client_configuration=configuration)
         user: dict[str, Any] = _user(loader)
-        plugin = "exec" in user or "auth-provider" in user
-        found = _credentials(configuration, tuple(_sources(kubeconfig, user)), runs_plugin=plugin)
+        found = _credentials(configuration, tuple(_sources(kubeconfig, user)))
     except _UNUSABLE as error:
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         # All that a KeyError says is the name of the field.
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         raise ConfigurationError(f"cannot use the kubeconfig {where}: {what}") from error
-    if found.runs_plugin and found.authorization is None and configuration.cert_file is None:
+    plugin = "exec" in user or "auth-provider" in user
+    if plugin and found.authorization is None and configuration.cert_file is None:
         raise ConfigurationError("the credential plugin of the kubeconfig gave nothing, see above")
-    expiry = getattr(loader, "exec_plugin_expiry", None)
-    if expiry is None or TOKEN in found.ends:
-        return found
-    return replace(found, ends={**found.ends, TOKEN: expiry.timestamp()})
+    return found
 
 
 def _user(loader: Any) -> dict[str, Any]:  # noqa: ANN401 - the library has no types
@@ -117,9 +111,7 @@ def _sources(kubeconfig: Path | None, user: Mapping[str, Any]) -> Iterator[Path]
         yield paths[0].parent / user["tokenFile"]
 
 
-def _credentials(
-    configuration: Configuration, files: tuple[Path, ...], *, runs_plugin: bool = False
-) -> Credentials:
+def _credentials(configuration: Configuration, files: tuple[Path, ...]) -> Credentials:
     """Return what the library has read. Raises OSError, which SSLError is too, and ValueError."""
     shown = (configuration.cert_file, configuration.key_file, configuration.ssl_ca_cert)
     pems = [Path(path) for path in shown if path]
@@ -136,7 +128,6 @@ def _credentials(
         proxy=configuration.proxy or None,
         ends=dict(_ends(configuration.cert_file, authorization)),
         files=(*files, *pems),
-        runs_plugin=runs_plugin,
         fingerprint=print_.digest(),
     )
 
@@ -209,9 +200,6 @@ class Keyring:
         self._clock = clock or SystemClock()
         self._backoff = backoff or Backoff(1.0, 30.0, jitter=lambda: 1.0)
         self._not_before = 0.0
-        self._ahead_backoff = Backoff(1.0, 30.0, jitter=lambda: 1.0)
-        self._ahead_not_before = 0.0
-        """No plugin is run ahead of an end before this time."""
         self._lock = asyncio.Lock()
         self._stamp = stamp(first.files)
 
@@ -241,18 +229,10 @@ class Keyring:
             self._backoff.reset()
 
     async def look(self) -> None:
-        """Read them again if a file has changed, or what a plugin gave ends soon."""
+        """Read them again if a file has changed."""
         async with self._lock:
             if stamp(self.current.files) != self._stamp:
                 await self._renew("a file has changed")
-            elif self._ends_soon() and self._clock.monotonic() >= self._ahead_not_before:
-                self._ahead_not_before = self._clock.monotonic() + self._ahead_backoff.next()
-                await self._renew("what the plugin gave ends soon")
-
-    def _ends_soon(self) -> bool:
-        ends = self.current.ends.values()
-        soon = self._clock.wall() + AHEAD_SECONDS
-        return self.current.runs_plugin and min(ends, default=soon + 1) <= soon
 
     async def _renew(self, why: str) -> bool:
         # From before they are read: what is written meanwhile is a change.
@@ -274,8 +254,6 @@ class Keyring:
             self.counts["unchanged"] += 1
             return False
         self.counts["renewed"] += 1
-        self._ahead_not_before = 0.0
-        self._ahead_backoff.reset()
         _log.info("credentials renewed", why=why, api_server=found.host)
         self.current = found
         return True

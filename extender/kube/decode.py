@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from extender.api import core_v1 as core
-from extender.api.batch_v1 import count_below, pods_at_first, pods_left
+from extender.api.batch_v1 import INDEX_END, count_below, pods_at_first, pods_left
 from extender.api.core_v1 import NativePodGroup
 from extender.api.values import whole
 from extender.api.wellknown import (
@@ -40,7 +40,7 @@ from extender.kube.sharing import SharedLabels
 from extender.kube.sizes import (
     MOST_CHARACTERS,
     MOST_ENTRIES,
-    MOST_OWNERS,
+    MOST_NAMES,
     NamespaceBytes,
     OversizedError,
     WeakDict,
@@ -69,8 +69,6 @@ from extender.state.cluster.records import (
 )
 from extender.state.topology import DomainAssignment
 
-_TOO_MANY = 10**10
-"""No index is so large."""
 _FINISHED = frozenset(("Succeeded", "Failed"))
 _ENDED = frozenset(("Complete", "Failed"))
 
@@ -199,7 +197,7 @@ class Decoder:
             node=spec.node_name or None,
             nominated=pod.status.nominated_node_name or None,
             priority=spec.priority or 0,
-            gates=tuple(gate.name for gate in (spec.scheduling_gates or ())[:MOST_OWNERS]),
+            gates=tuple(gate.name for gate in (spec.scheduling_gates or ())[:MOST_NAMES]),
             terminating=meta.deletion_timestamp is not None,
             finished=pod.status.phase in _FINISHED,
             created=seconds_of(meta.creation_timestamp),
@@ -431,7 +429,7 @@ def _words(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 def _owners(meta: core.ObjectMeta) -> Sequence[core.OwnerReference]:
-    return (meta.owner_references or ())[:MOST_OWNERS]
+    return (meta.owner_references or ())[:MOST_NAMES]
 
 
 def controller_of(meta: core.ObjectMeta) -> str | None:
@@ -513,7 +511,7 @@ def _index(meta: core.PodMeta) -> int | None:
 
 def _count(said: str | None) -> int | None:
     found = whole(said) if said is not None else None
-    return found if found is not None and found < _TOO_MANY else None
+    return found if found is not None and found < INDEX_END else None
 
 
 def _cost(said: str | None) -> int | None:

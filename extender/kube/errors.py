@@ -110,7 +110,8 @@ _READS: Final = frozenset(("GET", "HEAD", "WATCH"))
 _UNDECLARED: Final = re.compile(r"\.status\.(\w+)[^:]*: field not declared in schema")
 _BUDGET: Final = "DisruptionBudget"
 _TOO_LARGE: Final = "ResourceVersionTooLarge"
-_LONGEST_MESSAGE: Final = 500
+LONGEST_NOTE: Final = 1024
+"""The most bytes of a text that people read: of an error, and of the note of an Event."""
 
 
 class _Cause(msgspec.Struct, frozen=True, gc=False):
@@ -139,7 +140,7 @@ def from_response(
     """
     said = _status(body)
     kind = _kind(status, said, reads=doing.partition(" ")[0] in _READS)
-    text = f"{doing}: {status} {said.message[:_LONGEST_MESSAGE]}".rstrip()
+    text = f"{doing}: {status} {said.message[:LONGEST_NOTE]}".rstrip()
     return kind(text, status=status, retry_after=_retry_after(headers or {}))
 
 

@@ -12,7 +12,7 @@ are named after their moment.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,28 +21,25 @@ from typing import Final
 
 import msgspec
 import structlog
+from cachetools import LRUCache
 
 from extender.api.reasons import JobReason
 from extender.kube.client import KubeClient
-from extender.kube.errors import ApiError, ConflictError, UnavailableError
+from extender.kube.errors import LONGEST_NOTE, ApiError, ConflictError, UnavailableError
 from extender.kube.set_aside import Aside
 from extender.runtime.clock import Clock
-from extender.runtime.faults import FAULTS
-from extender.runtime.waiting_lines import WaitingLines
+from extender.runtime.faults import FAULTS, REMEMBERED
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
-LONGEST_INSTANCE: Final = 128
-LONGEST_NOTE: Final = 1024
-"""The API server counts both in bytes."""
-REST_SECONDS: Final = 0.1
-"""The least wait of Events that are too many: a process that wakes for each costs more."""
 LONGEST_REST: Final = 2.0
 """Most seconds from one Event to the next that waits."""
-LONGEST_WAY: Final = 10.0
-"""The longest time that an Event gives way to other writes, in seconds."""
-WAY_SECONDS: Final = 0.02
-"""The time between two looks whether the other writes are done."""
-_GROUPS_REMEMBERED: Final = 10_000
+SHARE: Final = 0.2
+"""The part of the time in which Events are written: the API server has more important writes."""
+BURST: Final = 10
+"""The number of Events of one object at once; later ones come `INTERVAL` seconds apart."""
+INTERVAL: Final = 30.0
+PAUSES: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Seconds before other attempts while the API server is not there."""
 _OF_ALL: Final = frozenset((0, 429, 503))
 """Status of answers that may concern all Events; with others another Event may be written."""
 
@@ -73,56 +70,8 @@ class Event:
     occasion: str
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A number of Events at once, and one more after each interval, in seconds."""
-
-    burst: int
-    interval: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventLimits:
-    """The number of Events that are allowed for each object and for all, and that may wait.
-
-    What is too much for an object is dropped, what is too much for all waits. Writing takes no more
-    than `share` of the time: a slow API server has more important things to write. `pauses` are
-    those before other attempts where the API server is not there, in seconds.
-    """
-
-    per_object: Limit | None = None
-    overall: Limit
-    waiting: int
-    share: float = 1.0
-    pauses: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0)
-
-
-PER_OBJECT: Final = Limit(10, 30.0)
-NOTICES: Final = EventLimits(
-    per_object=PER_OBJECT, overall=Limit(250, 0.02), waiting=2000, share=0.2
-)
-"""The limits for Events about the same objects again and again."""
-ONE_OF_EACH: Final = EventLimits(overall=Limit(100, 0.01), waiting=20_000)
-"""The limits for Events of which each object has one."""
-
-
-@dataclass(slots=True)
-class _Bucket:
-    limit: Limit
-    left: float
-    at: float
-
-    def take(self, now: float) -> bool:
-        self.left = min(self.limit.burst, self.left + (now - self.at) / self.limit.interval)
-        self.at = now
-        if self.left < 1:
-            return False
-        self.left -= 1
-        return True
-
-
 class Recorder:
-    """Writes Events one after the other, at most so many for each object and for all.
+    """Writes Events one after the other, at most so many about each object.
 
     `count` gets the outcome of each: written, known already, dropped or failed.
     """
@@ -134,57 +83,49 @@ class Recorder:
         clock: Clock,
         instance: str,
         count: Callable[[str], None],
-        limits: EventLimits = NOTICES,
-        gives_way: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`gives_way` says that something is being written that matters more.
-
-        An Event takes the API server as long as that does.
-        """
         self._client = client
         self._clock = clock
         self._instance = instance
         self._count = count
-        self._limits = limits
-        self._all = _Bucket(limits.overall, limits.overall.burst, clock.monotonic())
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-        self._waiting = WaitingLines[tuple[str, bool], tuple[float, Event]](limits.waiting)
-        """By namespace, and whether they are Warnings; with the time of each, in seconds since the
-        epoch."""
+        self._allowed: LRUCache[str, tuple[float, float]] = LRUCache(REMEMBERED)
+        """By UID of an object: how many Events it may have, and the time of that number."""
+        self._lines: OrderedDict[tuple[str, bool], deque[tuple[float, Event]]] = OrderedDict()
+        """The Events that wait, each with its time in seconds since the epoch: a line for each
+        namespace and for whether they are Warnings. The line whose turn it is comes first."""
         self._wakeup = asyncio.Event()
-        self._gives_way = gives_way
 
     def record(self, event: Event) -> None:
-        """Queue an Event for writing, or drop it where there are too many."""
-        if not self._is_within_limits(event):
+        """Queue an Event for writing. Where too many wait, one of the longest line is dropped."""
+        if not self._is_allowed(event.about.uid):
             self._drop(event)
             return
-        line = (event.about.namespace, event.warning)
-        too_many = self._waiting.add(line, (self._clock.wall(), event))
-        if too_many is not None:
-            self._drop(too_many[1])
+        line = self._lines.setdefault((event.about.namespace, event.warning), deque())
+        line.append((self._clock.wall(), event))
+        if sum(map(len, self._lines.values())) > REMEMBERED:
+            longest = max(self._lines, key=lambda key: len(self._lines[key]))
+            self._drop(self._lines[longest].pop()[1])
+            if not self._lines[longest]:
+                del self._lines[longest]
         self._wakeup.set()
 
     def _drop(self, event: Event) -> None:
         self._count("dropped")
         _log.debug("event dropped", about=event.about.name, reason=event.reason)
 
-    def _is_within_limits(self, event: Event) -> bool:
-        limit = self._limits.per_object
-        if limit is None:
-            return True
+    def _is_allowed(self, uid: str) -> bool:
+        """Return whether another Event about an object is allowed, and count it."""
         now = self._clock.monotonic()
-        return self._bucket(event.about.uid, now, limit).take(now)
+        left, at = self._allowed.get(uid, (BURST, now))
+        left = min(BURST, left + (now - at) / INTERVAL)
+        self._allowed[uid] = left - (left >= 1), now
+        return left >= 1
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
         while True:
-            while self._waiting:
-                if not self._all.take(self._clock.monotonic()):
-                    await asyncio.sleep(max(REST_SECONDS, self._limits.overall.interval))
-                    self._all.take(self._clock.monotonic())
-                await self._give_way()
-                at, event = self._waiting.take()
+            while self._lines:
+                at, event = self._next()
                 began = self._clock.monotonic()
                 try:
                     await self._write(event, at)
@@ -192,25 +133,17 @@ class Recorder:
                     self._count("failed")
                     FAULTS.report("recorder", error, key=event.about.name)
                 took = self._clock.monotonic() - began
-                if self._limits.share < 1:
-                    await asyncio.sleep(min(LONGEST_REST, took * (1 / self._limits.share - 1)))
+                await asyncio.sleep(min(LONGEST_REST, took * (1 / SHARE - 1)))
             self._wakeup.clear()
             await self._wakeup.wait()
 
-    async def _give_way(self) -> None:
-        """Wait while something else is being written, until any Event has waited for long."""
-        if not self._gives_way():
-            return
-        until = min(at for at, _ in self._waiting.heads()) + LONGEST_WAY
-        while self._gives_way() and self._clock.wall() < until:  # noqa: ASYNC110 - two conditions
-            await asyncio.sleep(WAY_SECONDS)
-
-    def _bucket(self, uid: str, now: float, limit: Limit) -> _Bucket:
-        bucket = self._buckets.pop(uid, None) or _Bucket(limit, limit.burst, now)
-        self._buckets[uid] = bucket
-        while len(self._buckets) > _GROUPS_REMEMBERED:
-            self._buckets.popitem(last=False)
-        return bucket
+    def _next(self) -> tuple[float, Event]:
+        """Take the first Event of the line whose turn it is."""
+        key, line = self._lines.popitem(last=False)
+        found = line.popleft()
+        if line:
+            self._lines[key] = line
+        return found
 
     async def _write(self, event: Event, at: float) -> None:
         try:
@@ -227,7 +160,7 @@ class Recorder:
     async def _post(self, event: Event, at: float) -> None:
         path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(event)}/events"
         body = _encode(self._body(event, at))
-        for pause in self._limits.pauses:
+        for pause in PAUSES:
             try:
                 await self._client.post(path, body)
             except UnavailableError as error:
@@ -247,7 +180,7 @@ class Recorder:
             "metadata": {"name": _name(event), "namespace": _namespace(event)},
             "eventTime": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": CONTROLLER,
-            "reportingInstance": _cut(self._instance, LONGEST_INSTANCE),
+            "reportingInstance": self._instance,
             "action": event.action,
             "reason": event.reason,
             "type": "Warning" if event.warning else "Normal",

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from extender.api import core_v1 as core
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import BESIDE_LABEL
-from extender.kube.sizes import MOST_RESOURCES, NamespaceBytes, check_names, checked_size
+from extender.kube.sizes import MOST_NAMES, NamespaceBytes, check_names, checked_size
 from extender.resources.ignored import IgnoredResources, is_extended, stands_for_device_class
 from extender.resources.quantity import (
     ContainerRequests,
@@ -90,7 +90,7 @@ class Shapes:
         found = _decode_pod(raw)
         asked = _requests((as_counted(found, raw) if may_be_resized(pod) else found).spec)
         amounts = sorted(((name, n) for name, n in asked.items() if n), key=lambda e: "/" in e[0])
-        requests = dict(islice(amounts, MOST_RESOURCES))
+        requests = dict(islice(amounts, MOST_NAMES))
         ports = frozenset((EVERY_PORT,) if any(_host_ports(found.spec)) else ())
         repels = b"odAntiAffinity" in bytes(pod.spec.affinity)
         key = (_frozen(requests), ports, repels)

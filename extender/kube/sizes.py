@@ -17,13 +17,10 @@ from extender.api.core_v1 import PodMeta, UnreadSpec
 MOST_BYTES: Final = 64 * 1024
 """Bytes of one field, as it is written."""
 MOST_ENTRIES: Final = 256
-"""Names with a value in one field, at any depth."""
-MOST_PORTS: Final = 512
-"""Host ports of one pod."""
-MOST_OWNERS: Final = 16
-"""Owners of one pod, or its scheduling gates."""
-MOST_RESOURCES: Final = 64
-"""Names of resources that one pod or PodGroup asks for."""
+"""Names with a value in one field at any depth, host ports or volumes of one pod."""
+MOST_NAMES: Final = 64
+"""Names of resources that one pod or PodGroup asks for, owners of a pod, or its scheduling gates.
+"""
 MOST_CHARACTERS: Final = 320
 """Characters of one word, such as the name of a resource: no name of Kubernetes has more."""
 PODS: Final = 4 * 1024 * 1024
@@ -85,8 +82,8 @@ def check_lists(meta: PodMeta, spec: UnreadSpec) -> None:
     labels = meta.labels or {}
     check("metadata.labels", len(labels), MOST_ENTRIES)
     check("bytes of metadata.labels", size_of(labels), MOST_BYTES)
-    check("metadata.ownerReferences", len(meta.owner_references or ()), MOST_OWNERS)
-    check("spec.schedulingGates", len(spec.scheduling_gates or ()), MOST_OWNERS)
+    check("metadata.ownerReferences", len(meta.owner_references or ()), MOST_NAMES)
+    check("spec.schedulingGates", len(spec.scheduling_gates or ()), MOST_NAMES)
     check("spec.volumes", len(spec.volumes or ()), MOST_ENTRIES)
     check_raw("spec.resourceClaims", spec.resource_claims)
 
@@ -96,7 +93,7 @@ def checked_size(spec: UnreadSpec) -> int:
     check("characters of spec.schedulerName", len(spec.scheduler_name), MOST_CHARACTERS)
     containers = (*spec.containers, *(spec.init_containers or ()))
     ports = sum(bytes(each.ports).count(b'"hostPort"') for each in containers)
-    check("host ports of all containers", ports, MOST_PORTS)
+    check("host ports of all containers", ports, MOST_ENTRIES)
     fields = {
         "spec.affinity": spec.affinity,
         "spec.tolerations": spec.tolerations,
@@ -111,7 +108,7 @@ def checked_size(spec: UnreadSpec) -> int:
 
 def check_names(field: str, mapping: Mapping[str, object] | None) -> None:
     """Raise OversizedError for more resources than an object may ask for, or too long names."""
-    check(f"names of {field}", len(mapping or ()), MOST_RESOURCES)
+    check(f"names of {field}", len(mapping or ()), MOST_NAMES)
     check(f"characters of a name of {field}", max(map(len, mapping or ("",))), MOST_CHARACTERS)
 
 

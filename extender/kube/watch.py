@@ -26,6 +26,7 @@ import structlog
 from msgspec import Raw
 
 from extender.kube.client import KubeClient
+from extender.kube.credentials import LOOK_SECONDS
 from extender.kube.decode import DecodeError, deeply
 from extender.kube.errors import (
     ApiError,
@@ -49,7 +50,6 @@ PAGE_BYTES: Final = 16 * 1024 * 1024
 
 WATCH_SECONDS: Final = 290
 """The server ends a watch after this; bookmarks keep the resource version fresh until then."""
-ABSENT_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 100.0
 """Bookmarks come about once a minute, so a longer silence says that a watch may be broken."""
 _FAILURES: Final = 3
@@ -310,7 +310,7 @@ class Watcher:
                 await self._be_absent(error)
                 yield Init()
                 yield InitDone()
-                await self._sleep(ABSENT_SECONDS)
+                await self._sleep(LOOK_SECONDS)
             except (GoneError, InvalidError, SilentError) as error:
                 # Invalid is a version that this server cannot read: it is another one's. Silent is
                 # a watch that is broken, or one of a kind that never changed since the server

@@ -19,7 +19,8 @@ _log = structlog.get_logger(__name__)
 
 LOG_AGAIN_SECONDS: Final = 600.0
 """Seconds after which the same error of the same object is logged again."""
-_REMEMBERED: Final = 10_000
+REMEMBERED: Final = 10_000
+"""The number of objects of which a process remembers what it has said of them."""
 
 
 class Faults:
@@ -28,7 +29,7 @@ class Faults:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._counts: Counter[str] = Counter()
-        self._logged: LRUCache[tuple[str, str, str], float] = LRUCache(_REMEMBERED)
+        self._logged: LRUCache[tuple[str, str, str], float] = LRUCache(REMEMBERED)
 
     @property
     def counts(self) -> Mapping[str, int]:

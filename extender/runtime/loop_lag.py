@@ -24,10 +24,8 @@ class LoopLag:
     def __init__(self, clock: Clock, observe: Callable[[float], None]) -> None:
         self._clock = clock
         self._observe = observe
-        self._recent: deque[tuple[float, float]] = deque()
-        """The time and the length of each lag in the window that no later lag exceeds."""
-        self._large: deque[tuple[float, float]] = deque()
-        """The time and the length of each lag in the window that is at least COUNTED_SECONDS."""
+        self._lags: deque[tuple[float, float]] = deque()
+        """The time and the length of each lag of the last minute."""
 
     async def run(self) -> None:
         """Measure until cancelled."""
@@ -40,18 +38,13 @@ class LoopLag:
     def note(self, now: float, lag: float) -> None:
         """Add a lag."""
         self._observe(lag)
-        while self._recent and self._recent[-1][1] <= lag:
-            self._recent.pop()
-        self._recent.append((now, lag))
-        if lag >= COUNTED_SECONDS:
-            self._large.append((now, lag))
-        self._forget(now)
+        self._lags.append((now, lag))
+        self._last_minute(now)
 
     @property
     def longest(self) -> float:
         """The longest lag of the last minute, in seconds."""
-        self._forget(self._clock.monotonic())
-        return self._recent[0][1] if self._recent else 0.0
+        return max(self._last_minute(self._clock.monotonic()), default=0.0)
 
     def behind(self, limit: float) -> float:
         """Return for how many seconds of the last minute the loop was late by a second or more.
@@ -59,10 +52,10 @@ class LoopLag:
         One lag counts for a third of the limit at most: a machine that stood still for a moment is
         no process that cannot keep up.
         """
-        self._forget(self._clock.monotonic())
-        return sum(min(lag, limit / 3) for _, lag in self._large)
+        large = [n for n in self._last_minute(self._clock.monotonic()) if n >= COUNTED_SECONDS]
+        return sum(min(lag, limit / 3) for lag in large)
 
-    def _forget(self, now: float) -> None:
-        for noted in (self._recent, self._large):
-            while noted and noted[0][0] < now - WINDOW_SECONDS:
-                noted.popleft()
+    def _last_minute(self, now: float) -> list[float]:
+        while self._lags and self._lags[0][0] < now - WINDOW_SECONDS:
+            self._lags.popleft()
+        return [lag for _, lag in self._lags]

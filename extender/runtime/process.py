@@ -16,11 +16,10 @@ from importlib.metadata import version as _version_of
 from typing import Final, Self
 
 from extender.runtime.clock import Clock
+from extender.runtime.pacer import SLICE_SECONDS
 
 DEEPEST: Final = 12_000
 """Nested calls: the API server takes objects that are nested 10,000 levels deep."""
-LONGEST_SECONDS: Final = 0.01
-"""A collection that takes as long freezes all objects that are left."""
 THRESHOLDS: Final = (20_000, 5, 1)
 """New objects before a collection of the youngest generation, and how many of these before an older
 one: large enough that a long collection cannot follow a short one."""
@@ -71,5 +70,5 @@ class Garbage:
         del info
         if phase == "start":
             self._began = self._clock.monotonic()
-        elif self._clock.monotonic() - self._began >= LONGEST_SECONDS:
+        elif self._clock.monotonic() - self._began >= SLICE_SECONDS:
             gc.freeze()

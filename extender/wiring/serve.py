@@ -26,7 +26,7 @@ from extender.kube.errors import ConfigurationError
 from extender.kube.patterns import Patterns
 from extender.kube.pod_groups import PodGroupConditionWriter, PreemptorWriter
 from extender.kube.pods import PodWriter
-from extender.kube.recorder import ONE_OF_EACH, Recorder
+from extender.kube.recorder import Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.permit.ahead import Ahead
 from extender.permit.bind import BindingWriter, Binds
@@ -173,14 +173,12 @@ class Extender:
     _recovered = False
 
     def _events(self, client: KubeClient, clock: Clock) -> Recorder:
-        """Return what writes the Events of pods that were bound ahead; Bindings go first."""
+        """Return what writes the Events of pods that were bound ahead."""
         return Recorder(
             client,
             clock=clock,
             instance=socket.gethostname(),
             count=lambda result: self.metrics.events.labels(result).inc(),
-            limits=ONE_OF_EACH,
-            gives_way=lambda: self.ahead.going_out > 0,
         )
 
     def _show(self, settings: Settings, pod_filter: PodFilter, plans: Plans) -> None:

@@ -19,7 +19,7 @@ from extender.kube.credentials import keyring
 from extender.kube.errors import InvalidError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.queues import JobWriter
-from extender.kube.recorder import ONE_OF_EACH, Recorder
+from extender.kube.recorder import Recorder
 from extender.permit.ahead.write import scheduled as announced
 from extender.runtime.clock import SystemClock
 from extender.state.cluster.records import (
@@ -309,7 +309,6 @@ def test_the_extender_writes_its_event_and_changes_none(
             clock=SystemClock(),
             instance="me",
             count=written.set_result,
-            limits=ONE_OF_EACH,
         )
         recorder.record(announced(pod, "n"))
         async with asyncio.TaskGroup() as tasks:

@@ -176,27 +176,6 @@ def test_the_most_that_one_domain_takes_is_found_with_few_tries_of_unlike_pods(
     assert not equal or found.count == max(takes)
 
 
-@given(st.integers(1, 10**7))
-def test_very_many_kinds_of_pods_are_tried_in_few_choices_of_domains(kinds: int) -> None:
-    there = {f"r{number}": [node(f"n{number}")] for number in range(20)}
-    tried: list[int] = []
-
-    def fill(among: Sequence[NodeInfo] | None) -> Steps[Filled]:
-        tried.append(len(there if among is None else among))
-        yield
-        return Filled(10 if among is None else 9)
-
-    capacity = dict.fromkeys(there, 5)
-    found = at_once(domains.in_few(there, 10, kinds=kinds, pinned=(), capacity=capacity, fill=fill))
-    assert found.complete
-    assert tried[0] == 2
-    assert tried[-1] == len(there)
-    assert tried == sorted(set(tried))
-    assert len(tried) - 1 <= max(1, min(domains.MOST_TRIES, domains.LOOKS // (2 * kinds)))
-    if kinds < 1000:
-        assert len(tried) - 1 == domains.MOST_TRIES
-
-
 @given(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 6)), st.integers(1, 20))
 def test_the_fewest_take_all_and_the_last_could_not_be_smaller(
     capacity: dict[str, int], wanted: int

@@ -10,7 +10,8 @@ from typing import Final
 
 from extender.state.cluster.records import PodInfo
 
-_KEPT: Final = 20_000
+REMEMBERED: Final = 20_000
+"""The number of changed pods, and of deleted pods and nodes, that are remembered."""
 
 
 class Gains:
@@ -57,7 +58,7 @@ class PodLog:
     def __init__(self) -> None:
         self.version = 0
         """The number of the latest entry; 0 before the first one."""
-        self._pods: deque[PodInfo] = deque(maxlen=_KEPT)
+        self._pods: deque[PodInfo] = deque(maxlen=REMEMBERED)
 
     def note(self, pod: PodInfo) -> None:
         """Add an entry."""

@@ -23,6 +23,7 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED
 from extender.state.cluster import events as ev
 from extender.state.cluster import pod_changes
+from extender.state.cluster.change_log import REMEMBERED
 from extender.state.cluster.events import ClusterChange, ClusterEvent, ObjectsListed
 from extender.state.cluster.groups import GroupTally
 from extender.state.cluster.pod_changes import is_fresh, is_plain
@@ -50,11 +51,6 @@ from extender.state.cluster.view import NO_GROUP, ClusterTables, ClusterView
 from extender.steps import PIECE, cut
 
 _NOTHING = ClusterChange()
-_REMEMBERED: Final = 10_000
-"""Deleted pods whose UIDs are kept, so that a late request does not bring one back; and deleted
-nodes that readers can see among those that changed. All readers look long before so many go."""
-
-
 Key = str | tuple[str, str]
 
 
@@ -831,10 +827,14 @@ class Cluster:
 
 
 def _added(names: dict[str, None], name: str) -> str | None:
-    """Add a name as the latest; return the oldest one, if there are too many now."""
+    """Add a name as the latest; return the oldest one, if there are too many now.
+
+    The UIDs of deleted pods are kept so that a late request does not bring one back, and the names
+    of deleted nodes so that readers see them among the changed ones: all look before so many go.
+    """
     names.pop(name, None)
     names[name] = None
-    oldest = next(iter(names)) if len(names) > _REMEMBERED else None
+    oldest = next(iter(names)) if len(names) > REMEMBERED else None
     if oldest is not None:
         del names[oldest]
     return oldest

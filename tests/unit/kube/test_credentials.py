@@ -5,7 +5,6 @@ import base64
 import json
 import os
 import sys
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 import yaml
 
 from extender.kube.credentials import (
-    AHEAD_SECONDS,
     CERTIFICATE,
     TOKEN,
     Credentials,
@@ -187,46 +185,16 @@ def plugin(files: Files, status: dict[str, Any]) -> dict[str, Any]:
     return {"exec": {**command, "interactiveMode": "Never"}}
 
 
-async def test_a_plugin_is_run_again_before_what_it_gave_ends(files: Files) -> None:
-    user = plugin(files, {"token": "old", "expirationTimestamp": "2030-01-01T00:00:00Z"})
-    path, clock = files.write(**user), ManualClock()
-    keyring = Keyring(await load(path), lambda: load(path), clock=clock)
-    clock.now = keyring.current.ends[TOKEN] - AHEAD_SECONDS - 2000
+async def test_a_plugin_is_run_again_when_what_it_gave_is_refused(files: Files) -> None:
+    path = files.write(**plugin(files, {"token": "old"}))
+    keyring = Keyring(await load(path), lambda: load(path))
     await keyring.look()
     assert (files.folder / "runs").read_text() == "x"
 
-    plugin(files, {"token": "new", "expirationTimestamp": "2040-01-01T00:00:00Z"})
-    keyring._clock = Late(keyring.current.ends[TOKEN])
-    await keyring.look()
+    plugin(files, {"token": "new"})
+    assert await keyring.refused(keyring.current)
     assert keyring.current.authorization == "Bearer new"
     assert (files.folder / "runs").read_text() == "xx"
-
-
-async def test_a_plugin_that_gives_the_same_again_is_run_less_and_less_often(files: Files) -> None:
-    """Though the API server takes what it gave: watches and requests go on all the time."""
-    ends, clock, when = 1_000_000.0, ManualClock(1_000_000.0 - AHEAD_SECONDS), []
-    given = replace(await load(files.write(token="t")), ends={TOKEN: ends}, runs_plugin=True)
-    token = b"old"
-
-    async def read() -> Credentials:
-        when.append(clock.now - ends + AHEAD_SECONDS)
-        return replace(given, fingerprint=token)
-
-    keyring = Keyring(replace(given, fingerprint=token), read, clock=clock)
-    for second in range(80):
-        keyring.accepted(keyring.current)
-        await keyring.look()
-        if second == 70:
-            token = b"new"
-        clock.now += 1
-    # Then it gives another, which ends soon as well.
-    assert when == [0, 1, 3, 7, 15, 31, 61]
-    clock.now += 20
-    await keyring.look()
-    await keyring.look()
-    clock.now += 1
-    await keyring.look()
-    assert len(when) == 10, "at once, and then a second later: a new one begins anew"
 
 
 async def test_an_error_of_the_library_that_no_code_expects_changes_nothing(files: Files) -> None:
@@ -242,19 +210,6 @@ async def test_an_error_of_the_library_that_no_code_expects_changes_nothing(file
     assert keyring.current is found
     assert keyring.counts == {"failed": 2}
     assert FAULTS.counts["credentials"] == before + 2
-
-
-class Late:
-    """A clock that stands just before an end."""
-
-    def __init__(self, end: float) -> None:
-        self._end = end
-
-    def monotonic(self) -> float:
-        return 1000.0
-
-    def wall(self) -> float:
-        return self._end - AHEAD_SECONDS / 2
 
 
 async def test_a_plugin_that_gives_nothing_is_an_error(files: Files) -> None:

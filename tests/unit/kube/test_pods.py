@@ -203,9 +203,9 @@ WANT_ERROR: dict[str, tuple[int, bytes, type[ApiError], str]] = {
     "nothing": (404, b"", NotFoundError, "GET /x: 404"),
     "a long message is cut": (
         404,
-        b'{"kind": "Status", "message": "' + b"x" * 900 + b'"}',
+        b'{"kind": "Status", "message": "' + b"x" * 2000 + b'"}',
         NotFoundError,
-        "GET /x: 404 " + "x" * 500,
+        "GET /x: 404 " + "x" * 1024,
     ),
 }
 

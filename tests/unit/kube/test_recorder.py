@@ -8,19 +8,22 @@ from typing import Any
 
 import pytest
 
-from extender.kube.errors import ApiError, ConflictError, ForbiddenError, UnavailableError
-from extender.kube.recorder import (
+from extender.kube.errors import (
     LONGEST_NOTE,
-    LONGEST_WAY,
-    NOTICES,
-    ONE_OF_EACH,
-    PER_OBJECT,
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    UnavailableError,
+)
+from extender.kube.recorder import (
+    BURST,
+    INTERVAL,
+    PAUSES,
     Event,
-    EventLimits,
-    Limit,
     ObjectRef,
     Recorder,
 )
+from extender.runtime.faults import REMEMBERED
 from tests.makers import LoopClock, ManualClock, until
 
 DOWN = UnavailableError("down", status=503)
@@ -48,14 +51,13 @@ class Client:
 
 
 class Bench:
-    def __init__(self, limits: EventLimits = NOTICES, *, looptime: bool = False) -> None:
+    def __init__(self, *, looptime: bool = False) -> None:
         self.client, self.clock, self.counts = Client(), ManualClock(), Counter[str]()
         self.recorder = Recorder(
             self.client,  # type: ignore[arg-type]
             clock=LoopClock() if looptime else self.clock,
             instance="me",
             count=lambda result: self.counts.update([result]),
-            limits=limits,
         )
 
     async def written(self, *events: Event) -> list[dict[str, Any]]:
@@ -148,14 +150,14 @@ async def test_an_event_that_cannot_be_written_is_let_go(bench: Bench) -> None:
 
 
 async def test_one_object_gets_so_many_and_others_are_not_concerned(bench: Bench) -> None:
-    many = [replace(EVENT, occasion=str(number)) for number in range(PER_OBJECT.burst + 5)]
+    many = [replace(EVENT, occasion=str(number)) for number in range(BURST + 5)]
     other = replace(EVENT, about=replace(ABOUT, uid="other"))
     await bench.written(*many, other)
-    assert bench.counts == {"written": PER_OBJECT.burst + 1, "dropped": 5}
+    assert bench.counts == {"written": BURST + 1, "dropped": 5}
 
-    bench.clock.now += 2 * PER_OBJECT.interval
+    bench.clock.now += 2 * INTERVAL
     await bench.written(*many[:3])
-    assert bench.counts == {"written": PER_OBJECT.burst + 3, "dropped": 6}
+    assert bench.counts == {"written": BURST + 3, "dropped": 6}
 
 
 def of(namespace: str, number: int, *, warning: bool = False) -> Event:
@@ -165,20 +167,20 @@ def of(namespace: str, number: int, *, warning: bool = False) -> Event:
 
 async def test_only_so_many_wait_while_the_server_is_slow(bench: Bench) -> None:
     bench.client.blocked.clear()
-    for number in range(3000):
+    for number in range(REMEMBERED + 1000):
         bench.recorder.record(of("ns", number))
 
-    assert bench.counts == {"dropped": 3000 - NOTICES.waiting}
+    assert bench.counts == {"dropped": 1000}
 
 
 async def test_a_flood_drops_its_own(bench: Bench) -> None:
     """Events of another namespace, and Warnings of the same, have room and come soon."""
-    for number in range(2 * NOTICES.waiting):
+    for number in range(2 * REMEMBERED):
         bench.recorder.record(of("flood", number))
     few = [of("other", 1), of("flood", -1, warning=True), of("other", 2, warning=True)]
     for event in few:
         bench.recorder.record(event)
-    assert bench.counts == {"dropped": NOTICES.waiting + len(few)}
+    assert bench.counts == {"dropped": REMEMBERED + len(few)}
 
     running = asyncio.ensure_future(bench.recorder.run())
     await until(lambda: len(bench.client.bodies) >= 4)
@@ -191,15 +193,17 @@ async def test_a_flood_drops_its_own(bench: Bench) -> None:
 
 
 @pytest.mark.looptime
-async def test_writing_takes_a_part_of_the_time_and_each_event_has_its_own_time() -> None:
+async def test_writing_takes_a_part_of_the_time_and_each_event_has_its_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The slower the API server, the fewer Events."""
-    limits = EventLimits(overall=Limit(100, 0.01), waiting=5, share=0.25)
-    bench = Bench(limits, looptime=True)
+    monkeypatch.setattr("extender.kube.recorder.REMEMBERED", 5)
+    bench = Bench(looptime=True)
     bench.client.seconds = 0.2
     running = asyncio.ensure_future(bench.recorder.run())
     for number in range(8):
         bench.recorder.record(replace(EVENT, occasion=str(number)))
-    await asyncio.sleep(2.3)  # three of 0.2 s, each with a rest of 0.6 s behind it
+    await asyncio.sleep(2.3)  # three of 0.2 s, each with a rest of 0.8 s behind it
     written = [*bench.client.bodies]
     running.cancel()
 
@@ -216,28 +220,12 @@ async def test_a_long_note_is_cut(bench: Bench) -> None:
     assert len(body["metadata"]["name"]) <= 253
 
 
-@pytest.mark.looptime
-async def test_what_is_too_much_for_a_moment_may_wait_until_later() -> None:
-    limits = EventLimits(overall=Limit(3, 0.5), waiting=10)
-    bench = Bench(limits, looptime=True)
-    running = asyncio.ensure_future(bench.recorder.run())
-    for number in range(14):
-        bench.recorder.record(replace(EVENT, occasion=str(number)))
-    await asyncio.sleep(0.1)
-    first = len(bench.client.bodies)
-    await asyncio.sleep(10 * 0.5)
-    running.cancel()
-
-    assert first == 3
-    assert bench.counts == {"written": 10, "dropped": 4}
-
-
 DOWN = UnavailableError("down", status=503)
 
 
-async def in_a_minute(limits: EventLimits, errors: list[ApiError], *events: Event) -> Bench:
+async def in_a_minute(errors: list[ApiError], *events: Event) -> Bench:
     """Return a bench that has had Events for a minute, of which the first requests failed."""
-    bench = Bench(limits, looptime=True)
+    bench = Bench(looptime=True)
     bench.client.errors = errors
     running = asyncio.ensure_future(bench.recorder.run())
     for event in events:
@@ -248,10 +236,10 @@ async def in_a_minute(limits: EventLimits, errors: list[ApiError], *events: Even
 
 
 @pytest.mark.looptime
-async def test_an_event_of_which_each_object_has_one_is_written_when_trouble_has_passed() -> None:
+async def test_an_event_is_written_when_trouble_has_passed() -> None:
     """An answer that was lost may have been a yes."""
     errors = [DOWN, DOWN, ConflictError("there", status=409)]
-    bench = await in_a_minute(ONE_OF_EACH, errors, EVENT, replace(EVENT, occasion="2"))
+    bench = await in_a_minute(errors, EVENT, replace(EVENT, occasion="2"))
 
     assert bench.counts == {"known": 1, "written": 1}
     assert len(bench.client.bodies) == 4
@@ -259,67 +247,16 @@ async def test_an_event_of_which_each_object_has_one_is_written_when_trouble_has
 
 @pytest.mark.looptime
 async def test_trouble_that_lasts_ends_an_event() -> None:
-    for limits in (NOTICES, ONE_OF_EACH):
-        bench = await in_a_minute(limits, [DOWN] * 99, EVENT)
+    bench = await in_a_minute([DOWN] * 99, EVENT)
 
-        assert bench.counts == {"failed": 1}
-        assert len(bench.client.bodies) == 1 + len(limits.pauses)
+    assert bench.counts == {"failed": 1}
+    assert len(bench.client.bodies) == 1 + len(PAUSES)
 
 
 @pytest.mark.looptime
 async def test_an_event_that_a_webhook_keeps_from_one_namespace_holds_up_no_other() -> None:
     """500 may be about the namespace alone: what is wrong with all is said otherwise."""
     failing = UnavailableError("the webhook failed", status=500)
-    bench = await in_a_minute(NOTICES, [failing] * 2, EVENT, OTHERS["object"], of("other", 1))
+    bench = await in_a_minute([failing] * 2, EVENT, OTHERS["object"], of("other", 1))
 
     assert bench.counts == {"failed": 2, "written": 1}
-
-
-class GivingWay(Bench):
-    """A recorder beside something that matters more while it is `busy`."""
-
-    def __init__(self) -> None:
-        super().__init__(looptime=True)
-        self.busy = True
-        self.recorder._gives_way = lambda: self.busy
-        self.running = asyncio.ensure_future(self.recorder.run())
-
-    async def written_within(self, seconds: float) -> list[str]:
-        """Return the reasons of the Events that are written after so many seconds."""
-        await asyncio.sleep(seconds)
-        return [body["reason"] for body in self.client.bodies]
-
-
-@pytest.mark.looptime
-async def test_events_give_way_to_what_matters_more() -> None:
-    giving_way = GivingWay()
-    giving_way.recorder.record(EVENT)
-    assert await giving_way.written_within(LONGEST_WAY / 2) == []
-
-    giving_way.busy = False
-    assert await giving_way.written_within(0.1) == ["Gated"]
-
-
-@pytest.mark.looptime
-async def test_events_give_way_for_so_long() -> None:
-    giving_way = GivingWay()
-    giving_way.recorder.record(EVENT)
-    giving_way.recorder.record(OTHERS["reason"])
-
-    assert await giving_way.written_within(LONGEST_WAY - 0.1) == []
-    assert await giving_way.written_within(0.2) == ["Gated", "Other"]
-
-
-@pytest.mark.looptime
-async def test_events_give_way_anew_to_what_comes_later() -> None:
-    giving_way = GivingWay()
-    giving_way.recorder.record(EVENT)
-    assert await giving_way.written_within(LONGEST_WAY + 0.1) == ["Gated"]
-    giving_way.busy = False
-    giving_way.recorder.record(OTHERS["reason"])
-    assert await giving_way.written_within(0.1) == ["Gated", "Other"]
-
-    giving_way.busy = True
-    giving_way.recorder.record(OTHERS["object"])
-    assert await giving_way.written_within(LONGEST_WAY - 0.1) == ["Gated", "Other"]
-    assert len(await giving_way.written_within(0.2)) == 3

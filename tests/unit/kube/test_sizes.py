@@ -11,7 +11,7 @@ import pytest
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.patterns import Patterns
-from extender.kube.sizes import JOBS, MOST_PORTS, MOST_RESOURCES, PODS
+from extender.kube.sizes import JOBS, MOST_ENTRIES, MOST_NAMES, PODS
 from extender.kube.topology_wire import read_annotation
 from extender.state.cluster.node_order import NodeOrder
 from extender.state.cluster.records import EVERY_PORT
@@ -106,7 +106,7 @@ def test_on_a_node_it_takes_what_it_asks_for(more: dict[str, Any], field: str) -
     assert found.node == "n"
     cpu = 4000 if field == "requests" else 2000 if "containers" in more else 1000
     assert found.shape.requests["cpu"] == cpu
-    assert len(found.shape.requests) <= MOST_RESOURCES
+    assert len(found.shape.requests) <= MOST_NAMES
     assert "memory" in found.shape.requests or "resources" not in field
 
 
@@ -133,8 +133,8 @@ def test_one_that_has_not_changed_is_the_same_each_time() -> None:
     [
         {"affinity": choosy(60)},
         {"affinity": repelling(60)},
-        {"containers": asking(MOST_RESOURCES - 3)},
-        {"containers": listening(MOST_PORTS)},
+        {"containers": asking(MOST_NAMES - 3)},
+        {"containers": listening(MOST_ENTRIES)},
         {"labels": {f"l{n}": "x" * 60 for n in range(100)}},
     ],
 )
@@ -174,7 +174,7 @@ EVER_NEW: dict[str, Callable[[int], dict[str, Any]]] = {
     "anti-affinity": lambda number: {"affinity": repelling(60, number)},
     "labels": lambda number: {"labels": {f"{number}-{n}": "x" * 60 for n in range(250)}},
     "resources": lambda number: {
-        "containers": asking(MOST_RESOURCES - 3),
+        "containers": asking(MOST_NAMES - 3),
         "nodeSelector": {"n": f"{number}"},
     },
     "node selectors": lambda number: {

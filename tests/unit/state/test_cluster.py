@@ -465,7 +465,7 @@ def test_the_nodes_that_changed_are_known(now: Any, want: set[str], cluster: Clu
 def test_nodes_that_went_are_forgotten_at_last(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extender.state.cluster.store._REMEMBERED", 3)
+    monkeypatch.setattr("extender.state.cluster.store.REMEMBERED", 3)
     view = cluster.view()
     observe(cluster, node("stays"), node("returns"), ev.NodeDeleted("returns"))
     for number in range(9):
@@ -538,7 +538,7 @@ def test_listeners_hear_in_order_and_may_apply_more(cluster: Cluster) -> None:
 def test_only_so_many_deleted_pods_are_remembered(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extender.state.cluster.store._REMEMBERED", 2)
+    monkeypatch.setattr("extender.state.cluster.store.REMEMBERED", 2)
     observe(cluster, A, B, C, *(ev.PodDeleted(each.uid) for each in (A, B, C)))
     observe(cluster, *(ev.PodSeen(each) for each in (A, B, C)))
 
