@@ -13,7 +13,7 @@ from typing import Final
 
 from extender.api.wellknown import WorkloadCondition
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
-from extender.fit.fewest import Unit, fewest
+from extender.fit.leaving import Unit, fewest_to_leave
 from extender.fit.packer import Found, Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.gang.fit import candidates
@@ -754,7 +754,7 @@ class NodeRoom:
                     gone.setdefault(each.node.name, []).append(each)
             apart = packer.apart_from(gone)
             apart.put(self._against(workload))
-            found = yield from fewest(apart, wanted, units)
+            found = yield from fewest_to_leave(apart, wanted, units)
         going = None if found is None else tuple(candidates[number] for number in found)
         return NeededAnswer(workload, version, judgement, going)
 

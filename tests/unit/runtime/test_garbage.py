@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.runtime.process import SLICE_SECONDS, THRESHOLDS, Garbage
+from extender.runtime.pacer import SLICE_SECONDS
+from extender.runtime.process import THRESHOLDS, Garbage
 
 
 class Clock:

@@ -7,7 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from extender.fit.candidates import PodShape
-from extender.fit.fewest import Unit, fewest
+from extender.fit.leaving import Unit, fewest_to_leave
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed
 from extender.state.cluster.records import HostPort, PodInfo, Shape
@@ -73,7 +73,7 @@ class World:
         before = packer_of(self.view)
         apart = before.apart_from(gone)
         with pieces_of(piece):
-            found = at_once(fewest(apart, wanted, placed))
+            found = at_once(fewest_to_leave(apart, wanted, placed))
         for there in self.nodes:  # what it was asked of has not changed
             assert before._left.on(there) == self.view.left.all()[there.name]
         return found

@@ -20,7 +20,7 @@ Unit = Sequence[Placed]
 """Pods that go or stay together."""
 
 
-def fewest(
+def fewest_to_leave(
     packer: Packer, wanted: Collection[Wanted], units: Sequence[Unit]
 ) -> Steps[list[int] | None]:
     """Return the numbers of the units that have to go; None where not all pods fit even then.
