@@ -39,9 +39,6 @@ SETTLE: Final = 0.005
 """Seconds to wait for more changes before a cycle begins."""
 LONGEST_LEAD: Final = 1.0
 """Most seconds to wait until earlier admissions are sent: what is decided is written after them."""
-LONGEST_REASON: Final = 3.0
-"""Most seconds for which an admission waits behind the write of why its workload waited. It is
-decided anew then: the quota may be of use to another one."""
 FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 """Seconds before a workload is queued again after its admission failed."""
@@ -313,11 +310,7 @@ class AdmissionLoop:
 
     async def _admit(self, decided_on: WorkloadInfo, admission: AdmissionInfo) -> None:
         key = decided_on.key
-        try:
-            result = await self._written(decided_on, admission)
-        except Exception as error:  # noqa: BLE001 - it harms this workload alone
-            FAULTS.report("admission", error, key=key)
-            result = AdmissionResult.FAILED
+        result = await self._writer.admit(decided_on, admission)
         if result is AdmissionResult.STORED:
             self._failures.pop(key, None)
             return
@@ -326,16 +319,6 @@ class AdmissionLoop:
             self._back_off(key)
             self.reasons.note(NotAdmitted(key, Unadmitted.ON_HOLD, _NOT_STORED))
         self._queues.apply(events.Forgotten(key, admission))
-
-    async def _written(self, decided_on: WorkloadInfo, admission: AdmissionInfo) -> AdmissionResult:
-        """Write an admission behind the reason of its workload, if that does not take too long."""
-        try:
-            async with asyncio.timeout(LONGEST_REASON):
-                before = await self.reasons.after_reason(decided_on)
-        except TimeoutError:
-            _log.info("the reason of a workload is still being written", workload=decided_on.key)
-            return AdmissionResult.LATE
-        return await self._writer.admit(before, admission)
 
     def _back_off(self, key: str) -> None:
         """Keep a workload out of the queues for a while, longer after each failure."""

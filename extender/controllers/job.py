@@ -231,14 +231,12 @@ class JobController:
         return tuple(due), min(pauses, default=None)
 
     def _pause(self, key: tuple[str, str], action: Action) -> float:
-        """Return for how many seconds a loss of pods is not reported, or quota not given back."""
+        """Return for how many seconds a loss of pods is not reported."""
         now = self._clock.monotonic()
         if isinstance(action, AwaitPods):
             return LOOK_AGAIN
         if _is_loss(action):
             return self._progress.missed(key, now)
-        if isinstance(action, SetReclaimable) and self._is_all(action):
-            return self._progress.all_done(key, now)
         return 0.0
 
     def _contested(self, found: JobObject, action: Action) -> float:
@@ -264,19 +262,6 @@ class JobController:
             )
             self._report(found, Note(JobReason.SUSPEND_CONTESTED, said, warning=True))
         return pause
-
-    def _is_all(self, action: SetReclaimable) -> bool:
-        """Return whether all pods of a job with quota are done. Its end gives all of it back.
-
-        Not of a group of pods: what is stored is what is known of those that are gone.
-        """
-        workload = self._view.workloads.get(action.key)
-        return (
-            workload is not None
-            and workload.admission is not None
-            and not workload.is_of_pods
-            and all(action.counts.get(each.name, 0) >= each.count for each in workload.pod_sets)
-        )
 
     async def learn(self, workload: WorkloadInfo) -> None:
         """Read the objects of a large job with pauses for the event loop.

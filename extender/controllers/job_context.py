@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-from cachetools import LRUCache
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.job_overrides import overrides_of
@@ -188,7 +187,6 @@ def _is_foreign(workload: WorkloadInfo | None, objects: Sequence[JobObject]) -> 
 
 
 _DEEPEST: Final = 10
-_REMEMBERED: Final = 256
 
 
 class Ancestors:
@@ -210,8 +208,6 @@ class Ancestors:
         self._view = view
         self._integrations = integrations
         self._manages_all = manages_all
-        self._wrapped: LRUCache[tuple[str, int], GenericJob | None] = LRUCache(_REMEMBERED)
-        """Cache by UID and version: each child asks about its parent."""
 
     def find(self, found: JobObject) -> Ancestor | None:
         """Return the job whose admission covers this one, None where it needs its own."""
@@ -237,7 +233,7 @@ class Ancestors:
         parent = self._view.job_of(child.owner.uid, child.meta.namespace)
         if parent is None or not self._is_named(parent, child.owner):
             return None
-        job = self._job(parent)
+        job = self._wrap(parent)
         if job is None or job.finished() is not None:
             return None
         return parent if job.makes(child.kind, child.meta.name) else None
@@ -251,12 +247,6 @@ class Ancestors:
         named = reference.group_kind, reference.name
         return named == (f"{of.group}/{of.kind}", parent.meta.name)
 
-    def _job(self, parent: JobObject) -> GenericJob | None:
-        known = parent.meta.uid, parent.meta.version
-        if known not in self._wrapped:
-            self._wrapped[known] = self._wrap(parent)
-        return self._wrapped[known]
-
     def _wrap(self, parent: JobObject) -> GenericJob | None:
         try:
             return self._integrations[parent.kind].wrap(msgspec.json.decode(parent.raw))
@@ -267,16 +257,12 @@ class Ancestors:
             return None
 
 
-MANY: Final = 64
-"""Objects that make a job large: fewer take a few milliseconds and are not kept."""
-
-
 class Members:
-    """Decoded objects by `JobObject.unit`; a changed object is decoded again.
+    """Decoded objects of composed jobs; a changed object is decoded again.
 
-    Decoding a thousand pods takes longer than other tasks may wait for the event loop. So the
-    objects of a large job are decoded with pauses, and each is kept until it changes. A decision
-    then decodes the few that changed meanwhile, and is about one state of the job.
+    Decoding a thousand pods takes longer than other tasks may wait for the event loop. So `learn`
+    decodes the objects of a job with pauses, and each is kept until it changes. A decision then
+    decodes the few that changed meanwhile, and is about one state of the job.
     """
 
     def __init__(
@@ -289,73 +275,44 @@ class Members:
         """The decoded objects, by job and by UID."""
 
     async def learn(self, unit: Key) -> None:
-        """Decode the objects of a large job, with pauses.
-
-        Fewer than `MANY` are left: those that came or changed meanwhile, or the one that cannot be
-        decoded and those after it.
-        """
-        while len(new := self._unread(unit)) >= MANY:
-            for each in new:
-                if not self._is_current(each):
-                    continue
-                try:
-                    self._read(each)
-                except Exception:  # noqa: BLE001 - raised again by `decoded`, where it is set aside
-                    return
-                if self._pacer.is_due:
-                    await self._pacer.rest()
-            await self._pacer.rest()
+        """Decode the objects of a job with pauses, up to the first that cannot be decoded."""
+        objects = self._view.unit(unit)
+        if not objects or self._integrations[objects[0].kind].read is None:
+            return
+        for each in objects:
+            try:
+                self._read(each)
+            except Exception:  # noqa: BLE001 - raised again by `decoded`, where it is set aside
+                return
+            if self._pacer.is_due:
+                await self._pacer.rest()
 
     def decoded(self, objects: Sequence[JobObject]) -> list[PlainPod]:
         """Return all current objects of a job, decoded; former ones are forgotten.
 
         Raises an error of `kube.decode.UNREADABLE`, or any other that unexpected data causes.
         """
-        unit, known = objects[0].unit, {}
-        for each in objects:
-            known[each.meta.uid] = self._read(each)
-        if len(objects) < MANY:
-            self.forget(unit)
-        else:
-            self._known[unit] = known
-        return [known[each.meta.uid] for each in objects]
+        found = {each.meta.uid: self._read(each) for each in objects}
+        self._known[objects[0].unit] = found
+        return [*found.values()]
 
     def forget(self, unit: Key) -> None:
         """Forget the objects of a job that is gone."""
         self._known.pop(unit, None)
 
-    def _unread(self, unit: Key) -> list[JobObject]:
-        if self._view.size(unit) < MANY:
-            return []
-        objects = self._view.unit(unit)
-        if self._integrations[objects[0].kind].read is None:
-            return []
-        return [each for each in objects if self._kept(each) is None]
-
-    def _is_current(self, found: JobObject) -> bool:
-        return self._view.job_of(found.meta.uid, found.meta.namespace) is found
-
-    def _kept(self, found: JobObject) -> PlainPod | None:
-        known = self._known.get(found.unit, {}).get(found.meta.uid)
-        return known if known is not None and known.source == found.raw else None
-
     def _read(self, found: JobObject) -> PlainPod:
         """Return the kept object, or decode it and keep that."""
-        kept = self._kept(found)
-        if kept is not None:
-            return kept
-        read = self._integrations[found.kind].read
-        if read is None:
-            raise TypeError(f"objects of {found.kind} are jobs of their own")
-        made = self._known.setdefault(found.unit, {})[found.meta.uid] = read(found.raw)
-        return made
+        read, kept = self._integrations[found.kind].read, self._known.setdefault(found.unit, {})
+        known = kept.get(found.meta.uid)
+        if known is None or known.source != found.raw:
+            if read is None:
+                raise TypeError(f"objects of {found.kind} are jobs of their own")
+            known = kept[found.meta.uid] = read(found.raw)
+        return known
 
 
 RECOVER_SECONDS: Final = 5.0
 """The time for which pods may be missing, while none completes, before that is reported."""
-END_SECONDS: Final = 2.0
-"""The time between the end of all pods of a job and the return of their quota:
-a job mostly ends at once, and its end gives back all quota in one write."""
 END_PATIENCE: Final = 60.0
 COME_PATIENCE: Final = 5.0
 """The seconds that pods may take to end, or to come, before that is reported."""
@@ -370,8 +327,6 @@ class _Observed:
     done: int
     since: float | None = None
     """The time when pods went missing, or when the last one was done since."""
-    done_since: float | None = None
-    """The time when all pods were done."""
 
 
 class ProgressTable:
@@ -416,13 +371,6 @@ class ProgressTable:
         """Record that no pods are missing, or that the loss was reported."""
         if key in self._jobs:
             self._jobs[key].since = None
-
-    def all_done(self, key: Key, now: float) -> float:
-        """Record that all pods are done; return the seconds left before their quota is free."""
-        job_progress = self._jobs.setdefault(key, _Observed(0, 0, 0))
-        if job_progress.done_since is None:
-            job_progress.done_since = now
-        return max(0.0, job_progress.done_since + END_SECONDS - now)
 
     def forget(self, key: Key) -> None:
         """Forget a job that has no quota or is gone."""

@@ -1,8 +1,7 @@
 """Writes to each waiting workload why it waits.
 
 These writes matter least, so they come last: one at a time, at a pace, and only when the reason
-has changed. A workload may be admitted while its reason is being written, most of all the next one
-of its queue: its admission is then written behind the reason, and not for a version that is gone.
+has changed.
 """
 
 import asyncio
@@ -40,12 +39,9 @@ REFUSED_DELAY: Final = 60.0
 """Seconds before a refused reason is tried again: a right may be missing for a while."""
 FOLLOWERS_PERIOD: Final = 2.0
 """Seconds between two searches for workloads that have no reason yet."""
-PAUSE: Final = 0.01
+PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
-"""Seconds between two writes: four times what the last one took, between these limits.
-
-The longest while admissions wait to be written.
-"""
+"""Seconds between two writes; the longer pause while admissions wait to be written."""
 _BEHIND: Final = "Another workload is before it, and its ClusterQueue is StrictFIFO"
 
 
@@ -68,8 +64,6 @@ class PendingReasons:
         """Tells whether admissions wait to be written."""
         self.room: RoomFinder | None = None
         """Keeps room for workloads that have waited long; None if no room is ever kept."""
-        self._under_way: dict[str, asyncio.Event] = {}
-        """The workload whose reason is being written, with the end of that."""
         self._waits: dict[str, NotAdmitted] = {}
         self._unwritten: WorkQueue[str] = WorkQueue()
 
@@ -101,17 +95,6 @@ class PendingReasons:
         """Forget a workload that is admitted or gone."""
         self._waits.pop(key, None)
 
-    async def after_reason(self, workload: WorkloadInfo) -> WorkloadInfo:
-        """Return a workload as it is once its reason is written, if that is under way.
-
-        As it was given where anything else has changed.
-        """
-        under_way = self._under_way.get(workload.key)
-        if under_way is not None:
-            await under_way.wait()
-        found = self._view.workloads.get(workload.key)
-        return found if found is not None and _waits_as_before(workload, found) else workload
-
     async def run(self) -> None:
         """Write reasons until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -121,12 +104,8 @@ class PendingReasons:
     async def _write_all(self) -> None:
         while True:
             key = await self._unwritten.get()
-            began = self._clock.monotonic()
             if await self._write_guarded(key):
-                # A slow API server has more important things to write.
-                took = self._clock.monotonic() - began
-                pause = min(LONGEST_PAUSE, max(PAUSE, 4 * took))
-                await asyncio.sleep(LONGEST_PAUSE if self.admissions_wait() else pause)
+                await asyncio.sleep(LONGEST_PAUSE if self.admissions_wait() else PAUSE)
 
     async def _write_guarded(self, key: str) -> bool:
         try:
@@ -152,7 +131,6 @@ class PendingReasons:
             after = transitions.without_room(after)
         elif kept is not None or held or _lacks_room(wait):
             after = transitions.waiting_for_room(after, kept, now=now)
-        self._under_way[key] = written_or_not = asyncio.Event()
         try:
             await self._workloads.write_status(before, after)
         except ApiError as error:
@@ -161,9 +139,6 @@ class PendingReasons:
             log("could not write why it waits", workload=key, error=str(error))
             self._unwritten.add_after(key, REFUSED_DELAY if refused else RETRY_DELAY)
             return True
-        finally:
-            del self._under_way[key]
-            written_or_not.set()
         if not written:
             self._record(event(before, wait.reason, message, warning=True))
         if kept is not None and not held:
@@ -219,19 +194,6 @@ class PendingReasons:
                 self.note(replace(self._waits[tried], workload=key))
             if self._pacer.is_due:
                 await self._pacer.rest()
-
-
-def _waits_as_before(before: WorkloadInfo, now: WorkloadInfo) -> bool:
-    """Return whether nothing has changed but why a workload waits."""
-    one, other = ({each.type: each for each in workload.conditions} for workload in (before, now))
-    for conditions in (one, other):
-        said = conditions.pop(WorkloadCondition.QUOTA_RESERVED, None)
-        if said is not None and said.status == "True":
-            return False
-    version = before.meta.version
-    return one == other and before == replace(
-        now, meta=replace(now.meta, version=version), conditions=before.conditions
-    )
 
 
 def _is_written(workload: WorkloadInfo | None, reason: str) -> bool:

@@ -28,7 +28,6 @@ from extender.queueing.preempt import Victim
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.queue import events
-from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, Meta, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
@@ -59,9 +58,6 @@ class Workloads:
         self._writer = writer
         self._written = written
         self._record = record
-        self._unanswered: dict[str, tuple[WorkloadInfo, WorkloadInfo]] = {}
-        """The status before and after a write without an answer, by workload."""
-        queues.subscribe(self._on_change)
 
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
         """Write what differs between the two statuses, if anything. Raises ApiError."""
@@ -76,10 +72,6 @@ class Workloads:
         except ConflictError:
             await self.read_again(before)
             raise
-        except UnavailableError:
-            self._unanswered[before.key] = (before, after)
-            raise
-        self._unanswered.pop(before.key, None)
         self._apply(stored)
         self._written(before, stored)
 
@@ -129,24 +121,8 @@ class Workloads:
         except NotFoundError:
             self._queues.apply(events.Deleted(workload))
 
-    def _on_change(self, change: QueueChange) -> None:
-        """Find out what became of writes without an answer."""
-        for key in change.workloads & self._unanswered.keys() if self._unanswered else ():
-            before, after = self._unanswered[key]
-            found = self._queues.view().workloads.get(key)
-            if found is not None and found.meta.version == before.meta.version:
-                continue  # only the assumed admission has changed
-            del self._unanswered[key]
-            if found is not None and _stored_parts(found) == _stored_parts(after):
-                self._written(before, found)
-
     def _apply(self, workload: WorkloadInfo) -> None:
         self._queues.apply(events.Applied(workload))
-
-
-def _stored_parts(workload: WorkloadInfo) -> tuple[str, list[tuple[str, str, str]]]:
-    """Return the parts of a status that are stored as they were sent."""
-    return workload.meta.uid, [(c.type, c.status, c.reason) for c in workload.conditions]
 
 
 def about(workload: WorkloadInfo) -> ObjectRef:
@@ -189,8 +165,6 @@ class AdmissionResult(Enum):
     """The workload has a newer version: decide again."""
     FAILED = auto()
     """The API server refused it: try again after a back-off."""
-    LATE = auto()
-    """Nothing was written, because an earlier write takes long: decide again."""
 
 
 class AdmissionWriter:

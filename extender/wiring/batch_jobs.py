@@ -14,9 +14,8 @@ from extender.kube.decode import DecodeError
 from extender.kube.reflector import Feed, Reflector
 from extender.kube.set_aside import Identity, identify
 from extender.kube.watch import Watcher
-from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as cluster_events
-from extender.state.cluster.records import BATCH_JOB, JobInfo
+from extender.state.cluster.records import JobInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
 from extender.state.queue.records import JobObject
@@ -39,7 +38,6 @@ class SeenJob:
 class BatchJobs:
     """Decodes each event of the watch once for each state, and applies it to both.
 
-    An error of the cluster's state is reported here, so that the queue's part follows all the same.
     The queue's state sees what a watch by the queue label would show: a Job that loses the label is
     deleted there, though not for good. Without `all_jobs` no Job that lacks it is kept whole.
     """
@@ -105,30 +103,13 @@ class BatchJobs:
     def _listed(self, found: Sequence[SeenJob], version: int) -> Iterator[object]:
         infos = [each.info for each in found if each.info is not None]
         jobs = [each.job for each in found if each.job is not None and self._is_queued(each.job)]
-        yield from self._listed_in_cluster(infos)
+        yield from self._cluster.replace(cluster_events.BatchJobsListed(infos))
         self._shown = {job.meta.uid for job in jobs}
         yield from self._queues.replace(queue_events.JobsListed(INTEGRATION, jobs, version))
 
-    def _listed_in_cluster(self, infos: Sequence[JobInfo]) -> Iterator[object]:
-        try:
-            yield from self._cluster.replace(
-                cluster_events.ObjectsListed(JobInfo, infos, BATCH_JOB)
-            )
-        except Exception as error:  # noqa: BLE001 - a bug, which costs one Job of this state alone
-            FAULTS.report("state", error, key=JOBS)
-            for info in infos:
-                self._into_cluster(cluster_events.ObjectApplied(info))
-                yield None
-
-    def _into_cluster(self, event: cluster_events.ClusterEvent) -> None:
-        try:
-            self._cluster.apply(event)
-        except Exception as error:  # noqa: BLE001 - as above
-            FAULTS.report("state", error, key=JOBS)
-
     def _applied(self, seen: SeenJob) -> None:
         if seen.info is not None:
-            self._into_cluster(cluster_events.ObjectApplied(seen.info))
+            self._cluster.apply(cluster_events.BatchJobApplied(seen.info))
         if seen.job is None:
             return
         if self._is_queued(seen.job):
@@ -139,7 +120,7 @@ class BatchJobs:
 
     def _deleted(self, seen: SeenJob) -> None:
         if seen.info is not None:
-            self._into_cluster(cluster_events.BatchJobDeleted(seen.info.uid))
+            self._cluster.apply(cluster_events.BatchJobDeleted(seen.info.uid))
         if seen.job is not None:
             self._hide(seen.job)
 

@@ -26,7 +26,7 @@ from extender.jobs.job import (
     split_gates,
     template_of,
 )
-from extender.jobs.kinds.pod import PlainPod, pod_of
+from extender.jobs.kinds.pod import PlainPod
 from extender.jobs.templates import Placement, PlacementError
 from extender.state.queue.records import PodSetInfo, WorkloadInfo
 
@@ -137,33 +137,6 @@ class PodGroupJob(GenericJob):
         return not any(each.runs for each in self._left)
 
     @override
-    def suspend(self) -> None:
-        """Do nothing: a pod cannot be suspended, a stop deletes it."""
-
-    @override
-    def unsuspend(self) -> None:
-        """Remove our gate from all pods."""
-        changed = {each.uid: each.object for each in self._left}
-        for pod in changed.values():
-            _let_go(pod)
-        self._change(changed)
-
-    @override
-    def inject_node_selectors(self, placements: Sequence[Placement]) -> None:
-        """Inject the placements into the held pods."""
-        by_name = {each.name: each for each in placements}
-        changed: dict[str, Object] = {}
-        for pod in self._left:
-            if pod.is_held:
-                changed[pod.uid] = pod.object
-                _place(changed[pod.uid], pod.role, by_name.get(pod.role))
-        self._change(changed)
-
-    @override
-    def restore_node_selectors(self, pod_sets: Sequence[JobPodSet]) -> None:
-        """Do nothing: a stop deletes pods."""
-
-    @override
     def finished(self) -> Finished | None:
         """Return the end: all pods succeeded, or all ended and one says that it is not replaced."""
         total = self._total
@@ -250,11 +223,6 @@ class PodGroupJob(GenericJob):
     def stop_steps(self, pod_sets: Sequence[JobPodSet] | None) -> list[Step]:
         """Return the deletions of all pods that have not ended."""
         return [_delete(each) for each in self._left if not each.has_ended]
-
-    def _change(self, changed: Mapping[str, Object]) -> None:
-        """Replace the objects of some pods, by UID."""
-        pods = (*self._pods, *(() if self._pods else (self._first,)))
-        self._take([pod_of(changed[p.uid]) if p.uid in changed else p for p in pods])
 
     def _said_total(self) -> int:
         """Return how many pods make the group, 0 where its pods do not agree."""

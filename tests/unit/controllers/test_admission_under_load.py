@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
-from extender.controllers.admission import FIRST_BACKOFF, LONGEST_LEAD, LONGEST_REASON
-from extender.controllers.pending_reasons import FIRST_DELAY, LONGEST_PAUSE, PendingReasons
+from extender.controllers.admission import LONGEST_LEAD
+from extender.controllers.pending_reasons import FIRST_DELAY, LONGEST_PAUSE
 from extender.controllers.workload_writer import CONCURRENT_WRITES
-from extender.runtime.faults import FAULTS
 from extender.state.queue.records import WorkloadInfo
 from tests.makers import key
 from tests.queue_makers import cluster_queue, condition, workload
@@ -52,79 +51,16 @@ class SlowScene(Scene):
         self.watch(name)
 
 
-async def test_an_admission_is_written_behind_the_reason_that_is_under_way() -> None:
+async def test_an_admission_waits_for_no_reason_that_is_under_way() -> None:
     scene = SlowScene()
     scene.put(holder("runs", 1, "cq"), workload("next", 1))
     async with scene.running():
         await scene.until(lambda: scene.slow.reasons)
         scene.finish("runs")
-        await scene.until(lambda: scene.view.is_assumed(key("next")))
-        scene.slow.reasons_go_on.set()
         await scene.until(lambda: scene.admitted() == {"next"})
-    assert (scene.slow.refused, scene.server.writes) == (0, 1)
-
-
-async def test_what_changes_while_a_reason_is_written_is_decided_on_again() -> None:
-    scene = SlowScene()
-    scene.put(holder("runs", 1, "cq"), workload("next", 1))
-    async with scene.running():
-        await scene.until(lambda: scene.slow.reasons)
-        scene.finish("runs")
-        await scene.until(lambda: scene.view.is_assumed(key("next")))
-        scene.server.touch(key("next"), active=False)
-        scene.watch("next")
         scene.slow.reasons_go_on.set()
-        await scene.until(lambda: not scene.view.is_assumed(key("next")))
-        await asyncio.sleep(10)
-        assert scene.admitted() == set()
-
-
-async def test_a_reason_that_is_written_for_long_keeps_no_quota_from_others() -> None:
-    """The write of it has no answer; another workload may have the quota meanwhile."""
-    scene = SlowScene()
-    scene.put(holder("runs", 1, "cq"), workload("next", 1))
-    async with scene.running():
-        await scene.until(lambda: scene.slow.reasons)
-        scene.finish("runs")
-        await scene.until(lambda: scene.view.is_assumed(key("next")))
-        scene.put(workload("urgent", 1, priority=1))
-        await asyncio.sleep(LONGEST_REASON + 1)
-        assert scene.admitted() == {"urgent"}
-        assert not scene.view.is_assumed(key("next"))
-
-
-async def test_an_admission_whose_reason_is_late_is_decided_anew_until_it_is_written() -> None:
-    scene = SlowScene()
-    scene.put(holder("runs", 1, "cq"), workload("next", 1))
-    async with scene.running():
-        await scene.until(lambda: scene.slow.reasons)
-        scene.finish("runs")
-        await asyncio.sleep(3 * LONGEST_REASON)
-        assert scene.admitted() == set()
-        scene.slow.reasons_go_on.set()
-        await scene.until(lambda: scene.admitted() == {"next"})
-        assert scene.metrics.cycles < 20  # it does not spin meanwhile
-
-
-async def test_an_error_before_an_admission_is_written_harms_its_workload_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scene, faults = Scene(cpu=1), FAULTS.counts.get("admission", 0)
-    after_reason = PendingReasons.after_reason
-    errors = [RuntimeError("a bug")]
-
-    async def fails(self: PendingReasons, of: WorkloadInfo) -> WorkloadInfo:
-        if errors:
-            raise errors.pop()
-        return await after_reason(self, of)
-
-    monkeypatch.setattr(PendingReasons, "after_reason", fails)
-    scene.add("first")
-    async with scene.running():
-        await scene.until(lambda: FAULTS.counts["admission"] == faults + 1)
-        assert scene.admitted() == set()
-        await asyncio.sleep(FIRST_BACKOFF)
-        await scene.until(lambda: scene.admitted() == {"first"})
+        await scene.until(lambda: scene.slow.refused)
+        assert scene.admitted() == {"next"}
 
 
 async def test_reasons_are_written_slowly_while_admissions_wait() -> None:

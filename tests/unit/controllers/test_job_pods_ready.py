@@ -9,7 +9,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
-from extender.controllers.job_context import END_SECONDS, RECOVER_SECONDS, JobOptions
+from extender.controllers.job_context import RECOVER_SECONDS, JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
 from extender.kube.recorder import Event
@@ -191,30 +191,8 @@ async def test_the_end_of_a_job_gives_back_the_quota_of_its_last_pods() -> None:
     scene.status({"succeeded": 1, "ready": 1, "active": 1})
     assert (await scene.look(), done(scene)) == ((None, "Started"), {"main": 1})
     scene.status({"succeeded": 2})
-    assert (await scene.look())[0] == END_SECONDS
-    assert done(scene) == {"main": 1}
-
-    scene.now += END_SECONDS / 2
-    [found] = scene.queues.view().workloads.values()
-    free = replace(found.meta, finalizers=(), version=found.meta.version + 1)
-    scene.queues.apply(ev.Applied(replace(found, meta=free)))
-    complete = {"type": "Complete", "status": "True"}
-    scene.status({"succeeded": 2, "conditions": [complete]})
-    await scene.look()
-    [found] = scene.queues.view().workloads.values()
-    assert (found.finished, found.reclaimable) == (True, {"main": 1})
-
-
-async def test_the_quota_of_all_pods_is_given_back_where_the_job_does_not_end() -> None:
-    scene = Scene(completions=2, ready=2, active=2)
-    await scene.look()
-    scene.status({"succeeded": 2})
-    await scene.look()
-    assert done(scene) == {}
-
-    scene.now += END_SECONDS
     assert (await scene.look())[0] is None
-    assert done(scene) == {"main": 2}
+    assert done(scene) == {"main": 1}
 
 
 # -- pods that are followed by others

@@ -9,7 +9,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
-from extender.controllers.job_context import MANY, JobOptions, Members
+from extender.controllers.job_context import JobOptions, Members
 from extender.controllers.workload import JobAccess, WorkloadController
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.kinds.pod import read
@@ -26,7 +26,7 @@ from tests.unit.controllers.queue_server import NoPodGroups, Server
 from tests.unit.jobs.test_pod_group import pod
 
 UNIT = ("pod", f"{NAMESPACE}/group/g")
-SIZE = 3 * MANY
+SIZE = 200
 RUNS: Mapping[str, Any] = {"held": False, "phase": "Running", "ready": True}
 
 
@@ -116,28 +116,6 @@ async def test_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
     scene.members.forget(UNIT)
     scene.members.decoded(scene.objects)
     assert sum(counted.take()) == SIZE
-
-
-async def test_what_goes_in_a_rest_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, counted = Scene(), Counted(monkeypatch)
-
-    def drop_all() -> None:
-        for each in scene.objects:
-            scene.drop(each)
-        scene.members.forget(UNIT)
-
-    counted.in_rest = [drop_all]
-    await scene.members.learn(UNIT)
-    assert sum(counted.take()) == 1
-
-
-async def test_of_a_small_job_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, counted = Scene(MANY - 1), Counted(monkeypatch)
-    await scene.members.learn(UNIT)
-    assert counted.take() == [0]
-    for _ in range(2):
-        scene.members.decoded(scene.objects)
-        assert sum(counted.take()) == MANY - 1
 
 
 async def test_one_that_cannot_be_read_ends_no_more_than_the_look(

@@ -15,10 +15,7 @@ from extender.kube.errors import NotFoundError
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, WatchEvent
 from extender.runtime.clock import SystemClock
-from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
-from extender.state.cluster import events as cluster_events
-from extender.state.cluster.records import JobInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as ev
 from extender.state.queue.store import Queues
@@ -242,43 +239,6 @@ async def test_the_cluster_has_the_version_that_only_it_can_read(watched: Watche
 
     await watched.send(Apply(odd(11, 3)), Delete(odd(12, 3)))
     assert (begun(), watched.queued, watched.aside) == (None, {}, [])
-
-
-@pytest.fixture
-def failing(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Watched:
-    """Return both states, where that of the cluster fails on each Job called `bad`."""
-    handlers = watched.cluster._handlers
-    for kind, name_of in (
-        (cluster_events.ObjectApplied, lambda event: event.record.uid),
-        (cluster_events.BatchJobDeleted, lambda event: event.uid),
-    ):
-        handler = handlers[kind]
-
-        def take(event: Any, handler: Any = handler, name_of: Any = name_of) -> Any:
-            if name_of(event) == "bad":
-                raise RuntimeError("a bug")
-            return handler(event)
-
-        monkeypatch.setitem(handlers, kind, take)
-    return watched
-
-
-async def test_an_error_in_the_clusters_state_costs_the_queue_nothing(failing: Watched) -> None:
-    before = FAULTS.counts.get("state", 0)
-    await failing.send(Apply(job("bad", 1, labels=QUEUED)))
-    assert failing.queued == {"bad": 1}
-    await failing.send(Apply(job("gone", 2, labels=QUEUED)))
-
-    objects = (job("bad", 6, labels=QUEUED), job("good", 7, labels=QUEUED))
-    await failing.send(*listed(*objects, version=9))
-    assert failing.queued == {"bad": 6, "good": 7}
-    assert failing.in_cluster("bad", "good") == {"good"}
-    assert FAULTS.counts["state"] == before + 3, "the event, the list, and its one Job"
-
-    info = JobInfo("bad")
-    failing.reflector.feed.deleted(SeenJob(info, failing.queues.view().job_of("bad", "ns")))
-    assert failing.queued == {"good": 7}
-    assert FAULTS.counts["state"] == before + 4
 
 
 async def test_a_list_counts_for_the_queue_when_its_part_begins(watched: Watched) -> None:
