@@ -1,4 +1,4 @@
-"""Carries out the decisions of `jobs.decide` about a job of any kind (KEP-369).
+"""The spine of a job of any kind (KEP-369): read the facts, decide, carry out.
 
 A stored write is in the state at once, so that the next reconciliation goes on from it. One that
 fails half way leaves the rest to the next, which first reads what an unanswered write may have
@@ -6,41 +6,29 @@ changed.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from math import inf
-from typing import Final, get_args
+from typing import Final
 
 import structlog
 
 from extender.api.reasons import FinishReason, JobReason, PodsReadyReason
-from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_LABEL, WorkloadCondition
-from extender.controllers.job_context import JobContexts, JobOptions
-from extender.controllers.job_writer import JobGroups, JobObjects, UndecidedError
+from extender.api.wellknown import QUEUE_LABEL, WorkloadCondition
+from extender.controllers.job_actions import JobActions, UndecidedError, joined
+from extender.controllers.job_facts import JobFacts, JobOptions, Key
+from extender.controllers.timing import LOOK_AGAIN, UNNOTICED
 from extender.controllers.workload_writer import SettingWarnings, Workloads
 from extender.jobs.actions import (
     Action,
     Actions,
     AwaitPods,
-    CreateWorkload,
-    DeleteWorkload,
-    DropFinalizer,
-    DropGrant,
-    FinalizeJob,
-    FinishWorkload,
-    MakePodGroup,
     Note,
-    ReleaseQuota,
-    ReportRefusal,
-    SetBlocked,
     SetPodsReady,
     SetReclaimable,
     StartJob,
-    StatusChange,
     StopJob,
-    UpdateMetadata,
-    UpdateWorkload,
-    WorkloadChange,
 )
 from extender.jobs.context import is_ready, release_limits, unreadable_release
 from extender.jobs.decide import decide
@@ -49,7 +37,7 @@ from extender.kube.errors import RefusedError
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Event, ObjectRef
 from extender.kube.set_aside import Identity
-from extender.queueing import readiness, transitions
+from extender.queueing import readiness
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.queue import events
@@ -58,18 +46,8 @@ from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
 from extender.telemetry.queue_metrics import JobMetrics
 
-Key = tuple[str, str]
-
-
 _log = structlog.get_logger(__name__)
 
-UNPROCESSABLE: Final = 422
-"""The status of an answer that is the same each time: the object would be invalid."""
-LOOK_AGAIN: Final = 1.0
-"""Seconds before the next look at a job whose pods, or whose operator, are waited for."""
-
-UNNOTICED_SECONDS: Final = 30.0
-"""Seconds without a word of the operator before an Event says that its word is waited for."""
 _CRON_JOB: Final = "batch/CronJob"
 """A controller that makes Jobs and never starts or stops one."""
 
@@ -89,36 +67,32 @@ class JobController:
     ) -> None:
         self._queues = queues
         self._view = queues.view()
-        self._workloads = workloads
-        self._objects = JobObjects(queues, writer, options.integrations)
-        self._groups = JobGroups(writer, clock=clock, known=options.pod_groups)
         self._record = record
         self._clock = clock
         self._options = options
-        self._contexts = JobContexts(self._view, options, self._groups, clock=clock)
-        self._progress = self._contexts.progress
-        self._aside = options.aside
-        self._aside_as: dict[tuple[str, str], str] = {}
-        """The `namespace/name` of the object under which a job is set aside, by job."""
-        self._contests = Contests()
+        self._facts = JobFacts(self._view, options, clock=clock)
+        self._actions = JobActions(
+            queues,
+            workloads,
+            writer,
+            integrations=options.integrations,
+            pod_groups=options.pod_groups,
+            clock=clock,
+        )
         self._known = {f"{each.group}/{each.kind}" for each in options.integrations.values()}
-        self._unnoticed: dict[tuple[str, str], float] = {}
-        """The time since which the operator of a job is waited for, by job."""
         self._warnings = SettingWarnings(readiness.unreadable, unreadable_release)
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Carry out the actions due for a job. Raises ApiError, also where the decision fails."""
-        await self._objects.make_sure(key)
-        await self._contexts.learn(key)
-        objects = self._view.unit(key)
+        await self._actions.make_sure(key)
+        await self._facts.learn(key)
+        objects, memory = self._view.unit(key), self._facts.memory(key)
         if not objects:
-            self._contexts.forget(key)
-            self._warnings.forget(key)
-            self._unnoticed.pop(key, None)
-            self._contests.forget(key)
             self._end_set_aside(key)
+            self._facts.forget(key)
+            self._warnings.forget(key)
             return None
-        own = self._contexts.workloads(objects)
+        own = self._facts.workloads(objects)
         if not own and not self._is_watched(objects):
             for each in objects:  # the watch does not show its end
                 self._queues.apply(events.JobDeleted(each))
@@ -129,15 +103,15 @@ class JobController:
             self._report_settings(found, own)
         due, pause = self._due(found, actions)
         await self._carry_out(found, due)
-        waits = LOOK_AGAIN if key in self._unnoticed else None
-        pauses = filter(None, (pause, waits, self._contexts.patience.left(key)))
+        waits = LOOK_AGAIN if memory.unnoticed is not None else None
+        pauses = filter(None, (pause, waits, memory.wait_left(self._clock.monotonic())))
         return min(pauses, default=None)
 
     def _report_settings(self, found: JobObject, own: Sequence[WorkloadInfo]) -> None:
         """Record one Event about settings that cannot be read, and one about limited ones."""
         view, options = self._view, self._options
         ruled, overrides = readiness.ruled_for(own[0], view, options.admission)
-        release = self._contexts.release_quota(self._contexts.queue(found))
+        release = self._facts.release_quota(self._facts.queue(found))
         limited = (
             *readiness.limits(found.meta, ruled, overrides),
             *release_limits(found.meta, release, overrides),
@@ -149,8 +123,8 @@ class JobController:
         self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
     ) -> tuple[JobObject, Actions]:
         try:
-            job, found = self._contexts.job(objects, own)
-            context = self._contexts.context(found, job, own)
+            job, found = self._facts.job(objects, own)
+            context = self._facts.context(found, job, own)
             self._await_operator(found, has_stopped=context.has_stopped)
             return found, decide(job, own, context)
         except Exception as error:  # an external integration, or unexpected data
@@ -159,17 +133,19 @@ class JobController:
 
     def _await_operator(self, found: JobObject, *, has_stopped: bool) -> None:
         """Record an Event about a job whose operator does not notice its stop."""
+        memory, now = self._facts.memory(found.unit), self._clock.monotonic()
         if has_stopped:
-            self._unnoticed.pop(found.unit, None)
+            memory.unnoticed = None
             return
-        now = self._clock.monotonic()
-        if now - self._unnoticed.setdefault(found.unit, now) >= UNNOTICED_SECONDS:
+        if memory.unnoticed is None:
+            memory.unnoticed = now
+        if now - memory.unnoticed >= UNNOTICED:
             said = (
                 "It is suspended, and its operator has not reported that it stopped the pods: "
                 "it is not started, and keeps its quota, until the status says so"
             )
             self._report(found, Note(JobReason.STOP_UNNOTICED, said, warning=True))
-            self._unnoticed[found.unit] = inf  # it is said once
+            memory.unnoticed = inf  # it is said once
 
     def _set_aside(self, found: JobObject, error: Exception) -> None:
         """Set a job aside whose decision failed, and report it."""
@@ -178,21 +154,22 @@ class JobController:
         of, meta = self._options.integrations[found.kind], found.meta
         version = str(meta.version)
         which = Identity(meta.name, meta.namespace, meta.uid, version, of.api_version, of.kind)
-        self._aside_as[found.unit] = which.key
-        self._aside.put(found.kind, which, f"it cannot be judged: {error!r}")
+        self._facts.memory(found.unit).set_aside = which.key
+        self._options.aside.put(found.kind, which, f"it cannot be judged: {error!r}")
 
     def _end_set_aside(self, key: tuple[str, str]) -> None:
-        name = self._aside_as.pop(key, None)
-        if name is not None:
-            self._aside.drop(key[0], name)
+        memory = self._facts.memory(key)
+        if memory.set_aside:
+            self._options.aside.drop(key[0], memory.set_aside)
+        memory.set_aside = ""
 
     async def _carry_out(self, found: JobObject, actions: Actions) -> None:
         refused: RefusedError | None = None
-        left = deque(_joined(actions))
+        left = deque(joined(actions))
         while left:
             together = left.popleft()
             try:
-                await self._act(together, found)
+                await self._actions.act(together, found)
             except RefusedError as error:  # an Event is what the user sees: there is no other error
                 if len(together) > 1:  # alone, what the API server does not refuse is written
                     left.extendleft((each,) for each in reversed(together))
@@ -204,40 +181,35 @@ class JobController:
                     raise
                 refused = refused if instead else error  # other actions are still carried out
             else:
-                self._report_all(found, together)
-                if _sets_suspend(together[0]):
-                    suspend = isinstance(together[0], StopJob)
-                    self._contests.wrote(found.unit, self._clock.monotonic(), suspend=suspend)
+                self._note(found, together)
         if refused is not None:
             raise refused
 
-    def _report_all(self, found: JobObject, actions: Actions) -> None:
-        for each in actions:
+    def _note(self, found: JobObject, done: Actions) -> None:
+        """Report what was done, and remember a write of `suspend`."""
+        for each in done:
             if each.note is not None:
                 self._report(found, each.note)
+        if _sets_suspend(done[0]):
+            now, suspend = self._clock.monotonic(), isinstance(done[0], StopJob)
+            self._facts.memory(found.unit).wrote_suspend(now, suspend=suspend)
 
     def _due(self, found: JobObject, actions: Actions) -> tuple[Actions, float | None]:
         """Return the actions to carry out now, and in how many seconds others are due."""
-        key = found.unit
+        memory, now = self._facts.memory(found.unit), self._clock.monotonic()
         if not any(map(_is_loss, actions)):
-            self._progress.complete(key)
+            memory.complete()
         due, pauses = list[Action](), list[float]()
         for each in actions:
-            pause = self._pause(key, each) or self._contested(found, each)
+            if isinstance(each, AwaitPods):
+                pause = LOOK_AGAIN
+            else:
+                pause = memory.missing(now) if _is_loss(each) else self._contested(found, each)
             if pause:
                 pauses.append(pause)
             if not pause or isinstance(each, AwaitPods):
                 due.append(each)
         return tuple(due), min(pauses, default=None)
-
-    def _pause(self, key: tuple[str, str], action: Action) -> float:
-        """Return for how many seconds a loss of pods is not reported."""
-        now = self._clock.monotonic()
-        if isinstance(action, AwaitPods):
-            return LOOK_AGAIN
-        if _is_loss(action):
-            return self._progress.missed(key, now)
-        return 0.0
 
     def _contested(self, found: JobObject, action: Action) -> float:
         """Return for how many seconds a start or a stop is left to another writer."""
@@ -246,8 +218,8 @@ class JobController:
             return 0.0  # where all jobs are managed, no writer can get round the queue
         owner, suspend = found.owner, isinstance(action, StopJob)
         is_foreign = owner is not None and owner.group_kind not in (*self._known, _CRON_JOB)
-        now = self._clock.monotonic()
-        pause = self._contests.pause(found.unit, now, suspend=suspend, is_foreign=is_foreign)
+        memory, now = self._facts.memory(found.unit), self._clock.monotonic()
+        pause = memory.contest(now, suspend=suspend, is_foreign=is_foreign)
         if pause:
             by = f"{owner.kind} {owner.name}" if owner and is_foreign else "another writer"
             runs = "runs without quota" if suspend else "does not run, and keeps its quota"
@@ -270,7 +242,7 @@ class JobController:
         """
         first = self._first_of(workload)
         if first is not None:
-            await self._contexts.learn(first.unit)
+            await self._facts.learn(first.unit)
 
     def _first_of(self, workload: WorkloadInfo) -> JobObject | None:
         """Return the first known object of a workload's job."""
@@ -284,9 +256,9 @@ class JobController:
         if first is None:
             return False
         try:
-            job, _ = self._contexts.job(self._view.unit(first.unit), (workload,))
+            job, _ = self._facts.job(self._view.unit(first.unit), (workload,))
             condition = workload.condition(WorkloadCondition.PODS_READY)
-            return is_ready(job, condition, self._progress.seen(first.unit))
+            return is_ready(job, condition, self._facts.memory(first.unit).progress)
         except Exception as error:  # noqa: BLE001 - as in a decision
             self._set_aside(first, error)
             return False
@@ -295,49 +267,6 @@ class JobController:
         """Return whether the watch shows a job: without a workload nothing else reads it."""
         everything = self._options.manage_without_queue_name
         return everything or any(each.queue_name for each in objects)
-
-    # -- what actions do
-
-    async def _act(self, together: Actions, of: JobObject) -> None:
-        """Carry out an action, or changes of a workload's status that are one write."""
-        action = together[0]
-        match action:
-            case CreateWorkload():
-                await self._workloads.create(action.object)
-            case MakePodGroup():
-                await self._groups.make(action)
-            case DropGrant():
-                await self._groups.drop_grant(action)
-            case StartJob():
-                await self._objects.change_children(action.children, of)
-                await self._objects.take(action.steps, of)
-            case StopJob() | FinalizeJob():
-                await self._objects.take(action.steps, of)
-            case ReportRefusal() | AwaitPods():
-                pass  # it is an Event and nothing else
-            case _:
-                await self._change(action, together)
-
-    async def _change(self, action: WorkloadChange, together: Actions) -> None:
-        # Read it now: an earlier action may have changed it.
-        workload = self._view.workloads.get(action.key)
-        if workload is None or workload.meta.uid != action.uid:
-            return
-        match action:
-            case UpdateWorkload():
-                await self._workloads.patch(workload, {"spec": action.spec})
-            case UpdateMetadata():
-                await self._workloads.patch(workload, {"metadata": action.metadata})
-            case DeleteWorkload():
-                await self._workloads.delete(workload)
-            case DropFinalizer():
-                await self._workloads.drop_finalizer(workload, IN_USE_FINALIZER)
-            case _:
-                after = workload
-                for each in together:
-                    if isinstance(each, _IN_ONE_WRITE):
-                        after = _after(after, each, self._clock.wall())
-                await self._workloads.write_status(workload, after)
 
     def _report(self, of: JobObject, note: Note) -> None:
         integration = self._options.integrations[of.kind]
@@ -361,25 +290,6 @@ class JobController:
         )
 
 
-def _after(workload: WorkloadInfo, action: StatusChange, now: float) -> WorkloadInfo:
-    """Return a workload with the status that an action gives it."""
-    match action:
-        case FinishWorkload():
-            return transitions.finished(workload, action.reason, action.message, now=now)
-        case ReleaseQuota():
-            after = transitions.released(workload, now, requeued=action.requeued)
-            return replace(after, reclaimable=dict(action.reclaimable))
-        case SetReclaimable():
-            return replace(workload, reclaimable=dict(action.counts))
-        case SetPodsReady():
-            new = transitions.condition(
-                WorkloadCondition.PODS_READY, action.reason, action.message, holds=action.ready
-            )
-            return transitions.with_conditions(workload, now, new)
-        case SetBlocked():
-            return transitions.blocked(workload, action.reason, action.message, now=now)
-
-
 def _instead(action: Action, error: RefusedError) -> Actions:
     """Return what is done about a start that the API server will never accept.
 
@@ -387,32 +297,11 @@ def _instead(action: Action, error: RefusedError) -> Actions:
     """
     if (
         not isinstance(action, StartJob)
-        or error.status != UNPROCESSABLE
+        or error.status != HTTPStatus.UNPROCESSABLE_ENTITY
         or "field is immutable" in str(error)
     ):
         return ()
     return (replace(action.refused, message=str(error)),)
-
-
-_IN_ONE_WRITE: Final = get_args(StatusChange)
-
-
-def _joined(actions: Actions) -> Iterator[Actions]:
-    """Yield the actions in order; those that are one write of a workload's status together."""
-    together: list[Action] = []
-    for each in actions:
-        last = together[-1] if together else None
-        joined = (
-            isinstance(each, _IN_ONE_WRITE)
-            and isinstance(last, _IN_ONE_WRITE)
-            and (each.key, each.uid) == (last.key, last.uid)
-        )
-        if together and not joined:
-            yield tuple(together)
-            together = []
-        together.append(each)
-    if together:
-        yield tuple(together)
 
 
 def _is_loss(action: Action) -> bool:
@@ -422,46 +311,6 @@ def _is_loss(action: Action) -> bool:
 def _sets_suspend(action: Action) -> bool:
     """Return whether an action starts or stops a job; the rest of a stop does neither."""
     return isinstance(action, StartJob | StopJob) and action.note is not None
-
-
-WRITES: Final = 4
-"""Equal writes of `suspend` in a row before another writer is noticed. One is enough where the job
-belongs to a controller that the queue does not know."""
-WITHIN_SECONDS: Final = 60.0
-STAND_BACK_SECONDS: Final = 600.0
-DAMPED_SECONDS: Final = 10.0
-
-
-class Contests:
-    """Notices another writer that keeps undoing the queue's writes of `suspend`.
-
-    Two controllers that both go on would start and stop the job several times a second. The queue
-    stands back from a job that belongs to a controller it does not know. From any other writer it
-    only takes its time: a user who unsuspends a job again and again must not get round the queue.
-    """
-
-    def __init__(self) -> None:
-        self._writes: dict[Key, tuple[bool, list[float]]] = {}
-        """The value written last, and the times at which it was stored in a row, by job."""
-
-    def wrote(self, key: Key, now: float, *, suspend: bool) -> None:
-        """Note a write that was stored."""
-        value, before = self._writes.get(key, (suspend, []))
-        self._writes[key] = suspend, [*(before[1 - WRITES :] if value == suspend else ()), now]
-
-    def pause(self, key: Key, now: float, *, suspend: bool, is_foreign: bool) -> float:
-        """Return for how many seconds a write is left out because others undo it."""
-        value, at = self._writes.get(key, (not suspend, []))
-        if value != suspend:
-            return 0.0
-        recent = [each for each in at if at[-1] - each <= WITHIN_SECONDS]
-        contested = len(recent) >= (1 if is_foreign else WRITES)
-        pause = STAND_BACK_SECONDS if is_foreign else DAMPED_SECONDS
-        return max(0.0, at[-1] + pause - now) if contested else 0.0
-
-    def forget(self, key: Key) -> None:
-        """Forget a job that is gone."""
-        self._writes.pop(key, None)
 
 
 _RAN: Final = frozenset((FinishReason.SUCCEEDED, FinishReason.FAILED))

@@ -39,24 +39,16 @@ class CreateWorkload:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateWorkload(_OnWorkload):
-    """Change the spec of a workload: `spec` is a merge patch of it."""
+class PatchWorkload(_OnWorkload):
+    """Change the spec or the metadata of a workload by a merge patch."""
 
-    spec: Object
-    note: Note
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateMetadata(_OnWorkload):
-    """Change the metadata of a workload: `metadata` is a merge patch of it."""
-
-    metadata: Object
-    note: None = None
+    change: Object
+    note: Note | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteWorkload(_OnWorkload):
-    """Delete a workload. Its finalizer is dropped by an action before."""
+    """Delete a workload. Its finalizer is removed by an action before."""
 
     note: Note
 
@@ -68,13 +60,6 @@ class FinishWorkload(_OnWorkload):
     reason: str
     message: str
     note: Note
-
-
-@dataclass(frozen=True, slots=True)
-class DropFinalizer(_OnWorkload):
-    """Remove our finalizer from a workload."""
-
-    note: None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +185,9 @@ class ReportRefusal:
 
 Action = (
     CreateWorkload
-    | UpdateWorkload
-    | UpdateMetadata
+    | PatchWorkload
     | DeleteWorkload
     | FinishWorkload
-    | DropFinalizer
     | MakePodGroup
     | DropGrant
     | StartJob
@@ -220,7 +203,7 @@ Action = (
 Actions = tuple[Action, ...]
 StatusChange = FinishWorkload | ReleaseQuota | SetReclaimable | SetPodsReady | SetBlocked
 """The actions that change the status of a workload."""
-WorkloadChange = UpdateWorkload | UpdateMetadata | DeleteWorkload | DropFinalizer | StatusChange
+WorkloadChange = PatchWorkload | DeleteWorkload | StatusChange
 """The actions that change a workload that exists."""
 
 NONE: Final[Actions] = ()
@@ -256,9 +239,10 @@ def delete(workloads: Iterable[WorkloadInfo]) -> tuple[Action, ...]:
 
 def drop_finalizer(workload: WorkloadInfo) -> tuple[Action, ...]:
     """Return how our finalizer is removed, if it is there."""
-    if wellknown.IN_USE_FINALIZER not in workload.meta.finalizers:
+    left = [name for name in workload.meta.finalizers if name != wellknown.IN_USE_FINALIZER]
+    if len(left) == len(workload.meta.finalizers):
         return ()
-    return (DropFinalizer(workload.key, workload.meta.uid),)
+    return (PatchWorkload(workload.key, workload.meta.uid, {"metadata": {"finalizers": left}}),)
 
 
 def finish(workload: WorkloadInfo, reason: str, message: str) -> FinishWorkload:
@@ -269,8 +253,8 @@ def finish(workload: WorkloadInfo, reason: str, message: str) -> FinishWorkload:
     return FinishWorkload(workload.key, workload.meta.uid, reason, message, note)
 
 
-def update(workload: WorkloadInfo, changes: Object) -> UpdateWorkload:
+def update(workload: WorkloadInfo, changes: Object) -> PatchWorkload:
     """Return how the spec of a workload is changed."""
     what = ", ".join(sorted(changes))
     note = Note(JobReason.UPDATED_WORKLOAD, f"Updated {what} of the workload {workload.meta.name}")
-    return UpdateWorkload(workload.key, workload.meta.uid, changes, note)
+    return PatchWorkload(workload.key, workload.meta.uid, {"spec": changes}, note)

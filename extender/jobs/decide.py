@@ -18,11 +18,11 @@ from extender.jobs.actions import (
     FinalizeJob,
     FinishWorkload,
     Note,
+    PatchWorkload,
     ReleaseQuota,
     ReportRefusal,
     SetBlocked,
     StartJob,
-    UpdateMetadata,
     delete,
     drop_finalizer,
     finish,
@@ -362,7 +362,8 @@ def _ungate(job: GenericJob, workload: WorkloadInfo) -> Actions:
     if left == gates or prebuilt_name(job.object):
         return said
     annotations: Object = {wellknown.ADMISSION_GATED_BY: ",".join(left) or None}
-    return (UpdateMetadata(workload.key, workload.meta.uid, {"annotations": annotations}),)
+    change: Object = {"metadata": {"annotations": annotations}}
+    return (PatchWorkload(workload.key, workload.meta.uid, change),)
 
 
 def _prioritize(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

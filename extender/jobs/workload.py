@@ -12,8 +12,8 @@ from extender.api.wellknown import ADMISSION_GATED_BY, PRIORITY_TAKEN
 from extender.jobs import fields, templates
 from extender.jobs.actions import (
     Action,
+    PatchWorkload,
     ReportRefusal,
-    UpdateMetadata,
     delete,
     finish,
     stop,
@@ -240,8 +240,8 @@ def _owned(job: GenericJob, workload: WorkloadInfo) -> tuple[Action, ...]:
     lasting = set(job.lasting())
     if not lasting - known or 2 * len(lasting & known) > len(known):
         return ()
-    body: Object = {"ownerReferences": job.owners()}
-    return (UpdateMetadata(workload.key, workload.meta.uid, body),)
+    change: Object = {"metadata": {"ownerReferences": job.owners()}}
+    return (PatchWorkload(workload.key, workload.meta.uid, change),)
 
 
 def _rank(workload: WorkloadInfo) -> tuple[bool, bool, bool, float, str]:
@@ -292,7 +292,7 @@ def _prebuilt(job: GenericJob, context: Context) -> Ensured:
             "ownerReferences": job.owners(),
             "finalizers": [*dict.fromkeys((*found.meta.finalizers, wellknown.IN_USE_FINALIZER))],
         }
-        return _unsettled(UpdateMetadata(found.key, found.meta.uid, body))
+        return _unsettled(PatchWorkload(found.key, found.meta.uid, {"metadata": body}))
     return Ensured(found)
 
 

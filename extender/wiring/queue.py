@@ -14,8 +14,7 @@ from extender.config import Settings
 from extender.controllers.admission import AdmissionLoop
 from extender.controllers.admitted_pods import GrantKeeper, TopologyGates
 from extender.controllers.job import JobController, JobCounts
-from extender.controllers.job_context import JobOptions
-from extender.controllers.job_writer import PodGroups
+from extender.controllers.job_facts import JobOptions, PodGroups
 from extender.controllers.lost_hosts import LostHosts
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.workload import JobAccess, WorkloadController
@@ -172,7 +171,12 @@ class QueueControllers:
                 release_quota=chosen.release_quota,
                 aside=shared.aside,
                 pod_groups=PodGroups(
-                    self._view, cluster, room, options=options, make=chosen.pod_groups == "Auto"
+                    self._view,
+                    cluster,
+                    room,
+                    options=options,
+                    make=chosen.pod_groups == "Auto",
+                    clock=clock,
                 ),
             ),
         )

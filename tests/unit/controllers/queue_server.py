@@ -7,11 +7,13 @@ from typing import Any
 
 from typing_extensions import override
 
-from extender.controllers.job_writer import PodGroups
+from extender.controllers.job_facts import PodGroups
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from extender.kube.queues import WorkloadWriter
+from extender.queueing.options import AdmissionOptions
 from extender.state.queue.records import Meta, OwnerRef, WorkloadInfo
 from extender.state.topology import DomainAssignment
+from tests.makers import ManualClock
 from tests.queue_makers import meta
 
 DOWN = UnavailableError("nothing answers")
@@ -28,8 +30,11 @@ LOST = LostError("the answer is lost")
 class NoPodGroups(PodGroups):
     """No job has a PodGroup or pods."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock | None = None) -> None:
         """Read no cache."""
+        cache: Any = None
+        made = clock or ManualClock()
+        super().__init__(cache, cache, cache, options=AdmissionOptions(), make=False, clock=made)
 
     @override
     def are_made_in(self, cluster_queue: str) -> bool:

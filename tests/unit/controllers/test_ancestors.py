@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.controllers.job_context import Ancestors
+from extender.controllers.job_facts import Ancestors
 from extender.jobs.context import Ancestor
 from extender.jobs.registry import builtin
 from extender.state.queue import events as ev

@@ -12,10 +12,11 @@ from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import STOPPED_ANNOTATION
-from extender.controllers.job import LOOK_AGAIN, UNNOTICED_SECONDS, JobController
-from extender.controllers.job_context import JobOptions
-from extender.controllers.job_writer import AT_ONCE, JobObjects
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.job import JobController
+from extender.controllers.job_actions import JobActions
+from extender.controllers.job_facts import JobOptions
+from extender.controllers.timing import LOOK_AGAIN, UNNOTICED
+from extender.controllers.workload_writer import CONCURRENT_WRITES, Workloads
 from extender.jobs import actions as do
 from extender.jobs.job import Step
 from extender.jobs.kinds.batch_job import BatchJob
@@ -356,30 +357,42 @@ class Pods(JobWriter):
         await self.patch(path, options, kind="pod")
 
 
+def writing(pods: JobWriter) -> JobActions:
+    queues, clock = Queues(), ManualClock()
+    return JobActions(
+        queues,
+        Workloads(queues, Server()),
+        pods,
+        integrations=builtin(),
+        pod_groups=NoPodGroups(),
+        clock=clock,
+    )
+
+
 @pytest.mark.parametrize("delete", [False, True])
 async def test_members_are_written_at_the_same_time_and_not_all_at_once(*, delete: bool) -> None:
     pods = Pods()
-    objects_ = JobObjects(Queues(), pods, builtin())
+    objects_ = writing(pods)
     of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
     steps = [Step({}, member=f"p{number}", delete=delete) for number in range(100)]
     await objects_.take(steps, of)
     assert sorted(pods.written) == sorted(step.member for step in steps)
-    assert pods.most == AT_ONCE
+    assert pods.most == CONCURRENT_WRITES
 
 
 async def test_a_member_that_cannot_be_written_does_not_keep_those_beside_it() -> None:
     pods = Pods(refuse="p1")
-    objects_ = JobObjects(Queues(), pods, builtin())
+    objects_ = writing(pods)
     of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
-    steps = [Step({}, member=f"p{number}") for number in range(AT_ONCE + 4)]
+    steps = [Step({}, member=f"p{number}") for number in range(CONCURRENT_WRITES + 4)]
     with pytest.raises(UnavailableError):
         await objects_.take(steps, of)
-    assert len(pods.written) == AT_ONCE - 1
+    assert len(pods.written) == CONCURRENT_WRITES - 1
 
 
 async def test_steps_of_one_object_are_taken_one_after_the_other() -> None:
     pods = Pods()
-    objects_ = JobObjects(Queues(), pods, builtin())
+    objects_ = writing(pods)
     await objects_.take([Step({}), Step({}, "status"), Step({})], JobObject("pod", meta("p"), b""))
     assert pods.most == 1
 
@@ -396,7 +409,7 @@ async def test_an_operator_that_does_not_notice_a_stop_is_waited_for_with_an_eve
 
     assert await scene.controller.reconcile(key) == LOOK_AGAIN
     assert scene.events == []
-    scene.clock.now += UNNOTICED_SECONDS
+    scene.clock.now += UNNOTICED
     assert await scene.controller.reconcile(key) == LOOK_AGAIN
 
     assert [each.reason for each in scene.events] == ["StopUnnoticed"]

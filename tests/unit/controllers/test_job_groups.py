@@ -10,11 +10,10 @@ from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
-from extender.controllers.job_context import JobOptions
-from extender.controllers.job_writer import GRANTED_SECONDS, JobGroups
+from extender.controllers.job_facts import JobOptions
+from extender.controllers.timing import LATE
 from extender.controllers.workload_writer import Workloads
 from extender.gang.options import GangOptions
-from extender.jobs.actions import MakePodGroup
 from extender.jobs.registry import builtin
 from extender.kube.errors import NotFoundError
 from extender.permit.node_claims import NodeClaims
@@ -72,6 +71,7 @@ class Known(NoPodGroups):
     """PodGroups as a scene has them."""
 
     def __init__(self, scene: "Scene") -> None:
+        super().__init__(scene.clock)
         self._scene = scene
 
     @override
@@ -140,7 +140,7 @@ async def test_the_room_that_was_found_is_kept_for_a_while(scene: Scene) -> None
     assert (min_member, done) == (2, 0)
     assert grant is not None
     assert grant.rooms == ROOMS
-    assert grant.until >= scene.clock.now + GRANTED_SECONDS
+    assert grant.until >= scene.clock.now + LATE
     assert scene.jobs.stored["job"]["spec"]["suspend"] is False
 
 
@@ -179,14 +179,14 @@ async def test_it_is_not_written_again_before_it_is_seen(
 
 
 async def test_what_was_written_counts_until_it_is_seen(scene: Scene) -> None:
-    groups = JobGroups(scene.jobs, clock=scene.clock, known=Known(scene))
+    groups, [found] = Known(scene), scene.server.stored.values()
     scene.seen = (4, 0)
-    await groups.make(MakePodGroup(NAMESPACE, "w", 2, [{"name": "job"}], done=1))
-    assert groups.size(GROUP) == (2, 1)
+    groups.wrote(GROUP, (2, 1), {})
+    assert groups.state(found).size == (2, 1)
     scene.seen = (2, 1)
-    assert groups.size(GROUP) == (2, 1)
+    assert groups.state(found).size == (2, 1)
     scene.seen = (4, 0)  # by another writer
-    assert groups.size(GROUP) == (4, 0)
+    assert groups.state(found).size == (4, 0)
 
 
 async def test_one_that_does_not_appear_is_made_again(scene: Scene) -> None:

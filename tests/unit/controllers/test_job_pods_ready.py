@@ -9,7 +9,8 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
-from extender.controllers.job_context import RECOVER_SECONDS, JobOptions
+from extender.controllers.job_facts import JobOptions
+from extender.controllers.timing import SETTLE
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
 from extender.kube.recorder import Event
@@ -101,13 +102,13 @@ async def test_pods_that_are_replaced_at_once_are_not_missed() -> None:
     assert await scene.look() == (None, "Started")
 
     scene.status(BEHIND)
-    assert await scene.look() == (RECOVER_SECONDS, "Started")
-    scene.now += RECOVER_SECONDS - 1
+    assert await scene.look() == (SETTLE, "Started")
+    scene.now += SETTLE - 1
     assert await scene.look() == (1, "Started")
     scene.status(READY)
     assert await scene.look() == (None, "Started")
     scene.status(BEHIND)
-    assert await scene.look() == (RECOVER_SECONDS, "Started")
+    assert await scene.look() == (SETTLE, "Started")
 
 
 async def test_pods_that_stay_away_are_reported() -> None:
@@ -116,7 +117,7 @@ async def test_pods_that_stay_away_are_reported() -> None:
     scene.status(BEHIND)
     await scene.look()
 
-    scene.now += RECOVER_SECONDS
+    scene.now += SETTLE
     assert await scene.look() == (None, "WaitForRecovery")
     scene.status(READY)
     assert await scene.look() == (None, "Recovered")
@@ -241,13 +242,13 @@ async def test_while_pods_succeed_those_that_follow_are_not_missed() -> None:
     for done in range(1, 20):
         assert await reported(scene, through(done)) == "Started"
 
-    scene.now += RECOVER_SECONDS - 1
+    scene.now += SETTLE - 1
     assert await scene.look() == (1, "Started")
     scene.now += 1
     assert await scene.look() == (None, "WaitForRecovery")
     assert await reported(scene, through(19)) == "WaitForRecovery"
     assert await reported(scene, through(20)) == "Recovered"
-    assert await scene.look() == (RECOVER_SECONDS, "Recovered")
+    assert await scene.look() == (SETTLE, "Recovered")
 
 
 async def test_a_deadline_is_asked_about_in_the_same_way() -> None:
@@ -267,5 +268,5 @@ async def test_a_job_whose_end_is_decided_misses_no_pods(ending: str) -> None:
     assert await reported(scene, READY) == "Started"
     decided = {"ready": 0, "conditions": [{"type": ending, "status": "True"}]}
     scene.status(decided)
-    scene.now += 2 * RECOVER_SECONDS
+    scene.now += 2 * SETTLE
     assert await scene.look() == (None, "Started")

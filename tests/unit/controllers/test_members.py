@@ -9,7 +9,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
-from extender.controllers.job_context import JobOptions, Members
+from extender.controllers.job_facts import JobOptions, Members
 from extender.controllers.workload import JobAccess, WorkloadController
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.kinds.pod import read

@@ -6,7 +6,8 @@ from copy import deepcopy
 from typing import Any
 
 from extender.api.core_v1 import Toleration
-from extender.jobs.actions import CreateWorkload
+from extender.jobs import fields
+from extender.jobs.actions import Action, CreateWorkload, PatchWorkload
 from extender.jobs.context import Context
 from extender.jobs.job import GenericJob, Step
 from extender.jobs.kinds.batch_job import BatchJob
@@ -133,3 +134,20 @@ def merged(target: Any, patch: Any) -> Any:
         else:
             result[name] = merged(result.get(name), value)
     return result
+
+
+def words(actions: tuple[Action, ...]) -> list[str]:
+    """Return the names of actions; a patch of a workload is named by what it changes."""
+    return [_word(each) for each in actions]
+
+
+def _word(action: Action) -> str:
+    if not isinstance(action, PatchWorkload):
+        return type(action).__name__
+    if "spec" in action.change:
+        return "UpdateWorkload"
+    return (
+        "DropFinalizer"
+        if [*fields.mapping(action.change, "metadata")] == ["finalizers"]
+        else "UpdateMetadata"
+    )

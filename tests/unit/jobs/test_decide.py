@@ -18,7 +18,7 @@ from extender.state.queue.records import (
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
-from tests.unit.jobs.scene import CONTEXT, UID, body_of, condition, job, sent, workload
+from tests.unit.jobs.scene import CONTEXT, UID, body_of, condition, job, sent, words, workload
 
 RUNS = {"startTime": "2026-01-01T00:00:00Z", "active": 2, "ready": 2}
 DONE = {"conditions": [{"type": "Complete", "status": "True", "message": "all done"}]}
@@ -26,10 +26,6 @@ LOST = {"conditions": [{"type": "Failed", "status": "True", "message": "too many
 EVICTED = ("Evicted", "True", "Preempted")
 STOPPING = {"kueue.x-k8s.io/stopping": "true"}
 LABEL = "kueue.x-k8s.io/priority-class"
-
-
-def words(actions: tuple[Action, ...]) -> list[str]:
-    return [type(each).__name__ for each in actions]
 
 
 def started(**options: Any) -> tuple[Any, WorkloadInfo]:
@@ -96,7 +92,7 @@ def test_a_job_that_leaves_its_workload_behind_ends_it() -> None:
     finish, drop = decide(gone, [workload(gone, admitted=True)], CONTEXT)
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == "OwnerNotFound"
-    assert isinstance(drop, act.DropFinalizer)
+    assert isinstance(drop, act.PatchWorkload)
     assert words(decide(gone, [workload(gone, "Finished")], CONTEXT)) == ["DropFinalizer"]
 
 
@@ -110,7 +106,7 @@ def test_a_job_that_is_deleted_as_soon_as_it_has_ended_counts_as_ended(
     finish, drop = decide(gone, [workload(gone, admitted=True)], CONTEXT)
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == reason
-    assert isinstance(drop, act.DropFinalizer)
+    assert isinstance(drop, act.PatchWorkload)
     assert words(decide(gone, [workload(gone, "Finished")], CONTEXT)) == ["DropFinalizer"]
 
 
@@ -174,8 +170,9 @@ def test_of_two_equal_workloads_the_one_with_quota_stays() -> None:
 def test_a_held_job_that_was_changed_changes_its_workload_in_place() -> None:
     before = workload(job())
     (update,) = decide(job(parallelism=3), [before], CONTEXT)
-    assert isinstance(update, act.UpdateWorkload)
-    assert [each["count"] for each in update.spec["podSets"]] == [3]  # type: ignore[attr-defined]
+    assert isinstance(update, act.PatchWorkload)
+    assert [each["count"] for each in update.change["spec"]["podSets"]] == [3]  # type: ignore[index]
+    assert update.note is not None
     assert update.note.reason == "UpdatedWorkload"
     assert decide(job(), [before], CONTEXT) == ()
 
@@ -200,12 +197,12 @@ def test_whatever_is_changed_of_a_held_job_its_workload_follows(
     changed: Any, field: str, want: Any
 ) -> None:
     (update,) = decide(job(**changed), [workload(job())], CONTEXT)
-    assert isinstance(update, act.UpdateWorkload)
-    spec: Any = update.spec
+    assert isinstance(update, act.PatchWorkload)
+    spec: Any = update.change["spec"]
     found = spec.get(field) or spec["podSets"][0][field]
     assert found == want or found["spec"]["nodeSelector"] == want
     (back,) = decide(job(), [workload(job(**changed))], CONTEXT)
-    assert isinstance(back, act.UpdateWorkload)
+    assert isinstance(back, act.PatchWorkload)
 
 
 def test_a_job_that_runs_with_fewer_pods_is_left_alone() -> None:
@@ -256,7 +253,7 @@ def test_a_job_that_ends_ends_its_workload(status: dict[str, Any], want: tuple[s
     finish, drop = decide(running, [admitted], CONTEXT)
     assert isinstance(finish, act.FinishWorkload)
     assert (finish.reason, finish.message) == want
-    assert isinstance(drop, act.DropFinalizer)
+    assert isinstance(drop, act.PatchWorkload)
     over = replace(admitted, conditions=(condition("Finished"),), meta=Meta(finish.key, "ns"))
     assert decide(running, [over], CONTEXT) == ()
 
@@ -297,7 +294,7 @@ def test_a_job_that_wants_other_nodes_than_its_quota_never_starts() -> None:
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == "FailedToStart"
     assert "tier=reserved" in finish.message
-    assert isinstance(drop, act.DropFinalizer)
+    assert isinstance(drop, act.PatchWorkload)
 
 
 def test_a_flavor_that_is_not_there_is_waited_for() -> None:
@@ -422,8 +419,8 @@ def test_a_stop_that_cannot_be_restored_ends_too() -> None:
 def test_a_held_job_moves_to_another_queue() -> None:
     before = workload(job())
     (update,) = decide(job(queue="other"), [before], CONTEXT)
-    assert isinstance(update, act.UpdateWorkload)
-    assert update.spec == {"queueName": "other"}
+    assert isinstance(update, act.PatchWorkload)
+    assert update.change["spec"] == {"queueName": "other"}
     assert ignored(decide(job(queue="other"), [workload(job(), reserved=True)], CONTEXT))
 
 
@@ -437,9 +434,9 @@ def test_another_priority_class_changes_the_workload_even_with_quota() -> None:
     source = ("kueue.x-k8s.io", "WorkloadPriorityClass", "low")
     low = workload(held, reserved=True, priority=1, priority_class=source)
     (update,) = decide(held, [low], context)
-    assert isinstance(update, act.UpdateWorkload)
+    assert isinstance(update, act.PatchWorkload)
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
-    assert update.spec == {"priority": 9, "priorityClassRef": reference}
+    assert update.change["spec"] == {"priority": 9, "priorityClassRef": reference}
     pods = replace(low, priority_class=("scheduling.k8s.io", "PriorityClass", "low"))
     assert ignored(decide(held, [pods], context))
 
@@ -579,8 +576,8 @@ def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
     assert words(decide(runs, [], CONTEXT)) == ["StopJob", "ReportRefusal"]
     free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owners=())
     (adopt,) = decide(held, [], replace(CONTEXT, prebuilt=free))
-    assert isinstance(adopt, act.UpdateMetadata)
-    assert adopt.metadata["labels"] == {"kueue.x-k8s.io/job-uid": UID}
+    assert isinstance(adopt, act.PatchWorkload)
+    assert adopt.change["metadata"]["labels"] == {"kueue.x-k8s.io/job-uid": UID}  # type: ignore[index]
     mine = replace(free, owners=(OwnerRef("batch/v1", "Job", "work", UID),))
     assert decide(held, [mine], replace(CONTEXT, prebuilt=mine)) == ()
 
@@ -630,8 +627,8 @@ def test_a_workload_loses_the_gates_that_its_job_loses(
     job_has: str, workload_has: str, left: str | None
 ) -> None:
     (change,) = gates_after(job_has, workload_has)
-    assert isinstance(change, act.UpdateMetadata)
-    assert change.metadata == {"annotations": {GATED_BY: left}}
+    assert isinstance(change, act.PatchWorkload)
+    assert change.change["metadata"] == {"annotations": {GATED_BY: left}}
     assert gates_after(workload_has, workload_has) == ()
 
 

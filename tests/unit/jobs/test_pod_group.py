@@ -20,7 +20,7 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import FlavorInfo, Meta, OwnerRef
 from tests.harness import objects
-from tests.unit.jobs.scene import CONTEXT, body_of, sent, workload
+from tests.unit.jobs.scene import CONTEXT, body_of, sent, words, workload
 
 GATE = "kueue.x-k8s.io/admission"
 TOTAL = "kueue.x-k8s.io/pod-group-total-count"
@@ -73,10 +73,6 @@ def group(*pods: Any) -> PodGroupJob:
 
 def running(name: str, **options: Any) -> Any:
     return pod(name, held=False, phase="Running", ready=True, **options)
-
-
-def words(actions: tuple[Action, ...]) -> list[str]:
-    return [type(each).__name__ for each in actions]
 
 
 def steps(action: Action) -> tuple[Step, ...]:
@@ -349,7 +345,7 @@ def test_a_pod_of_another_shape_waits_beside_a_group_that_runs() -> None:
 def test_a_held_group_that_was_changed_changes_its_workload() -> None:
     before = workload(group(pod("a"), pod("b")))
     (update,) = decide(group(pod("a"), pod("c", "7")), [before], CONTEXT)
-    assert isinstance(update, act.UpdateWorkload)
+    assert isinstance(update, act.PatchWorkload)
 
 
 @pytest.mark.parametrize(
@@ -438,8 +434,8 @@ def owned(found: PodGroupJob, *pods: str) -> Any:
 def test_a_workload_gets_other_owners_before_the_last_of_them_goes() -> None:
     found = group(running("a2"), running("b"), pod("a", held=False, phase="Failed"))
     (adopt, *_) = decide(found, [owned(found, "a", "b")], CONTEXT)
-    assert isinstance(adopt, act.UpdateMetadata)
-    uids = {each["uid"] for each in adopt.metadata["ownerReferences"]}  # type: ignore[attr-defined]
+    assert isinstance(adopt, act.PatchWorkload)
+    uids = {each["uid"] for each in adopt.change["metadata"]["ownerReferences"]}  # type: ignore[index]
     assert {"uid-a2", "uid-b"} <= uids
 
 

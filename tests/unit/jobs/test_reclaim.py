@@ -14,17 +14,13 @@ from extender.jobs.registry import builtin
 from extender.state.queue.usage import usage
 from tests.harness.kinds import pytorchjob
 from tests.queue_makers import meta
-from tests.unit.jobs.scene import CONTEXT, body_of, condition, job, workload
+from tests.unit.jobs.scene import CONTEXT, body_of, condition, job, words, workload
 
 EVICTED = ("Evicted", "True", "Preempted")
 RELEASE = "scheduling.x-k8s.io/release-quota"
 FREE = parsed("*")[0]
 ON_TERMINAL = replace(CONTEXT, release_quota="OnTerminal")
 LEAST = {"kueue.x-k8s.io/job-min-parallelism": "1"}
-
-
-def words(actions: tuple[Action, ...]) -> list[str]:
-    return [type(each).__name__ for each in actions]
 
 
 def counted(actions: tuple[Action, ...]) -> Any:

@@ -1,22 +1,31 @@
-"""The facts that a decision about a job needs: the job out of its objects, and what it refers to.
+"""Reads the facts that a decision about a job needs: the job itself, and what it refers to.
 
-All of it is read from the state, and from what this process remembers of the job.
+All of it is in the state, or was seen by this process (`JobMemory`).
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from cachetools import TTLCache
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.job_overrides import overrides_of
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
-from extender.controllers.job_writer import JobGroups, PodGroups
-from extender.jobs.context import Ancestor, Context, JobProgress, ReleaseQuota, release_strategy
+from extender.controllers.timing import LATE, SETTLE, STAND_BACK, WATCH_LAG
+from extender.jobs.context import (
+    Ancestor,
+    Context,
+    JobProgress,
+    PodGroupState,
+    ReleaseQuota,
+    release_strategy,
+)
 from extender.jobs.fields import text
+from extender.jobs.gang import pod_group_key
 from extender.jobs.job import GenericJob
 from extender.jobs.kinds.operated import OperatedJob
 from extender.jobs.kinds.pod import PlainPod
@@ -25,11 +34,16 @@ from extender.jobs.workload import prebuilt_name
 from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import readiness
 from extender.queueing.options import AdmissionOptions
+from extender.queueing.room import requires_room
+from extender.room.nodes import NodeRoom
+from extender.room.pods import members
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
+from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import ClusterQueueInfo, JobObject, OwnerRef, WorkloadInfo
 from extender.state.queue.view import QueueView
+from extender.state.topology import DomainAssignment
 
 Key = tuple[str, str]
 """The key of a job: `JobObject.unit`."""
@@ -41,7 +55,7 @@ class JobOptions:
 
     integrations: Mapping[str, Integration]
     namespace_selector: LabelSelector
-    pod_groups: PodGroups
+    pod_groups: "PodGroups"
     manage_without_queue_name: bool = False
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
     release_quota: ReleaseQuota = "OnTerminating"
@@ -49,29 +63,27 @@ class JobOptions:
     """The list of objects that are set aside, to which jobs are added whose decision failed."""
 
 
-class JobContexts:
+class JobFacts:
     """Reads jobs and their contexts; keys are those of `JobObject.unit`."""
 
-    def __init__(
-        self, view: QueueView, options: JobOptions, groups: JobGroups, *, clock: Clock
-    ) -> None:
-        self._view, self._options, self._groups = view, options, groups
+    def __init__(self, view: QueueView, options: JobOptions, *, clock: Clock) -> None:
+        self._view, self._options, self._clock = view, options, clock
         self._ancestors = Ancestors(
             view, options.integrations, manages_all=options.manage_without_queue_name
         )
         self._members = Members(view, options.integrations, Pacer(clock))
-        self._succeeded = Succeeded()
-        self.progress = ProgressTable()
-        self.patience = Patience(clock)
+        self._memories: dict[Key, JobMemory] = {}
         self.learn = self._members.learn
-        """Decodes the objects of a large job, with pauses."""
+        """Decodes the objects of a composed job, with pauses."""
 
-    def forget(self, key: tuple[str, str]) -> None:
+    def memory(self, key: Key) -> "JobMemory":
+        """Return what this process has seen of a job."""
+        return self._memories.setdefault(key, JobMemory())
+
+    def forget(self, key: Key) -> None:
         """Forget a job that is gone."""
         self._members.forget(key)
-        self.progress.forget(key)
-        self.patience.forget(key)
-        self._succeeded.forget(key)
+        self._memories.pop(key, None)
 
     def workloads(self, objects: Sequence[JobObject]) -> list[WorkloadInfo]:
         """Return the workloads of a job, also of a group of pods whose owners were all replaced."""
@@ -95,8 +107,7 @@ class JobContexts:
         job = integration.wrap_all(self._members.decoded(objects))
         current = next((each for each in own if not each.finished), None)
         if current is not None and job.is_composed:
-            unit = objects[0].unit
-            done = self._succeeded.look(unit, current, job.succeeded())
+            done = self.memory(objects[0].unit).succeeded(current, job.succeeded())
             counts = (each.count for each in current.pod_sets if current.admission is not None)
             job.remember(done, sum(counts))
         uid = text(job.object, "metadata", "uid")
@@ -104,17 +115,18 @@ class JobContexts:
 
     def context(self, found: JobObject, job: GenericJob, own: Sequence[WorkloadInfo]) -> Context:
         """Return the settings, and what a job refers to."""
-        view, options = self._view, self._options
-        namespace = view.namespaces.get(found.meta.namespace)
+        view, options, memory = self._view, self._options, self.memory(found.unit)
+        groups, namespace = options.pod_groups, view.namespaces.get(found.meta.namespace)
         prebuilt = prebuilt_name(job.object)
         queue = self.queue(found)
         stopped = self._has_stopped(job, own)
-        overdue = self.patience.is_over(found.unit, job, has_stopped=stopped)
+        memory.observe(job, has_quota=any(w.admitted and not w.evicted for w in own))
+        overdue = memory.is_overdue(job, self._clock.monotonic(), has_stopped=stopped)
         return Context(
             overdue=overdue,
             pods_gone=overdue
             and (job.is_active() or not stopped)
-            and not any(map(options.pod_groups.has_pods, own)),
+            and not any(map(groups.has_pods, own)),
             flavors=view.flavors,
             workload_priority_classes=view.workload_priority_classes,
             priority_classes=view.priority_classes,
@@ -126,15 +138,13 @@ class JobContexts:
             wait_for_pods_ready=any(
                 readiness.policy_of(each, view, options.admission).enabled for each in own
             ),
-            progress=self.progress.look(
-                found.unit, job, has_quota=any(w.admitted and not w.evicted for w in own)
-            ),
+            progress=memory.progress,
             is_taken=lambda name: _is_foreign(
                 view.workloads.get(f"{found.meta.namespace}/{name}"), view.unit(found.unit)
             ),
-            has_pods=options.pod_groups.has_pods,
+            has_pods=groups.has_pods,
             has_stopped=stopped,
-            pod_groups={each.key: self._groups.state(each) for each in own},
+            pod_groups={each.key: groups.state(each) for each in own},
             release_quota=self.release_quota(queue),
             overrides=overrides_of(
                 queue.meta.annotations if queue else {}, options.admission.job_overrides
@@ -311,135 +321,197 @@ class Members:
         return known
 
 
-RECOVER_SECONDS: Final = 5.0
-"""The time for which pods may be missing, while none completes, before that is reported."""
-END_PATIENCE: Final = 60.0
-COME_PATIENCE: Final = 5.0
-"""The seconds that pods may take to end, or to come, before that is reported."""
+_WRITTEN: Final = 10_000
+_GroupParts = tuple[tuple[int, int] | None, Mapping[str, DomainAssignment]]
 
 
-@dataclass(slots=True)
-class _Observed:
-    """Counts of pods that are done for good."""
+class PodGroups:
+    """The facts about PodGroups and pods of jobs, from the caches.
 
-    began: int
-    missed: int
-    done: int
-    since: float | None = None
-    """The time when pods went missing, or when the last one was done since."""
-
-
-class ProgressTable:
-    """The progress of each job that has quota.
-
-    It is not stored. A new process counts from where it first sees a job.
+    What was written counts until the watch has shown it.
     """
 
-    def __init__(self) -> None:
-        self._jobs: dict[Key, _Observed] = {}
+    def __init__(
+        self,
+        queues: QueueView,
+        cluster: ClusterView,
+        room: NodeRoom,
+        *,
+        options: AdmissionOptions,
+        make: bool,
+        clock: Clock,
+    ) -> None:
+        self._queues, self._cluster, self._room = queues, cluster, room
+        self._options, self._make = options, make
+        self._written: TTLCache[str, _GroupParts] = TTLCache(_WRITTEN, LATE, clock.monotonic)
 
-    def look(self, key: Key, job: GenericJob, *, has_quota: bool) -> JobProgress:
-        """Observe a job; return its progress. Its progress ends with its quota."""
-        if not has_quota:
-            self.forget(key)
-            return JobProgress()
-        done = job.pods_done()
-        job_progress = self._jobs.setdefault(key, _Observed(done, done, done))
-        job_progress.done = done
-        if job.is_suspended():
-            job_progress.began = done
-        return self.seen(key)
-
-    def seen(self, key: Key) -> JobProgress:
-        """Return the observed progress of a job."""
-        job_progress = self._jobs.get(key)
-        return (
-            JobProgress(job_progress.began, job_progress.missed) if job_progress else JobProgress()
+    def state(self, workload: WorkloadInfo) -> PodGroupState:
+        """Return what a decision needs to know of the PodGroup of a workload's pods."""
+        group, held = pod_group_key(workload), workload.admission
+        found, written = (self.size(group), self.domains(group)), self._written.get(group)
+        if found == written:
+            del self._written[group]
+        size, domains = written or found
+        return PodGroupState(
+            made_by_queue=held is not None and self.are_made_in(held.cluster_queue),
+            size=size,
+            granted=self.is_granted(group),
+            domains=domains,
         )
 
-    def missed(self, key: Key, now: float) -> float:
-        """Record missing pods; return the seconds left before it is reported.
+    def wrote(
+        self, group: str, size: tuple[int, int], domains: Mapping[str, DomainAssignment]
+    ) -> None:
+        """Note what was written into a PodGroup: its minMember and done members, its domains."""
+        self._written[group] = size, domains
+
+    def are_made_in(self, cluster_queue: str) -> bool:
+        """Return whether a ClusterQueue makes PodGroups for jobs whose pods name none."""
+        queue = self._queues.cluster_queues.get(cluster_queue)
+        return (
+            self._make
+            and queue is not None
+            and requires_room(queue, self._options, self._queues.flavors)
+        )
+
+    def size(self, group: str) -> tuple[int, int] | None:
+        """Return minMember of a PodGroup, and how many of these are done; None: it is not there."""
+        found = self._cluster.pod_group(group)
+        return (found.min_member, found.done) if found is not None else None
+
+    def domains(self, group: str) -> Mapping[str, DomainAssignment]:
+        """Return the domains that a PodGroup gives to its pods, by pod set."""
+        found = self._cluster.pod_group(group)
+        return found.assigned if found is not None else {}
+
+    def is_granted(self, group: str) -> bool:
+        """Return whether the status of a PodGroup grants room."""
+        return bool(self._cluster.stored_grants(group))
+
+    def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
+        """Return the room by node that was found for a workload at its admission."""
+        return self._room.found_for(workload)
+
+    def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
+        """Return whether a workload has pods that have not ended, or are not even ending."""
+        pods = members(workload, queues=self._queues, cluster=self._cluster)
+        return any((ending or not pod.terminating) and not pod.finished for pod in pods)
+
+
+WRITES: Final = 4
+"""Equal writes of `suspend` in a row before another writer is noticed. One is enough where the job
+belongs to a controller that the queue does not know."""
+
+
+class JobMemory:
+    """What this process has seen of one job. A new process counts from where it first sees it."""
+
+    def __init__(self) -> None:
+        self.unnoticed: float | None = None
+        """The time since which its operator is waited for; infinity once that is reported."""
+        self.set_aside = ""
+        """The `namespace/name` of the object under which it is set aside."""
+        self._began: int | None = None
+        self._missed: int | None = None
+        self._done = 0
+        self._missing_since: float | None = None
+        self._wait: tuple[float, float] | None = None
+        """The longest time that its pods may take to end or to come, and when that is over."""
+        self._suspended = False
+        self._writes: list[float] = []
+        """The value of `suspend` written last, and the times at which it was stored in a row."""
+        self._group = ""
+        self._gone: Counter[str] = Counter()
+        self._succeeded: dict[str, str] = {}
+        """Pod set by UID of pods that succeeded, for one workload; `_gone` counts earlier ones."""
+
+    # -- pods that are done for good
+
+    @property
+    def progress(self) -> JobProgress:
+        """The number of pods that were done at times that matter, while it has quota."""
+        return JobProgress(self._began, self._missed)
+
+    def observe(self, job: GenericJob, *, has_quota: bool) -> None:
+        """Count the pods that are done. The progress ends with the quota."""
+        if not has_quota:
+            self._began = self._missed = self._missing_since = None
+            return
+        self._done = job.pods_done()
+        if self._began is None or job.is_suspended():
+            self._began = self._done
+        if self._missed is None:
+            self._missed = self._done
+
+    def missing(self, now: float) -> float:
+        """Note that pods are missing; return the seconds left before it is reported.
 
         They may come at once, as each time that a pod is done and the next one takes its place.
         """
-        job_progress = self._jobs.setdefault(key, _Observed(0, 0, 0))
-        if job_progress.since is None or job_progress.done > job_progress.missed:
-            job_progress.since, job_progress.missed = now, job_progress.done
-        return max(0.0, job_progress.since + RECOVER_SECONDS - now)
+        if self._missing_since is None or self._done > (self._missed or 0):
+            self._missing_since, self._missed = now, self._done
+        return max(0.0, self._missing_since + SETTLE - now)
 
-    def complete(self, key: Key) -> None:
-        """Record that no pods are missing, or that the loss was reported."""
-        if key in self._jobs:
-            self._jobs[key].since = None
+    def complete(self) -> None:
+        """Note that no pods are missing, or that the loss was reported."""
+        self._missing_since = None
 
-    def forget(self, key: Key) -> None:
-        """Forget a job that has no quota or is gone."""
-        self._jobs.pop(key, None)
+    # -- waits for pods to end after a stop, or for those of a group to come
 
-
-class Patience:
-    """The time that jobs have waited for pods to end after a stop, or of a group to come."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._until: dict[Key, tuple[float, float]] = {}
-        """The longest time that a wait may take, and its end."""
-
-    def is_over(self, key: Key, job: GenericJob, *, has_stopped: bool) -> bool:
-        """Note whether a job waits, and return whether it has waited for long."""
+    def is_overdue(self, job: GenericJob, now: float, *, has_stopped: bool) -> bool:
+        """Note whether the job waits for pods, and return whether it has waited for long."""
         ends, patience = job.is_active() or not has_stopped, 0.0
         if job.is_suspended() and (ends or job.incomplete()):
-            patience = END_PATIENCE if ends else COME_PATIENCE
+            patience = LATE if ends else SETTLE
         if not patience:
-            self.forget(key)
-        elif self._until.get(key, (0.0,))[0] != patience:
-            self._until[key] = patience, self._clock.monotonic() + patience
-        return bool(patience) and self.left(key) is None
+            self._wait = None
+        elif self._wait is None or self._wait[0] != patience:
+            self._wait = patience, now + patience
+        return bool(patience) and self.wait_left(now) is None
 
-    def left(self, key: Key) -> float | None:
+    def wait_left(self, now: float) -> float | None:
         """Return in how many seconds a wait is long, None where none is under way."""
-        found = self._until.get(key)
-        return max(0.0, found[1] - self._clock.monotonic()) or None if found else None
+        return max(0.0, self._wait[1] - now) or None if self._wait else None
 
-    def forget(self, key: Key) -> None:
-        """Forget a job that is gone."""
-        self._until.pop(key, None)
+    # -- other writers of `suspend`
 
+    def wrote_suspend(self, now: float, *, suspend: bool) -> None:
+        """Note a write of `suspend` that was stored."""
+        before = self._writes[1 - WRITES :] if self._suspended is suspend else ()
+        self._suspended, self._writes = suspend, [*before, now]
 
-@dataclass(slots=True)
-class _Group:
-    workload: str
-    before: Counter[str]
-    """The pods that were gone at the first look at the group, by pod set."""
-    seen: dict[str, str] = field(default_factory=dict)
-    """Pod set by UID of a pod that succeeded."""
+    def contest(self, now: float, *, suspend: bool, is_foreign: bool) -> float:
+        """Return for how many seconds a write is left out because another writer undoes it.
 
+        Two controllers that both go on would start and stop the job several times a second. The
+        queue stands back from a job that belongs to a controller it does not know. From any other
+        writer it only takes its time: a user who unsuspends a job again and again must not get
+        round the queue.
+        """
+        at = self._writes
+        if self._suspended is not suspend:
+            return 0.0
+        recent = [each for each in at if at[-1] - each <= LATE]
+        if len(recent) < (1 if is_foreign else WRITES):
+            return 0.0
+        return max(0.0, at[-1] + (STAND_BACK if is_foreign else WATCH_LAG) - now)
 
-class Succeeded:
-    """Counts the pods of a group that have succeeded, including those deleted since.
+    # -- pods of a group that have succeeded
 
-    The owner of pods may delete them as soon as they have ended. The number that succeeded is
-    stored in the Workload (`reclaimablePods`); only a process that saw the pods knows which of them
-    still exist. A new process assumes that stored ones which are missing were deleted.
-    """
-
-    def __init__(self) -> None:
-        self._groups: dict[Hashable, _Group] = {}
-
-    def look(
-        self, unit: Hashable, workload: WorkloadInfo, there: Iterable[tuple[str, str]]
+    def succeeded(
+        self, workload: WorkloadInfo, there: Iterable[tuple[str, str]]
     ) -> Mapping[str, int]:
-        """Return how many pods of each pod set have succeeded; `there` has UIDs and pod sets."""
-        now = dict(there)
-        known = self._groups.get(unit)
-        if known is None or known.workload != workload.meta.uid:
-            stored = Counter(
-                {name: done for name, done in workload.reclaimable.items() if done > 0}
-            )
-            known = self._groups[unit] = _Group(workload.meta.uid, stored - Counter(now.values()))
-        known.seen |= now
-        return known.before + Counter(known.seen.values())
+        """Return how many pods of each pod set have succeeded, including those deleted since.
 
-    def forget(self, unit: Hashable) -> None:
-        """Forget a group that is gone."""
-        self._groups.pop(unit, None)
+        `there` has UIDs and pod sets. The owner of pods may delete them as soon as they have ended.
+        The number that succeeded is stored in the Workload (`reclaimablePods`); only a process that
+        saw the pods knows which of them still exist. A new process assumes that stored ones which
+        are missing were deleted.
+        """
+        now = dict(there)
+        if self._group != workload.meta.uid:
+            stored = Counter({pod_set: n for pod_set, n in workload.reclaimable.items() if n > 0})
+            self._group, self._succeeded = workload.meta.uid, {}
+            self._gone = stored - Counter(now.values())
+        self._succeeded |= now
+        return self._gone + Counter(self._succeeded.values())
