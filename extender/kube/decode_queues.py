@@ -118,8 +118,6 @@ class QueueDecoder:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self.job_info = decoder.job
-        """Returns of a batch Job what the state of the cluster has."""
         self._templates: LRUCache[tuple[object, ...], tuple[bytes, Shape, str]] = LRUCache(
             _REMEMBERED * _USUAL, lambda known: max(_USUAL, len(known[0]))
         )

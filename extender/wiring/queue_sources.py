@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import structlog
 
+from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import Integration
 from extender.kube import admission_facts
 from extender.kube.client import KubeClient
@@ -40,7 +41,6 @@ from extender.state.queue.records import (
     WorkloadPriorityClassInfo,
 )
 from extender.state.queue.store import Queues
-from extender.wiring import batch_jobs
 from extender.wiring.reflectors import backoff, watcher
 
 R = TypeVar("R", bound=Record)
@@ -65,7 +65,6 @@ class Sources:
     """Keeps the queue's state in step with the API server.
 
     Jobs are watched by a label where `job_selector` names one; those without it can be asked for.
-    The watch of batch Jobs feeds the cluster's state as well.
     """
 
     def __init__(
@@ -218,21 +217,14 @@ class Sources:
             ),
         )
 
-    def _jobs(self, integration: Integration) -> Reflector[Any]:
+    def _jobs(self, integration: Integration) -> Reflector[JobObject]:
         name, queues = integration.name, self._queues
         path = objects(integration.group, integration.version, integration.plural)
         decode = partial(self._decode_job, kind=name)
-        if name == batch_jobs.INTEGRATION:
-            return batch_jobs.BatchJobs(
-                self._cluster,
-                queues,
-                read_info=self._decoder.job_info,
-                read_job=decode,
-                all_jobs=not self._job_selector,
-            ).reflector(watcher(self._client, path))
+        optional = name != BatchJob.integration  # every cluster has Jobs
         return Reflector[JobObject](
             f"jobs of {name}",
-            watcher(self._client, path, labels=self._job_selector, optional=True),
+            watcher(self._client, path, labels=self._job_selector, optional=optional),
             decode,
             feed=Feed(
                 listed=lambda found, version: queues.replace(

@@ -55,7 +55,7 @@ from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.natives import empty_cluster
 from extender.wiring.queue import QueueControllers, Shared
-from extender.wiring.reflectors import ALL_PODS, JOBS, backoff, reflectors, set_aside
+from extender.wiring.reflectors import ALL_PODS, backoff, reflectors, set_aside
 from extender.wiring.serving import serving
 from extender.wiring.tracing import tracing
 from extender.wiring.webhooks import WebhookServer, conversion_gate, is_converted, webhooks
@@ -189,11 +189,7 @@ class Reconciler:
     def _follows(self, client: KubeClient, decoder: Decoder) -> list[Reflector[Any]]:
         """Return all reflectors; an Event about each object that they cannot read is written."""
         of_queue = self._queue.reflectors if self._queue is not None else []
-        jobs = all(each.kind != JOBS for each in of_queue)
-        found = [
-            *reflectors(client, self._cluster, decoder, pods=ALL_PODS, jobs=jobs),
-            *of_queue,
-        ]
+        found = [*reflectors(client, self._cluster, decoder, pods=ALL_PODS), *of_queue]
         set_aside(self._cluster, found, self._aside, registry=self.metrics.registry)
         self._aside.subscribe(self._on_aside)
         return found

@@ -32,8 +32,6 @@ from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import AsideCollector
 from extender.wiring.natives import Absence
 
-JOBS: Final = "jobs"
-"""The name of the watch of batch Jobs, whichever states it feeds."""
 NATIVE_GROUPS: Final = f"podgroups.{GROUP_NATIVE}"
 ALL_PODS: Final = ""
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -102,13 +100,11 @@ def reflectors(
     decoder: Decoder,
     *,
     pods: str,
-    jobs: bool = True,
     budgets: bool = False,
 ) -> list[Reflector[Any]]:
     """Return the reflectors of the cluster: pods, nodes, Jobs, PodGroups of ours and native ones.
 
-    `pods` is the field selector for pods. Without `jobs` another watch feeds those. With `budgets`
-    there are the PodDisruptionBudgets too.
+    `pods` is the field selector for pods. With `budgets` there are the PodDisruptionBudgets too.
     """
     seen = cluster.view()
 
@@ -162,7 +158,9 @@ def reflectors(
     members = Reflector("pods", watcher(client, "/api/v1/pods", fields=pods), pod, feed=of_pods)
     members.on_list = lambda: cluster.apply(events.PodsListing())
     nodes = Reflector("nodes", watcher(client, "/api/v1/nodes"), decoder.node, feed=of_nodes)
-    batch_jobs = Reflector(JOBS, watcher(client, "/apis/batch/v1/jobs"), decoder.job, feed=of_jobs)
+    batch_jobs = Reflector(
+        "jobs", watcher(client, "/apis/batch/v1/jobs"), decoder.job, feed=of_jobs
+    )
     disruptions = Reflector(
         "poddisruptionbudgets",
         watcher(client, "/apis/policy/v1/poddisruptionbudgets"),
@@ -170,8 +168,12 @@ def reflectors(
         feed=of_budgets,
     )
     groups = map(pod_groups, POD_GROUP_GROUPS)
-    others = [batch_jobs] * jobs + [disruptions] * budgets
-    return [members, nodes, *others, *groups, native_groups()]
+    return [
+        *(members, nodes, jobs),
+        *([disruptions] if budgets else []),
+        *groups,
+        native_groups(),
+    ]
 
 
 def set_aside(
