@@ -39,8 +39,8 @@ from extender.jobs.context import (
     with_reclaimable,
 )
 from extender.jobs.fields import Object
-from extender.jobs.gang import pod_group, pod_group_key, regrouped
 from extender.jobs.job import Finished, GenericJob, split_gates
+from extender.jobs.pod_group_of_job import pod_group, pod_group_key, regrouped
 from extender.jobs.templates import FlavorNotFoundError, PlacementError, placements_of
 from extender.jobs.workload import (
     PriorityClassNotFoundError,

@@ -11,8 +11,8 @@ from extender.jobs.job import GenericJob
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.kinds.jobset import JobSet
 from extender.jobs.kinds.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
+from extender.jobs.kinds.plain_pods import PlainPods, group_name_of, may_concern
 from extender.jobs.kinds.pod import PlainPod, pod_of, read
-from extender.jobs.kinds.pod_group import PodGroupJob, group_name_of, may_concern
 from extender.jobs.kinds.ray_job import RayJob
 
 
@@ -136,16 +136,16 @@ def _done(build: Callable[[Object], GenericJob], source: Object) -> Mapping[str,
 
 def _pods() -> Integration:
     def alone(pod: Object) -> GenericJob:
-        return PodGroupJob([pod_of(pod)])
+        return PlainPods([pod_of(pod)])
 
     return Integration(
-        PodGroupJob.integration,
-        PodGroupJob.kind,
-        PodGroupJob.group,
-        PodGroupJob.version,
-        PodGroupJob.plural,
+        PlainPods.integration,
+        PlainPods.kind,
+        PlainPods.group,
+        PlainPods.version,
+        PlainPods.plural,
         alone,
-        PodGroupJob,
+        PlainPods,
         read,
         group_name_of,
         concerns=may_concern,

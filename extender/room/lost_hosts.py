@@ -21,7 +21,7 @@ from extender.fit.replacing import UNKNOWN, replaced
 from extender.fit.room_left import Placed
 from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import policy
-from extender.jobs.gang import pod_group_key
+from extender.jobs.pod_group_of_job import pod_group_key
 from extender.queueing import transitions
 from extender.room.domains import DomainPlacer, InDomains, lack_of, levels_of
 from extender.room.pods import PodSetCount

@@ -17,7 +17,7 @@ from extender.fit.leaving import Unit, fewest_to_leave
 from extender.fit.packer import Found, Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.gang.fit import candidates
-from extender.jobs.gang import pod_group_key
+from extender.jobs.pod_group_of_job import pod_group_key
 from extender.queueing.options import Order
 from extender.queueing.room import Aged
 from extender.resources.quantity import Resources, add, show, subtract

@@ -15,7 +15,7 @@ from extender.api.wellknown import TOPOLOGY_GATE
 from extender.fit.candidates import AntiAffinityKey, PodShape
 from extender.fit.room_left import Placed
 from extender.gang.topology import domains_of
-from extender.jobs.gang import made_for, pod_group_key
+from extender.jobs.pod_group_of_job import made_for, pod_group_key
 from extender.queueing.quota import leaves
 from extender.resources.quantity import Resources
 from extender.state.cluster.records import (

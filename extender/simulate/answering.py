@@ -19,8 +19,8 @@ from extender.api.wellknown import (
 from extender.config.sections import SettingsError
 from extender.jobs import fields, registry, workload
 from extender.jobs.context import Context
-from extender.jobs.gang import brought_by
 from extender.jobs.job import GenericJob
+from extender.jobs.pod_group_of_job import brought_by
 from extender.jobs.workload import PriorityClassNotFoundError, refusal
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder

@@ -30,7 +30,7 @@ from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
 from extender.jobs import registry
 from extender.jobs.actions import ReportRefusal
-from extender.jobs.kinds.pod_group import group_name_of
+from extender.jobs.kinds.plain_pods import group_name_of
 from extender.jobs.registry import Integration
 from extender.jobs.workload import refusal
 from extender.kube import admission_facts

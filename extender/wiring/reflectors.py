@@ -158,9 +158,7 @@ def reflectors(
     members = Reflector("pods", watcher(client, "/api/v1/pods", fields=pods), pod, feed=of_pods)
     members.on_list = lambda: cluster.apply(events.PodsListing())
     nodes = Reflector("nodes", watcher(client, "/api/v1/nodes"), decoder.node, feed=of_nodes)
-    batch_jobs = Reflector(
-        "jobs", watcher(client, "/apis/batch/v1/jobs"), decoder.job, feed=of_jobs
-    )
+    jobs = Reflector("jobs", watcher(client, "/apis/batch/v1/jobs"), decoder.job, feed=of_jobs)
     disruptions = Reflector(
         "poddisruptionbudgets",
         watcher(client, "/apis/policy/v1/poddisruptionbudgets"),

@@ -8,8 +8,8 @@ import pytest
 
 from extender.jobs import templates
 from extender.jobs.job import GenericJob, JobPodSet, Step
+from extender.jobs.kinds.plain_pods import PlainPods
 from extender.jobs.kinds.pod import pod_of
-from extender.jobs.kinds.pod_group import PodGroupJob
 from extender.jobs.registry import Integration, builtin
 from extender.jobs.templates import Placement
 from extender.jobs.workload import Priority, build
@@ -155,7 +155,7 @@ def test_a_group_of_pods_is_let_go_where_its_quota_is(
     ]
 
     running = read()
-    assert isinstance(running, PodGroupJob)
+    assert isinstance(running, PlainPods)
     assert running.is_active()
     send(api, integration, namespace, running.stop_steps(None))
     api.wait_for("the pods are gone", lambda: not api.list("pods", namespace), SECONDS)

@@ -23,7 +23,7 @@ from extender.state.queue.store import Queues
 from tests.makers import NAMESPACE, ManualClock
 from tests.queue_makers import admission, condition, meta, pod_set, workload
 from tests.unit.controllers.queue_server import NoPodGroups, Server
-from tests.unit.jobs.test_pod_group import pod
+from tests.unit.jobs.test_plain_pods import pod
 
 UNIT = ("pod", f"{NAMESPACE}/group/g")
 SIZE = 200

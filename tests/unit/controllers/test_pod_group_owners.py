@@ -20,7 +20,7 @@ from extender.state.queue.store import Queues
 from tests.makers import NAMESPACE, ManualClock
 from tests.queue_makers import admission, condition, flavor, meta, pod_set, workload
 from tests.unit.controllers.queue_server import NoPodGroups, Server
-from tests.unit.jobs.test_pod_group import group, pod, running
+from tests.unit.jobs.test_plain_pods import group, pod, running
 
 UNIT = ("pod", f"{NAMESPACE}/group/g")
 

@@ -11,8 +11,8 @@ from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.decide import decide
 from extender.jobs.job import Step
+from extender.jobs.kinds.plain_pods import PlainPods
 from extender.jobs.kinds.pod import pod_of
-from extender.jobs.kinds.pod_group import PodGroupJob
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement
 from extender.kube.decode import Decoder
@@ -65,9 +65,9 @@ def pod(
     return made
 
 
-def group(*pods: Any) -> PodGroupJob:
+def group(*pods: Any) -> PlainPods:
     found = INTEGRATION.wrap_all([pod_of(each) for each in pods])
-    assert isinstance(found, PodGroupJob)
+    assert isinstance(found, PlainPods)
     return found
 
 
@@ -425,7 +425,7 @@ def test_a_workload_that_asks_for_less_than_the_pods_is_not_theirs() -> None:
     assert not large.equivalent_to_workload(forged)
 
 
-def owned(found: PodGroupJob, *pods: str) -> Any:
+def owned(found: PlainPods, *pods: str) -> Any:
     """Return the group's workload, admitted and running, with these pods as its owners."""
     owners = tuple(OwnerRef("v1", "Pod", name, f"uid-{name}", controller=False) for name in pods)
     return replace(workload(found, admitted=True), owners=owners)

@@ -18,7 +18,7 @@ from extender.jobs.actions import (
 )
 from extender.jobs.context import Context, PodGroupState
 from extender.jobs.decide import decide
-from extender.jobs.gang import pod_group_key
+from extender.jobs.pod_group_of_job import pod_group_key
 from extender.jobs.registry import builtin
 from extender.jobs.templates import group_name
 from extender.state.queue.records import Meta, WorkloadInfo

@@ -46,7 +46,7 @@ def may_concern(raw: bytes) -> bool:
     return any(mark in raw for mark in _MARKS)
 
 
-class PodGroupJob(GenericJob):
+class PlainPods(GenericJob):
     """The pods of a group that are ours, or one pod."""
 
     integration: ClassVar = "pod"
