@@ -30,7 +30,9 @@ _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?",
 _PREFIX: Final = 253
 _NAME: Final = 63
 _SWITCH: Final = {"true": True, "false": False}
-_LONG: Final = 4096
+KNOWN_TEXTS: Final = 4096
+"""Enough answers to be remembered: different templates and annotations in a cluster."""
+_LONG: Final = KNOWN_TEXTS
 """The most characters of a text for which an answer is remembered."""
 SHOWN: Final = 40
 """The most characters of a value that a message shows."""

@@ -362,7 +362,6 @@ class AdmissionLoop:
         No workload gets its quota for that: it is released as after any other eviction.
         """
         key = victim.workload
-        await self._writer.after_admission(key, LONGEST_LEAD)
         before = self._view.workloads.get(key)
         if before is None or self._view.admission(key) is None:
             return False
@@ -372,7 +371,6 @@ class AdmissionLoop:
 
     async def _evict(self, victim: Victim, *, by: str) -> None:
         key = victim.workload
-        await self._writer.after_admission(key, LONGEST_LEAD)
         before = self._core.still_evicts(key, preemptor=by)
         if before is None:
             return

@@ -13,6 +13,7 @@ import structlog
 
 from extender.api.reasons import Unadmitted
 from extender.api.wellknown import WorkloadCondition
+from extender.controllers.timing import LATE, LOOK_AGAIN, SETTLE, WATCH_LAG
 from extender.controllers.workload_writer import Workloads, event
 from extender.kube.errors import ApiError, RefusedError
 from extender.kube.recorder import Event
@@ -30,18 +31,9 @@ from extender.state.queue.view import QueueView
 _log = structlog.get_logger(__name__)
 
 FIRST_DELAY: Final = 0.5
-"""Seconds that a workload waits before its reason is written."""
-REPEAT_DELAY: Final = 10.0
-"""Seconds before new numbers of the same reason are written."""
-RETRY_DELAY: Final = 1.0
-"""Seconds before a reason that could not be written is tried again."""
-REFUSED_DELAY: Final = 60.0
-"""Seconds before a refused reason is tried again: a right may be missing for a while."""
-FOLLOWERS_PERIOD: Final = 2.0
-"""Seconds between two searches for workloads that have no reason yet."""
+"""Seconds that a workload waits before its reason is written: most are admitted by then."""
 PAUSE: Final = 0.02
-LONGEST_PAUSE: Final = 1.0
-"""Seconds between two writes; the longer pause while admissions wait to be written."""
+"""Seconds between two writes, where no admission waits to be written."""
 _BEHIND: Final = "Another workload is before it, and its ClusterQueue is StrictFIFO"
 
 
@@ -82,8 +74,8 @@ class PendingReasons:
         """Keep why a workload waits, and write it after a delay."""
         self._waits[wait.workload] = wait
         workload = self._view.workloads.get(wait.workload)
-        written = _is_written(workload, wait.reason) and self._says_of_room(workload, wait)
-        self._unwritten.add_after(wait.workload, REPEAT_DELAY if written else FIRST_DELAY)
+        written = _is_written(workload, wait.reason)
+        self._unwritten.add_after(wait.workload, WATCH_LAG if written else FIRST_DELAY)
 
     def note_room(self, keys: Iterable[str]) -> None:
         """Write soon of these workloads whether room is kept for them."""
@@ -105,7 +97,7 @@ class PendingReasons:
         while True:
             key = await self._unwritten.get()
             if await self._write_guarded(key):
-                await asyncio.sleep(LONGEST_PAUSE if self.admissions_wait() else PAUSE)
+                await asyncio.sleep(LOOK_AGAIN if self.admissions_wait() else PAUSE)
 
     async def _write_guarded(self, key: str) -> bool:
         try:
@@ -120,10 +112,11 @@ class PendingReasons:
         if wait is None or before is None or self._view.admission(key) is not None:
             self.forget(key)
             return False
-        message, written = self._message(wait), _is_written(before, wait.reason)
-        if written and self._says_all(before, wait, message):
-            return False
-        now = self._clock.wall()
+        now, message, written = (
+            self._clock.wall(),
+            self._message(wait),
+            _is_written(before, wait.reason),
+        )
         after = transitions.waiting(before, wait.reason, message, now=now)
         after = transitions.with_gates(after, wait.reason, message, blocked=wait.gated, now=now)
         kept, held = self._kept(key), before.holds(WorkloadCondition.ROOM_RESERVED)
@@ -131,13 +124,15 @@ class PendingReasons:
             after = transitions.without_room(after)
         elif kept is not None or held or _lacks_room(wait):
             after = transitions.waiting_for_room(after, kept, now=now)
+        if written and _says_all(before, after):
+            return False
         try:
             await self._workloads.write_status(before, after)
         except ApiError as error:
             refused = isinstance(error, RefusedError)
             log = _log.warning if refused else _log.debug
             log("could not write why it waits", workload=key, error=str(error))
-            self._unwritten.add_after(key, REFUSED_DELAY if refused else RETRY_DELAY)
+            self._unwritten.add_after(key, LATE if refused else LOOK_AGAIN)
             return True
         if not written:
             self._record(event(before, wait.reason, message, warning=True))
@@ -154,28 +149,10 @@ class PendingReasons:
         kept = self._kept(wait.workload)
         return wait.message if kept is None else f"{wait.message}; {transitions.kept_text(kept)}"
 
-    def _says_all(self, workload: WorkloadInfo, wait: NotAdmitted, message: str) -> bool:
-        """Return whether a workload with the right reason says all the rest of it, too."""
-        return (
-            workload.holds(WorkloadCondition.BLOCKED_ON_PREEMPTION_GATES) is wait.gated
-            and self._says_of_room(workload, wait)
-            and not _has_new_numbers(workload, wait.reason, message)
-        )
-
-    def _says_of_room(self, workload: WorkloadInfo | None, wait: NotAdmitted) -> bool:
-        """Return whether the workload says of room that is kept for it what is so."""
-        said = workload.condition(WorkloadCondition.ROOM_RESERVED) if workload is not None else None
-        if workload is None or self.room is None:
-            return said is None
-        kept = self._kept(wait.workload)
-        if said is None:
-            return kept is None and not _lacks_room(wait)
-        return (said.status == "True") is (kept is not None)
-
     async def _note_all_followers(self) -> None:
         """Repeat: give workloads that were not tried the reason of the equal one before them."""
         while True:
-            await asyncio.sleep(FOLLOWERS_PERIOD)
+            await asyncio.sleep(SETTLE)
             try:
                 await self._note_followers()
             except Exception as error:  # noqa: BLE001 - the next round begins anew
@@ -205,8 +182,14 @@ def _lacks_room(wait: NotAdmitted) -> bool:
     return wait.reason == Unadmitted.WAITING_FOR_ROOM
 
 
-def _has_new_numbers(workload: WorkloadInfo, reason: str, message: str) -> bool:
-    """Return whether a written message is outdated; only the numbers of nodes change so soon."""
-    known = workload.condition(WorkloadCondition.QUOTA_RESERVED)
-    is_room = reason in {Unadmitted.WAITING_FOR_ROOM, Unadmitted.TOPOLOGY_PLACEMENT_FAILED}
-    return is_room and known is not None and known.message != message
+def _says_all(before: WorkloadInfo, after: WorkloadInfo) -> bool:
+    """Return whether nothing new is to be said; numbers count only where they are of nodes."""
+    of_nodes = {Unadmitted.WAITING_FOR_ROOM, Unadmitted.TOPOLOGY_PLACEMENT_FAILED}
+    one, other = (
+        {
+            (each.type, each.status, each.message if each.reason in of_nodes else each.reason)
+            for each in workload.conditions
+        }
+        for workload in (before, after)
+    )
+    return one == other

@@ -7,10 +7,10 @@ comes meanwhile is one write. Everything else is written at once.
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 import structlog
 
+from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang import pending
 from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import Watched
@@ -27,11 +27,6 @@ from extender.state.cluster.records import PodGroupInfo, PodGroupStatusInfo, Pod
 from extender.state.cluster.store import Cluster
 
 _log = structlog.get_logger(__name__)
-
-WATCH_LAG: Final = 10.0
-"""Seconds after a write in which the cache may still show the state before it."""
-COUNTS_SECONDS: Final = 1.0
-"""Seconds after a write before another one has nothing but other counts."""
 
 
 @dataclass(slots=True)
@@ -134,7 +129,7 @@ class PodGroupController:
         before = known.written if known is not None else ours(pod_group.status)
         lost = known is not None and self._is_lost(pod_group, known)
         if known is not None and not lost:
-            left = known.at + COUNTS_SECONDS - now
+            left = known.at + LOOK_AGAIN - now
             waits = status != before and left > 0 and counts_alone(before, status)
             if waits or status == before:
                 known.decided = status

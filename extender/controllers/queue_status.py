@@ -10,6 +10,7 @@ import structlog
 from extender.api import job_overrides
 from extender.api.reasons import JobReason
 from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_API_VERSION
+from extender.controllers.timing import SETTLE
 from extender.controllers.workload_writer import SettingWarnings
 from extender.jobs.context import unreadable_release
 from extender.kube.errors import NotFoundError
@@ -42,9 +43,6 @@ _log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
 
-PAUSE: Final = 5.0
-"""Seconds between two writes of a queue's status: the numbers change with every workload."""
-LONGEST_PAUSE: Final = 30.0
 MISCONFIGURED: Final = "Misconfigured"
 _KINDS: Final = {
     "clusterqueues": "ClusterQueue",
@@ -52,8 +50,6 @@ _KINDS: Final = {
     "cohorts": "Cohort",
     "resourceflavors": "ResourceFlavor",
 }
-_SHARE: Final = 100
-"""A pause is so many times as long as the last write took, between these limits."""
 
 
 class QueueStatusController:
@@ -197,12 +193,9 @@ class QueueStatusController:
         wanted = {**status, "conditions": self._conditions(queue, active)}
         if _is_stored(queue.status, wanted):
             return None
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         await self._writer.write_status(key[0], queue.meta, wanted)
-        # A slow API server has more important things to write.
-        pause = min(LONGEST_PAUSE, max(PAUSE, _SHARE * (loop.time() - began)))
-        self._written[key] = (loop.time() + pause, active)
+        # The numbers change with every workload, and none of them is urgent.
+        self._written[key] = (asyncio.get_running_loop().time() + SETTLE, active)
         return None
 
     def _pause(

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from extender.controllers.timing import SETTLE
 from extender.kube.errors import ApiError, ConflictError
 from extender.kube.webhooks import CertificateSecret, Kept, StoredVersions, WebhookClients
 from extender.runtime.clock import Clock
@@ -172,10 +173,6 @@ class Certificates:
         _log.info("serving webhooks with a certificate", ends=round(ends(bundle)))
 
 
-SETTLE_SECONDS: Final = 2.0
-"""Seconds for each API server to use a webhook that was written into a CRD."""
-
-
 def refusal(stored: StoredVersions, *, converts: bool) -> str:
     """Return why objects of a CRD must not be read yet, or nothing.
 
@@ -242,7 +239,7 @@ class ConversionGate:
             self.refusal, waited = found, True
             await self._sleep(self._backoff.next())
         if waited:
-            await self._sleep(SETTLE_SECONDS)
+            await self._sleep(SETTLE)  # each API server has to notice the webhook
         self.refusal = ""
         self._open.set()
 

@@ -5,11 +5,11 @@ lost only the label by which jobs are watched. As long as it runs, it is read ag
 """
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from extender.api.reasons import JobReason
 from extender.api.wellknown import IN_USE_FINALIZER, PRIORITY_TAKEN
+from extender.controllers.timing import LATE, SETTLE
 from extender.controllers.workload_writer import SettingWarnings, Workloads, event
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle, readiness
@@ -24,13 +24,6 @@ from extender.state.queue.records import (
     group_unit,
 )
 from extender.state.queue.store import Queues
-
-ASK_AGAIN: Final = 5.0
-"""Seconds after which a job that the watch does not show is read again."""
-
-LOOK_LATER: Final = 60.0
-"""Seconds after which an owner of a kind that is not handled here is looked up again, and a
-workload that could not be judged is looked at."""
 
 Learn = Callable[[WorkloadInfo], Awaitable[None]]
 """Reads the job of a workload with pauses for the event loop."""
@@ -55,19 +48,10 @@ class JobReader(Protocol):
         """Return whether the watch shows the current state of a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobAccess:
-    """The access of workloads to their jobs."""
-
-    reader: JobReader
-    learn: Learn | None = None
-    """Reads large jobs in advance, so that `LifecycleRules.pods_ready` is quick."""
-
-
 class WorkloadController:
     """Decides for one workload at a time."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that its decisions and writes need
         self,
         queues: Queues,
         workloads: Workloads,
@@ -75,10 +59,12 @@ class WorkloadController:
         record: Callable[[Event], None],
         clock: Clock,
         rules: LifecycleRules,
-        jobs: JobAccess,
+        jobs: JobReader,
+        learn: Learn,
     ) -> None:
+        """`learn` reads large jobs in advance, so that `LifecycleRules.pods_ready` is quick."""
         self._queues = queues
-        self._jobs, self._learn = jobs.reader, jobs.learn
+        self._jobs, self._learn = jobs, learn
         self._view = queues.view()
         self._workloads = workloads
         self._record = record
@@ -106,7 +92,7 @@ class WorkloadController:
         if foreign and not workload.meta.terminating and workload.admission is not None:
             orphaned = await self._is_abandoned(workload)
         again = await self._step(workload, orphaned=orphaned, foreign=foreign)
-        ask = ASK_AGAIN if unseen else LOOK_LATER
+        ask = SETTLE if unseen else LATE
         if (unseen or foreign) and not orphaned and not workload.finished:
             return ask if again is None else min(ask, again)
         return again
@@ -114,7 +100,7 @@ class WorkloadController:
     async def _prepared(self, key: str) -> WorkloadInfo | None:
         """Read the job of a workload, where a decision may need it; return the workload then."""
         workload = self._view.workloads.get(key)
-        if workload is None or workload.admission is None or self._learn is None:
+        if workload is None or workload.admission is None:
             return workload
         await self._learn(workload)
         return self._view.workloads.get(key)
@@ -164,7 +150,7 @@ class WorkloadController:
             return lifecycle.decide(workload, self._view, now, orphaned=orphaned, rules=self._rules)
         except Exception as error:  # noqa: BLE001 - unexpected data
             FAULTS.report("workload", error, key=workload.key)
-            return WorkloadStep(again=LOOK_LATER)
+            return WorkloadStep(again=LATE)
 
     async def _step(self, workload: WorkloadInfo, *, orphaned: bool, foreign: bool) -> float | None:
         # A workload of another controller may be deleted without a job to stop here.
@@ -178,7 +164,8 @@ class WorkloadController:
             await self._workloads.patch(workload, {"spec": {"active": False}})
         if step.drop_finalizer:
             current = self._view.workloads.get(workload.key, workload)
-            await self._workloads.drop_finalizer(current, IN_USE_FINALIZER)
+            left = [name for name in current.meta.finalizers if name != IN_USE_FINALIZER]
+            await self._workloads.patch(current, {"metadata": {"finalizers": left}})
         return step.again
 
     def _unseen(self, workload: WorkloadInfo) -> Collection[OwnerRef]:

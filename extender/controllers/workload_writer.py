@@ -13,6 +13,7 @@ import structlog
 
 from extender.api.reasons import EvictionReason, JobReason
 from extender.api.wellknown import QUEUE_API_VERSION, no_effect_sentence
+from extender.controllers.timing import LOOK_AGAIN
 from extender.kube.errors import (
     ApiError,
     ConflictError,
@@ -90,13 +91,6 @@ class Workloads:
             await self.read_again(workload)
             raise
 
-    async def drop_finalizer(self, workload: WorkloadInfo, finalizer: str) -> None:
-        """Remove a finalizer of a workload. Raises ApiError."""
-        left = [name for name in workload.meta.finalizers if name != finalizer]
-        if len(left) == len(workload.meta.finalizers):
-            return
-        await self.patch(workload, {"metadata": {"finalizers": left}})
-
     async def delete(self, workload: WorkloadInfo) -> None:
         """Delete a workload. Raises ApiError."""
         try:
@@ -148,10 +142,6 @@ def event(
 _log = structlog.get_logger(__name__)
 
 CONCURRENT_WRITES: Final = 32
-FIRST_RETRY: Final = 0.5
-"""Seconds before an unanswered write is sent again for the first time."""
-LONGEST_RETRY: Final = 5.0
-"""Most seconds before an unanswered write is sent again."""
 _MAY_STILL_ARRIVE: Final = frozenset((0, 502, 504))
 """Statuses after which the write may still be carried out; 0 means no answer at all."""
 
@@ -189,8 +179,6 @@ class AdmissionWriter:
         self._record, self._clock = record, clock
         self._options, self._metrics = options, metrics
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
-        self._admitting: dict[str, asyncio.Event] = {}
-        """Workloads whose admission is being written, each with the end of that."""
 
     def has_waiting(self) -> bool:
         """Return whether a write would have to wait for others."""
@@ -202,25 +190,8 @@ class AdmissionWriter:
             async with asyncio.timeout(seconds), self._slots:
                 pass
 
-    async def after_admission(self, key: str, seconds: float) -> None:
-        """Wait while the admission of a workload is being written, for so many seconds at most."""
-        under_way = self._admitting.get(key)
-        if under_way is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await under_way.wait()
-
     async def admit(self, before: WorkloadInfo, admission: AdmissionInfo) -> AdmissionResult:
         """Write an admission and return whether it is stored."""
-        self._admitting[before.key] = ended = asyncio.Event()
-        try:
-            return await self._admit(before, admission)
-        finally:
-            ended.set()
-            if self._admitting.get(before.key) is ended:
-                del self._admitting[before.key]
-
-    async def _admit(self, before: WorkloadInfo, admission: AdmissionInfo) -> AdmissionResult:
         now = self._clock.wall()
         try:
             policy = readiness.policy_of(before, self._view, self._options)
@@ -269,7 +240,7 @@ class AdmissionWriter:
         A refused retry does not prove that the first try failed: a server that has just started
         may not know our rights yet.
         """
-        pause, in_doubt = FIRST_RETRY, False
+        in_doubt = False
         while True:
             try:
                 async with self._slots:
@@ -282,8 +253,7 @@ class AdmissionWriter:
                     raise
             else:
                 return
-            await asyncio.sleep(pause)
-            pause = min(LONGEST_RETRY, 2 * pause)
+            await asyncio.sleep(LOOK_AGAIN)
 
     async def _is_settled(self, error: ApiError, workload: WorkloadInfo) -> bool:
         """Return whether a read shows what became of a failed write.

@@ -7,11 +7,10 @@ does not count them.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 import msgspec
 
-from extender.api.values import remembered
+from extender.api.values import KNOWN_TEXTS, remembered
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs import fields
 from extender.jobs.actions import MakePodGroup
@@ -23,7 +22,6 @@ from extender.jobs.templates import group_name, is_copied
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.usage import remaining
 
-_TEMPLATES: Final = 4096
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
@@ -95,7 +93,7 @@ def _brought(workload: WorkloadInfo) -> str:
     return next(filter(None, found), "")
 
 
-@remembered(_TEMPLATES)
+@remembered(KNOWN_TEXTS)
 def _label(template: bytes) -> str:
     try:
         found = _decode(template)

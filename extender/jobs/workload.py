@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
 from extender.api import wellknown
@@ -61,9 +62,6 @@ def _pod_set_refusal(each: JobPodSet) -> ReportRefusal | None:
         return ReportRefusal(JobReason.INVALID_TOPOLOGY, f"Pod set {each.name}: {fault}")
     return None
 
-
-_ATTEMPTS: Final = 100
-"""Names that are tried at most; to take them all one has to know the UID of the job."""
 
 Source = tuple[str, str, str]
 """Group, kind and name of the class that a priority comes from."""
@@ -128,11 +126,7 @@ def free_name(job: GenericJob, is_taken: Callable[[str], bool]) -> str:
 
     Another user of the namespace can create a Workload of that name before the job is there.
     """
-    name, attempt = job.workload_name(), 0
-    while attempt < _ATTEMPTS and is_taken(name):
-        attempt += 1
-        name = job.workload_name(attempt)
-    return name
+    return next(name for name in map(job.workload_name, count()) if not is_taken(name))
 
 
 def build(job: GenericJob, priority: Priority, name: str = "") -> Object:

@@ -20,7 +20,7 @@ from extender.api import wellknown
 from extender.api.wellknown import DEFAULT_QUEUE
 from extender.jobs import fields
 from extender.jobs.fields import Object
-from extender.jobs.job import GenericJob
+from extender.jobs.job import LARGEST_INT32, GenericJob
 from extender.jobs.registry import Integration
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -37,7 +37,6 @@ _DNS_NAME: Final = re.compile(
 _CONTROLLER: Final = re.compile(rf"(?=.{{1,63}}$){_DNS_NAME.pattern}/[^\s,]+", re.ASCII)
 _LABEL: Final = "metadata.labels[{}]"
 _ANNOTATION: Final = "metadata.annotations[{}]"
-_LONGEST_SECONDS: Final = 2**31 - 1
 _SUSPEND: Final = "suspend the job in the same change"
 
 
@@ -221,11 +220,11 @@ def _values(job: GenericJob, old: GenericJob | None) -> Iterator[FieldError]:
     if (
         seconds is not None
         and seconds != (_label(old, wellknown.MAX_EXEC_TIME_LABEL) if old else None)
-        and not 0 < fields.whole(seconds) <= _LONGEST_SECONDS
+        and not 0 < fields.whole(seconds) <= LARGEST_INT32
     ):
         yield FieldError(
             _LABEL.format(wellknown.MAX_EXEC_TIME_LABEL),
-            f"must be a whole number of seconds from 1 to {_LONGEST_SECONDS}: correct it, or leave "
+            f"must be a whole number of seconds from 1 to {LARGEST_INT32}: correct it, or leave "
             "it out for no limit",
         )
     yield from _gates(job, old)

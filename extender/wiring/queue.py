@@ -17,7 +17,7 @@ from extender.controllers.job import JobController, JobCounts
 from extender.controllers.job_facts import JobOptions, PodGroups
 from extender.controllers.lost_hosts import LostHosts
 from extender.controllers.queue_status import QueueStatusController
-from extender.controllers.workload import JobAccess, WorkloadController
+from extender.controllers.workload import WorkloadController
 from extender.controllers.workload_writer import Workloads, about
 from extender.explain.facts import Facts
 from extender.jobs import registry
@@ -200,7 +200,8 @@ class QueueControllers:
             record=recorder.record,
             clock=clock,
             rules=lifecycle.LifecycleRules(options, jobs.pods_ready),
-            jobs=JobAccess(self._sources, jobs.learn),
+            jobs=self._sources,
+            learn=jobs.learn,
         )
         self._workloads = controller(
             of_workloads.reconcile, observer=shared.observer("workload"), settle=SETTLE

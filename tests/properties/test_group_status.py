@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from extender.controllers.pod_group import COUNTS_SECONDS, PodGroupController
+from extender.controllers.pod_group import PodGroupController
+from extender.controllers.timing import LOOK_AGAIN
 from extender.gang import status
 from extender.gang.options import GangOptions, OnPartial
 from extender.kube.errors import UnavailableError
@@ -117,7 +118,7 @@ def test_what_is_written_last_is_what_is_decided_at_rest(
             observe(play.cluster, fact)
             await play.look()
             await play.pass_time(pause)
-        await play.pass_time(3 * COUNTS_SECONDS)
+        await play.pass_time(3 * LOOK_AGAIN)
 
     asyncio.run(run())
     written = play.writer.statuses
@@ -125,4 +126,4 @@ def test_what_is_written_last_is_what_is_decided_at_rest(
     for (at, before), (then, after) in pairwise(written):
         assert before != after
         if status.counts_alone(before, after):
-            assert then - at >= COUNTS_SECONDS - 1e-6
+            assert then - at >= LOOK_AGAIN - 1e-6

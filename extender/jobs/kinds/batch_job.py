@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import msgspec
 from typing_extensions import override
 
 from extender.api import wellknown
 from extender.api.batch_v1 import count_below, indexes_below, pods_at_first, pods_left
-from extender.api.core_v1 import Wire
-from extender.api.values import remembered
+from extender.api.values import KNOWN_TEXTS, remembered
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
 from extender.jobs.job import Finished, GenericJob, JobPodSet, Slot, Step, guarded, merge_patch
@@ -116,21 +115,15 @@ class BatchJob(GenericJob):
         marked = bool(fields.annotation(self._object, wellknown.STOPPING_ANNOTATION))
         return marked and self.is_suspended()
 
-    @override
-    def start_steps(self, placements: Sequence[Placement]) -> list[Step]:
-        """Return the write that starts it, behind one that removes the time of an earlier start."""
-        changed = BatchJob(deepcopy(self._object))
-        changed.inject_node_selectors(placements)
-        changed.unsuspend()
-        return self._changing_template(changed)
-
-    def follow_steps(self, before: Object, after: Object) -> list[Step]:
+    def follow_steps(self, before: Object, after: Object) -> Sequence[Step]:
         """Return the writes that make a suspended child Job follow a template of its owner."""
-        changed = BatchJob(deepcopy(self._object))
+        changed = deepcopy(self)
         templates.follow(changed.slots()[0].template, before, after)
-        return self._changing_template(changed) if changed.object != self._object else []
+        return self._steps_to(changed) if changed.object != self._object else ()
 
-    def _changing_template(self, changed: GenericJob) -> list[Step]:
+    @override
+    def _steps_to(self, changed: Self) -> Sequence[Step]:
+        """Return the write of a start, behind one that removes the time of an earlier start."""
         patch = merge_patch(self._object, changed.object)
         forget = self._forget_start() if "template" in fields.mapping(patch, "spec") else []
         if forget:  # the version is another one after it
@@ -148,7 +141,7 @@ class BatchJob(GenericJob):
             return [self._unversioned({**mark, "spec": {"suspend": True}})]
         if self.is_active():
             return []
-        restored = BatchJob(deepcopy(self._object))
+        restored = deepcopy(self)
         if pod_sets is not None:
             restored.restore_node_selectors(pod_sets)
         if self.is_stopping():
@@ -198,8 +191,7 @@ class BatchJob(GenericJob):
         """Return how many pods or indexes are done for good, without failures that are retried."""
         if not self._is_indexed():
             return fields.count(self._object, "status", "succeeded")
-        lists = (fields.text(self._object, "status", f"{what}Indexes") for what in _DONE)
-        return count_below(self._completions() or 0, *lists)
+        return count_below(self._completions() or 0, *_done_indexes(self._object))
 
     def _min_count(self) -> int | None:
         """Return the smallest number of pods that it can start with; None is all that are left.
@@ -223,24 +215,8 @@ class BatchJob(GenericJob):
             spec["completions"] = count
 
 
-_JOBS: Final = 256
-
-
-class _RankedSpec(Wire, frozen=True):
-    completions: int | None = None
-
-
-class _RankedStatus(Wire, frozen=True):
-    completed_indexes: str | None = None
-    failed_indexes: str | None = None
-
-
-class _RankedJob(Wire, frozen=True):
-    spec: _RankedSpec = _RankedSpec()
-    status: _RankedStatus = _RankedStatus()
-
-
-_decode: Final = msgspec.json.Decoder(_RankedJob).decode
+def _done_indexes(job: Object) -> list[str]:
+    return [fields.text(job, "status", f"{what}Indexes") for what in _DONE]
 
 
 def done_ranks(job: JobObject | None, places: int) -> frozenset[int] | None:
@@ -253,13 +229,13 @@ def done_ranks(job: JobObject | None, places: int) -> frozenset[int] | None:
     return _read(job.raw, places)
 
 
-@remembered(_JOBS)
+@remembered(KNOWN_TEXTS)
 def _read(raw: bytes, places: int) -> frozenset[int] | None:
     try:
-        found = _decode(raw)
+        found = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    completions, status = found.spec.completions, found.status
+    completions = fields.number(found, "spec", "completions")
     if completions is None or completions > places:
         return None
-    return indexes_below(places, status.completed_indexes or "", status.failed_indexes or "")
+    return indexes_below(places, *_done_indexes(found))

@@ -17,7 +17,7 @@ from typing_extensions import override
 from extender.api.wellknown import STOPPED_ANNOTATION
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import ChildChange, GenericJob, JobPodSet, Step
+from extender.jobs.job import ChildChange, GenericJob, JobPodSet
 from extender.jobs.templates import Placement
 
 
@@ -50,13 +50,11 @@ class OperatedJob(GenericJob):
         return self._mark() is None or (self.notices_stop() and not self.is_active())
 
     @override
-    def start_steps(self, placements: Sequence[Placement]) -> Sequence[Step]:
-        changed = deepcopy(self)
-        changed.inject_node_selectors(placements)
-        changed.unsuspend()
+    def unsuspend(self) -> None:
+        """Unsuspend the job, and take away the mark of a stop."""
+        super().unsuspend()
         if self._mark() is not None:
-            del fields.ensure(changed.object, "metadata", "annotations")[STOPPED_ANNOTATION]
-        return self._steps_to(changed)
+            del fields.ensure(self.object, "metadata", "annotations")[STOPPED_ANNOTATION]
 
     @override
     def child_changes(self, placements: Sequence[Placement]) -> Sequence[ChildChange]:

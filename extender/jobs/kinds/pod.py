@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from extender.api import wellknown
-from extender.api.values import remembered
+from extender.api.values import KNOWN_TEXTS, remembered
 from extender.jobs import fields
 from extender.jobs.fields import Object
 
@@ -33,8 +33,6 @@ _SHAPE: Final = (
     "resourceClaims",
 )
 _OF_A_CONTAINER: Final = ("image", "resources", "ports", "restartPolicy")
-_KNOWN: Final = 4096
-"""Different texts of pods whose hash is kept."""
 _ENDED: Final = frozenset(("Succeeded", "Failed"))
 
 
@@ -168,7 +166,7 @@ def _hash(spec: Mapping[str, object]) -> str:
     return _hash_of(msgspec.json.encode([spec.get(name) for name in _SHAPE]))
 
 
-@remembered(_KNOWN)
+@remembered(KNOWN_TEXTS)
 def _hash_of(parts: bytes) -> str:
     found = dict(zip(_SHAPE, msgspec.json.decode(parts), strict=True))
     spec: Mapping[str, object] = {name: each for name, each in found.items() if each is not None}

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import Finished, JobPodSet, Slot, Step
+from extender.jobs.job import LARGEST_INT32, Finished, JobPodSet, Slot, Step
 from extender.jobs.kinds.operated import OperatedJob
 from extender.jobs.templates import Placement
 
@@ -214,7 +214,7 @@ class RayJob(OperatedJob):
 def _workers(group: Object) -> int:
     """Return how many pods KubeRay makes for a group of workers; below zero for no such number."""
     least = fields.count(group, "minReplicas")
-    most = fields.count(group, "maxReplicas", default=2**31 - 1)
+    most = fields.count(group, "maxReplicas", default=LARGEST_INT32)
     asked = fields.count(group, "replicas", default=least)
     if fields.flag(group, "suspend"):
         return 0

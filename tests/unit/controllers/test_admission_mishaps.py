@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from extender.controllers.admission import FAULT_PAUSE
-from extender.controllers.pending_reasons import FOLLOWERS_PERIOD
+from extender.controllers.timing import SETTLE
 from extender.kube.errors import UnknownOutcomeError
 from extender.queueing.admission import ROOM_PERIOD
 from extender.queueing.cycle import Admit, Cycle, NotAdmitted, Outcome, Preempt, Result
@@ -241,7 +241,7 @@ async def test_conditions_of_workloads_behind_an_equal_one_are_written_with_rest
         await scene.until(lambda: scene.admission.reasons.reason_of(key("w0")))
         turns = Turns(monkeypatch, WorkQueue, "add_after")
         await scene.until(lambda: scene.admission.reasons.reason_of(key("w99")))
-        await asyncio.sleep(FOLLOWERS_PERIOD)
+        await asyncio.sleep(SETTLE)
     assert sum(turns.calls) >= 99
     assert max(turns.calls) <= 4
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from typing_extensions import override
 
-from extender.controllers.webhooks import SETTLE_SECONDS, ConversionGate, refusal
+from extender.controllers.timing import SETTLE
+from extender.controllers.webhooks import ConversionGate, refusal
 from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.webhooks import StoredVersions, WebhookClients
 from extender.runtime.retry import Backoff
@@ -94,7 +95,7 @@ async def test_it_opens_a_moment_after_the_webhook_is_there() -> None:
             await asyncio.sleep(0)
 
     await asyncio.gather(found.run(), watch())
-    assert crds.pauses == [1.0, 2.0, SETTLE_SECONDS]
+    assert crds.pauses == [1.0, 2.0, SETTLE]
     assert any("cannot be read: down" in each for each in seen)
     assert any("storedVersions" in each for each in seen)
     assert found.refusal == ""

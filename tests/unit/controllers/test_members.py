@@ -10,7 +10,7 @@ import pytest
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
 from extender.controllers.job_facts import JobOptions, Members
-from extender.controllers.workload import JobAccess, WorkloadController
+from extender.controllers.workload import WorkloadController
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.kinds.pod import read
 from extender.jobs.registry import builtin
@@ -139,7 +139,7 @@ async def test_one_that_cannot_be_read_ends_no_more_than_the_look(
 class Controllers(Scene):
     """The group's workload has quota, and both controllers look at it."""
 
-    def __init__(self, *, learns: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.server = Server()
         writer: Any = None
@@ -157,10 +157,8 @@ class Controllers(Scene):
             record=lambda _: None,
             clock=ManualClock(),
             rules=LifecycleRules(AdmissionOptions()),
-            jobs=JobAccess(
-                self,  # type: ignore[arg-type]
-                self.jobs.learn if learns else None,
-            ),
+            jobs=self,  # type: ignore[arg-type]
+            learn=self.jobs.learn,
         )
         role = self.members.decoded(self.objects)[0].role
         pods = pod_set(1, SIZE, name=role)
@@ -215,11 +213,11 @@ async def test_the_workload_controller_reads_the_job_before_it_decides(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A workload that goes in a rest is not decided about."""
-    scene, counted = Controllers(learns=True), Counted(monkeypatch)
+    scene, counted = Controllers(), Counted(monkeypatch)
     await scene.workloads.reconcile(scene.workload.key)
     assert len(counted.take()) > SIZE
 
-    again = Controllers(learns=True)
+    again = Controllers()
     decided: list[WorkloadInfo] = []
     monkeypatch.setattr(again.workloads, "_prioritized", decided.append)
     counted.in_rest = [lambda: again.queues.apply(ev.Deleted(again.workload))]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.controllers.pod_group import COUNTS_SECONDS, WATCH_LAG, PodGroupController
+from extender.controllers.pod_group import PodGroupController
+from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang.options import GangOptions, OnPartial
 from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.pod_groups import PodGroupWriter
@@ -182,13 +183,13 @@ async def test_a_status_that_could_not_be_written_gets_its_event_when_it_is(benc
 async def test_counts_alone_are_written_a_second_after_the_last_write(bench: Bench) -> None:
     await bench.look(pods(3, **RUNS))
     bench.clock.now += 0.4
-    assert await bench.look(pods(4, **RUNS)) == pytest.approx(COUNTS_SECONDS - 0.4)
+    assert await bench.look(pods(4, **RUNS)) == pytest.approx(LOOK_AGAIN - 0.4)
     bench.clock.now += 0.4
-    assert await bench.look(pods(5, **RUNS)) == pytest.approx(COUNTS_SECONDS - 0.8)
+    assert await bench.look(pods(5, **RUNS)) == pytest.approx(LOOK_AGAIN - 0.8)
     assert [status.running for status in bench.writer.statuses] == [3]
     bench.clock.now += 0.2
     await bench.look()
-    bench.clock.now += COUNTS_SECONDS
+    bench.clock.now += LOOK_AGAIN
     await bench.look(pods(6, **RUNS))
 
     assert [status.running for status in bench.writer.statuses] == [3, 5, 6]
@@ -211,7 +212,7 @@ async def test_counts_that_go_back_before_they_are_written_are_no_write(bench: B
     await bench.look(ev.PodDeleted("gang-3"))
     assert await bench.look(pods(4, **RUNS)) is None
 
-    bench.clock.now += COUNTS_SECONDS
+    bench.clock.now += LOOK_AGAIN
     await bench.look()
     assert len(bench.writer.statuses) == 1
 
@@ -223,7 +224,7 @@ async def test_counts_that_wait_are_not_forgotten_with_the_pods_that_they_came_f
     await bench.look(pods(3, **DONE))
     await bench.look(pods(4, **DONE))
     await bench.look([ev.PodDeleted(each.uid) for each in pods(4)])
-    bench.clock.now += COUNTS_SECONDS
+    bench.clock.now += LOOK_AGAIN
     await bench.look()
 
     assert [status.succeeded for status in bench.writer.statuses] == [3, 4]

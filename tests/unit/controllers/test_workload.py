@@ -5,12 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from extender.controllers.workload import (
-    ASK_AGAIN,
-    LOOK_LATER,
-    JobAccess,
-    WorkloadController,
-)
+from extender.controllers.timing import LATE, SETTLE
+from extender.controllers.workload import WorkloadController
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import UnavailableError
 from extender.kube.recorder import Event
@@ -64,10 +60,14 @@ class Scene:
                     pods_ready=PodsReady(enabled=False), kinds=frozenset({"batch/Job"})
                 )
             ),
-            jobs=JobAccess(self),
+            jobs=self,
+            learn=self.learn,
         )
         self.apply_job(job())
         self.add()
+
+    async def learn(self, workload: WorkloadInfo) -> None:
+        """Learn nothing: no job is large."""
 
     async def read(self, owner: OwnerRef, namespace: str) -> JobObject | None:
         assert namespace == NAMESPACE
@@ -146,12 +146,12 @@ async def test_a_job_that_lost_its_label_keeps_its_quota_while_it_is_there(scene
     seen = scene.there["job"]
     scene.queues.apply(ev.JobDeleted(replace(seen, meta=job().meta)))
     scene.there["job"] = unlabelled = replace(job(queue=""))
-    assert await scene.look() == ASK_AGAIN
+    assert await scene.look() == SETTLE
     assert scene.ended == ""
     assert scene.queues.view().job_of("job", "ns") == unlabelled
 
     ran = scene.there["job"] = job(queue="")
-    assert await scene.look() == ASK_AGAIN
+    assert await scene.look() == SETTLE
     assert scene.queues.view().job_of("job", "ns") == ran
 
     del scene.there["job"]
@@ -189,7 +189,7 @@ async def test_one_of_several_objects_is_enough(scene: Scene) -> None:
     scene.queues.apply(ev.Listed(WorkloadInfo, []))
     scene.add("a", "b", uid="group")
     scene.there["b"] = job("b", queue="")
-    assert await scene.look() == ASK_AGAIN
+    assert await scene.look() == SETTLE
     assert (scene.asked, scene.ended) == (["a", "b"], "")
 
 
@@ -197,7 +197,7 @@ async def test_a_job_of_an_unknown_kind_is_not_given_up(scene: Scene) -> None:
     scene.server.stored.clear()
     scene.queues.apply(ev.Listed(WorkloadInfo, []))
     scene.add("a", kind="Thing", uid="thing")
-    assert await scene.look() == LOOK_LATER
+    assert await scene.look() == LATE
     assert (scene.asked, scene.ended) == (["a"], "")
 
 
@@ -209,7 +209,7 @@ async def test_a_workload_that_cannot_be_decided_about_harms_itself_alone(
 
     monkeypatch.setattr("extender.controllers.workload.lifecycle.decide", fail)
     before = FAULTS.counts.get("workload", 0)
-    assert await scene.look() == LOOK_LATER
+    assert await scene.look() == LATE
     assert FAULTS.counts["workload"] == before + 1
 
 
@@ -260,7 +260,7 @@ async def test_it_keeps_its_quota_while_its_owner_may_be_there(
     scene.queues.apply(
         ev.Applied(replace(evicted, meta=replace(found.meta, version=found.meta.version + 1)))
     )
-    assert await scene.look() == LOOK_LATER
+    assert await scene.look() == LATE
     assert scene.asked == ["cluster"]
     assert scene.stored.admission is not None
     assert not scene.stored.finished

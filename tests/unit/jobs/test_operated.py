@@ -153,7 +153,7 @@ def test_a_child_job_gets_what_is_new_and_loses_what_is_old() -> None:
         "tolerations": [{"key": "own"}],
         "schedulingGates": [{"name": "g"}],
     }
-    assert BatchJob(sent(child, step)).follow_steps(former, now) == []
+    assert BatchJob(sent(child, step)).follow_steps(former, now) == ()
 
 
 def test_a_mark_that_is_no_json_counts_as_one() -> None:
