@@ -62,8 +62,8 @@ class _Admissions:
             yield from feed.listed(found, version)
             yield cluster.apply(events.AdmissionKnown(not watch.is_absent))
 
-        read, feed = admission_facts.read_workload, replace(feed, listed=listed)
-        return Reflector("workloads", watch, read, feed=feed)
+        taken = replace(feed, listed=listed)
+        return Reflector("workloads", watch, admission_facts.read_workload, feed=taken)
 
     def _jobs(self, kind: str, path: str, *, has_quota: bool = False) -> Reflector[JobInfo]:
         return Reflector(
