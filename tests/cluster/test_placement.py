@@ -58,7 +58,8 @@ def test_where_kube_scheduler_sends_a_sample(
     for number in range(2):
         before = decisions(gang, "filter", "Place")
         make(gangs, f"few-{number}", 12, "pack")
-        brought = decisions(gang, "filter", "Place") - before - 1  # the first one has the plan
+        # The first one has the plan, unless all are bound before kube-scheduler brings any.
+        brought = max(decisions(gang, "filter", "Place") - before - 1, 0)
         packed = len(on(gangs, f"few-{number}"))
         assert 3 <= packed <= 3 + min(brought, 2)
     make(gangs, "many", 30, "spread")

@@ -24,7 +24,7 @@ PatchType = Literal["merge", "strategic", "json"]
 T = TypeVar("T")
 
 FIELD_MANAGER = "gang-extender-tests"
-_POLL_SECONDS = 0.03
+_POLL_SECONDS, _MOST_POLL_SECONDS, _POLL_GROWTH = 0.03, 0.12, 1.15
 PATIENCE_SECONDS: Final = 120.0
 """How long is waited for what must come, on a machine that has much else to do."""
 _TIMEOUT_SECONDS: Final = 60.0
@@ -295,12 +295,13 @@ class Api:
     def wait_for(
         self, what: str, predicate: Callable[[], T | None], timeout: float = PATIENCE_SECONDS
     ) -> T:
-        """Return the first truthy value of `predicate`, asked every few milliseconds.
+        """Return the first truthy value of `predicate`, asked less and less often.
 
         Raises AssertionError that says `what` did not happen and what was seen last. An API
         server that is down or overloaded counts as "not yet".
         """
         deadline = time.monotonic() + timeout
+        pause = pauses()
         while True:
             seen: object
             try:
@@ -315,7 +316,7 @@ class Api:
                 seen = value
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {timeout:g} s: {what}; last seen: {seen!r}")
-            time.sleep(_POLL_SECONDS)
+            time.sleep(next(pause))
 
     def _send(
         self,
@@ -377,6 +378,17 @@ class Api:
             return True
 
         self.wait_for(f"{name} is served", served)
+
+
+def pauses() -> Iterator[float]:
+    """Yield the seconds between two looks, without end: a look costs the CPU that others need.
+
+    What takes longer is looked at less often.
+    """
+    pause = _POLL_SECONDS
+    while True:
+        yield pause
+        pause = min(pause * _POLL_GROWTH, _MOST_POLL_SECONDS)
 
 
 def condition(each: Object | None, kind: str) -> bool:

@@ -19,7 +19,7 @@ import httpx
 import yaml
 
 from tests.harness.certificates import Authority, KeyPair, file_name
-from tests.harness.client import Api
+from tests.harness.client import Api, pauses
 from tests.harness.kubeconfig import Kubeconfig
 from tests.harness.process import Component, free_port
 from tests.harness.toolchain import Binaries, ensure_binaries
@@ -42,7 +42,6 @@ CONTROLLERS = (
 )
 SCHEDULER_API = "kubescheduler.config.k8s.io/v1"
 _READY_SECONDS = 180.0
-_POLL_SECONDS = 0.03
 
 
 class ControlPlane:
@@ -224,10 +223,11 @@ class ControlPlane:
     ) -> None:
         """Return when `predicate` is true; RuntimeError with all logs if it never is."""
         deadline = time.monotonic() + timeout
+        pause = pauses()
         while not predicate():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"not within {timeout:g} s: {what}\n{self.tails()}")
-            time.sleep(_POLL_SECONDS)
+            time.sleep(next(pause))
 
     def tails(self, lines: int = 15) -> str:
         """Return the last lines of every log, but of those that were stopped on purpose."""
