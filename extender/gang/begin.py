@@ -6,10 +6,9 @@ kube-scheduler goes first, and the groups behind wait for it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container
+from collections.abc import Collection, Container
 from enum import StrEnum
 from itertools import islice
-from typing import Final
 
 from extender.gang.ahead import Left, MembersAhead, PodsInHand
 from extender.gang.fit import finds_no_node, is_readable
@@ -102,39 +101,3 @@ def _member_prospect(pod: PodInfo, members: MembersAhead, schedulers: Collection
         return Prospect.IN_HAND
     judged = pod.unschedulable is not None and not is_ours(pod.unschedulable, group)
     return Prospect.LACKS_NODES if judged else Prospect.ASKED_FOR
-
-
-# --- gangs that are being created --------------------------------------------------------------
-
-
-MOST_MEMBERS: Final = 512
-"""The size of the largest gang that is waited for while its pods are being created."""
-MOST_STUCK: Final = 64
-"""The largest number of pods that may count as stuck: each has to be looked at every time."""
-
-
-def lacks_pods(group: str, *, view: ClusterView) -> bool:
-    """Return whether a gang has a PodGroup and pods, none of them with room, and needs more."""
-    tally, pod_group = view.tally(group), view.pod_group(group)
-    if pod_group is None or tally.committed or not tally.members:
-        return False
-    able = len(tally.members) - len(tally.gated) - len(tally.leaving)
-    return able < view.quorum(pod_group) <= MOST_MEMBERS
-
-
-def others_wait(group: str, *, view: ClusterView, is_stuck: Callable[[str], bool]) -> bool:
-    """Return whether pods other than the members of a gang wait for kube-scheduler.
-
-    These are pods that it has not judged yet, and pods that a plan has room for. Pods that it has
-    judged before can wait. `is_stuck` returns whether a pod, given by UID, has waited for so long
-    that kube-scheduler is not going to judge it.
-    """
-    if view.has_plans:
-        return True
-    members, stuck = view.tally(group).members, 0
-    for uid in view.latest_fresh():
-        if uid not in members:
-            stuck += 1
-            if stuck > MOST_STUCK or not is_stuck(uid):
-                return True
-    return False

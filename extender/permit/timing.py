@@ -56,8 +56,6 @@ ROOM_AT_ONCE: Final = 20
 and most of the woken ones in vain."""
 TRIES: Final = 3
 """A failure that comes this many times in a row is not chance."""
-ARRIVAL_REST: Final = 4
-"""After a pause for a gang that was not completed, wait this many times its length."""
 REMEMBERED: Final = 100_000
 """The most entries of a memory; the oldest are forgotten first."""
 
@@ -67,13 +65,6 @@ REMEMBERED: Final = 100_000
 ONCE_IN_SECONDS: Final = BACK_OFF_SECONDS
 """If a group that was started ahead has to wait again, leave it to kube-scheduler for this many
 seconds, unless it changes."""
-ARRIVAL_SECONDS: Final = LOOK_SECONDS / 2
-"""The most seconds that an answer is held back for a gang that is being created. A write ahead
-begins within two seconds after a call, and ends within three: with this pause it is over before
-another kube-scheduler may begin."""
-STUCK_SECONDS: Final = PATIENCE_SECONDS
-"""A pod that is in the way for this many seconds is not going to be judged: its scheduler is gone,
-or something else keeps it from its queue. It has another chance after ten times as long."""
 SILENT_SECONDS: Final = AHEAD_SECONDS - 1
 """No write begins after this many seconds without a call of kube-scheduler."""
 STOPPED_SECONDS: Final = AHEAD_SECONDS + 5
@@ -97,14 +88,6 @@ TURNS_SETTLE_SECONDS: Final = SLICE_SECONDS / 2
 """Seconds between two looks at whose turn it is, to handle changes together."""
 FIRST_ASK_SECONDS: Final = LOOK_SECONDS / 4
 """Seconds until a group without a sent Binding is asked for again; twice as long each time."""
-PAUSE_SECONDS: Final = MOMENT_SECONDS
-"""The most seconds that an answer is held back while Bindings are written ahead."""
-PAUSE_REST_SECONDS: Final = LOOK_SECONDS
-"""Seconds without pauses after a pause that was not worth it."""
-GAP_SECONDS: Final = MOMENT_SECONDS
-"""A gang that gets no pod for this many seconds is not being created any more, or too slowly."""
-ARRIVAL_LOOK_SECONDS: Final = SLICE_SECONDS
-"""Seconds between two looks at what else waits, while an answer is held back."""
 LAG_EVERY_SECONDS: Final = LOOK_SECONDS / 2
 """Seconds between two looks at what kube-scheduler has seen."""
 FIRST_PAUSE: Final = MOMENT_SECONDS
@@ -143,11 +126,6 @@ MOST_GROUPS: Final = 4 * PARALLEL
 """The most groups of the queue that one look reads."""
 PODS_AT_ONCE: Final = PARALLEL
 """Plan groups together until they have this many pods. Plan a larger group on its own."""
-FEW_LEFT: Final = PARALLEL // 4
-"""kube-scheduler may go on once only this many Bindings are left to be made."""
-WORTH: Final = FEW_LEFT
-"""A pause that lasts to its end is worth it with this many Bindings; with fewer the API server is
-slow, and kube-scheduler had better go on."""
 PATCHES_PARALLEL: Final = PARALLEL // 2
 """The most patches that are on their way at a time."""
 PLAN_SECONDS: Final = 1.5 * SLICE_SECONDS

@@ -36,8 +36,6 @@ _log = structlog.get_logger(__name__)
 
 Answer = Callable[[bytes, Gone], Awaitable[bytes]]
 """Takes a body and a way to wait for the client to hang up; ValueError for what it cannot read."""
-Pause = Callable[[bytes, Gone], Awaitable[float]]
-"""Takes the same, and returns when the request may be answered, with the seconds that this took."""
 
 
 class BodyTooLargeError(ValueError):
@@ -55,7 +53,6 @@ class Verb:
         metrics: Metrics,
         unready: Callable[[], str],
         max_body_bytes: int,
-        pause: Pause | None = None,
     ) -> None:
         """`unready` returns why the verb answers with an Error now, or nothing."""
         self.name = name
@@ -63,7 +60,6 @@ class Verb:
         self._unready = unready
         self._unready_status = 503 if name == "preempt" else 200
         self._max_body_bytes = max_body_bytes
-        self._pause = pause
         self._seconds = metrics.request_seconds.labels(name)
         self._errors = metrics.decisions.labels(name, "Error")
         # Bind is mostly waiting, and is measured where it waits.
@@ -72,22 +68,19 @@ class Verb:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         began = time.perf_counter()
-        content, held, status = await self._serve(scope, receive)
+        content, status = await self._serve(scope, receive)
         await send(_start(len(content), status))
         await send({"type": "http.response.body", "body": content})
         if self._measured:
-            self._seconds.observe(time.perf_counter() - began - held)
+            self._seconds.observe(time.perf_counter() - began)
 
-    async def _serve(self, scope: Scope, receive: Receive) -> tuple[bytes, float, int]:
-        """Return the answer, for how many seconds it was held back, and its status."""
-        held = 0.0
+    async def _serve(self, scope: Scope, receive: Receive) -> tuple[bytes, int]:
+        """Return the answer and its status."""
         try:
             body = await _read(scope, receive, self._max_body_bytes)
-            if self._pause is not None and not self._unready():
-                held = await self._pause(body, lambda: _disconnected(receive))
             if why := self._unready():
-                return self._problem(why), held, self._unready_status
-            return await self._answer(body, lambda: _disconnected(receive)), held, 200
+                return self._problem(why), self._unready_status
+            return await self._answer(body, lambda: _disconnected(receive)), 200
         except ValueError as error:
             text = str(error)
         except RecursionError:
@@ -95,7 +88,7 @@ class Verb:
         except Exception as error:  # noqa: BLE001 - kube-scheduler must get an answer
             FAULTS.report("verb", error, key=self.name)
             text = "internal error, see the log of gang-extender"
-        return self._problem(text), held, 200
+        return self._problem(text), 200
 
     def _problem(self, text: str) -> bytes:
         self._errors.inc()
@@ -199,7 +192,6 @@ def create_app(
             metrics=metrics,
             unready=partial(_first_problem, probes) if name == "preempt" else probes.unready,
             max_body_bytes=max_body_bytes,
-            pause=filtering.pause if name == "filter" else None,
         )
         _document(app, name)
 

@@ -1,10 +1,9 @@
 """The four verbs: they decode a request, ask for a decision, and encode the answer.
 
-kube-scheduler's scheduling loop waits for filter, prioritize and preempt, which do not await. A
-filter request may have to pause before that. Bind is Permit for members of a gang, then one write
-to the API server. A pod has one Binding: where kube-scheduler asks for a pod whose Binding is being
-written, because it was started anew or has not seen yet what was written, that request waits for
-the write and has the same answer.
+kube-scheduler's scheduling loop waits for filter, prioritize and preempt, which do not await. Bind
+is Permit for members of a gang, then one write to the API server. A pod has one Binding: where
+kube-scheduler asks for a pod whose Binding is being written, because it was started anew or has not
+seen yet what was written, that request waits for the write and has the same answer.
 
 A refusal is put so that kube-scheduler reads and writes as little as possible. kube-scheduler
 composes the text of a pod's condition from what the extender says of nodes, and from what its own
@@ -123,20 +122,6 @@ class Filtering:
         self._filter = pod_filter
         self._ahead = ahead
         self._all_nodes = AllNodes(view)
-
-    async def pause(self, body: bytes, gone: Gone) -> float:
-        """Return when a filter request may be answered, with the seconds for which it was held.
-
-        Raises ValueError for what cannot be read, and where kube-scheduler hung up meanwhile.
-        """
-        if not self._ahead.may_pause:
-            return 0.0
-        head = _decode_head(_decode_args(body).pod).metadata
-        group = group_of(head.namespace, head.labels)
-        held = await self._ahead.pause(head.uid, group, gone) if group is not None else 0.0
-        if held is None:
-            raise ValueError("kube-scheduler hung up")
-        return held
 
     def filter(self, body: bytes) -> bytes:
         """Return the nodes that the pod may use, or one text for why there is none."""

@@ -172,18 +172,6 @@ BINDINGS: Final = CounterDefinition(
     "Bindings that were written or failed, asked for by kube-scheduler or ahead of that.",
     labels=("path", "result"),
 )
-PAUSE_SECONDS: Final = HistogramDefinition(
-    "gang_extender_pause_duration_seconds",
-    "Time that filter's answer about a member was held back while Bindings went out.",
-    labels=("end",),
-    buckets=_FAST,
-)
-ARRIVAL_PAUSE_SECONDS: Final = HistogramDefinition(
-    "gang_extender_arrival_pause_duration_seconds",
-    "Time that filter's answer about a member was held back while its gang was being created.",
-    labels=("end",),
-    buckets=_FAST,
-)
 AHEAD_SKIPPED: Final = CounterDefinition(
     "gang_extender_ahead_skipped_total",
     "Members that could not be bound together with their gang, by why.",

@@ -90,8 +90,6 @@ class Metrics(ProcessMetrics):
         self.permit_wait_seconds = definitions.PERMIT_WAIT_SECONDS.on(self.registry)
         self.binding_seconds = definitions.BINDING_SECONDS.on(self.registry)
         self.bindings = definitions.BINDINGS.on(self.registry)
-        self.pause_seconds = definitions.PAUSE_SECONDS.on(self.registry)
-        self.arrival_pause_seconds = definitions.ARRIVAL_PAUSE_SECONDS.on(self.registry)
         self.ahead_skipped = definitions.AHEAD_SKIPPED.on(self.registry)
         self.groups_begun = definitions.GROUPS_BEGUN.on(self.registry)
         self.preemptions = definitions.PREEMPTIONS.on(self.registry)

@@ -83,7 +83,7 @@ def test_gangs_start_whole_and_many_members_are_bound_ahead(
     for name in ("a", "b", "c"):
         gangs.await_phases(name, Running=50)
 
-    # kube-scheduler tries members whose pause ends just then, where all of this takes a minute.
+    # kube-scheduler tries some members before their Bindings are written.
     begun = begun_together(slow_pair, gangs)
     assert min(begun["a"], begun["b"], begun["c"]) > 25
     assert len(gangs.placements()) == 150

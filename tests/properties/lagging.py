@@ -133,7 +133,7 @@ class World:
             no_node=self._no_node,
         )
         starter = cast(Begin, self)
-        self.next_groups = NextGroups(*(self.cluster, self.plans, starter), held_back=lambda: None)
+        self.next_groups = NextGroups(self.cluster, self.plans, starter)
         self.sent: dict[Pattern, set[str]] = {}
         """Nodes that kube-scheduler has sent for each pattern."""
         self.in_turn = 0

@@ -6,7 +6,6 @@ one object that others see; it owns these parts:
 `begin` binds members of a group together with one that kube-scheduler has asked for.
 `next_groups` begins groups before kube-scheduler asks for one of their members.
 `write` writes the Bindings and their Events, as long as kube-scheduler is there.
-`pauses` holds answers of filter back meanwhile, so that kube-scheduler waits.
 `scheduler_lag` decides when kube-scheduler has seen the pods that were bound.
 """
 
@@ -15,7 +14,6 @@ from collections.abc import Set as AbstractSet
 
 from extender.permit.ahead.begin import Begin
 from extender.permit.ahead.next_groups import NextGroups
-from extender.permit.ahead.pauses import ArrivalPauses, WritePauses
 from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.ahead.write import AheadWriter, Announcer
 from extender.permit.bind import BindingWriter
@@ -27,11 +25,7 @@ from extender.state.cluster.store import Cluster
 
 
 class Ahead:
-    """Binds members of gangs ahead of requests, and holds back answers of filter meanwhile.
-
-    If `gang.bindTogether` is off, nothing is bound ahead. Answers are still held back while the
-    pods of a gang are being created.
-    """
+    """Binds members of gangs ahead of requests; nothing if `gang.bindTogether` is off."""
 
     def __init__(
         self,
@@ -60,17 +54,13 @@ class Ahead:
             is_connected=process.is_connected,
             ended=self._binding_ended,
         )
-        self._pauses = WritePauses(self._writer, hung_up=self.hung_up)
-        self._arrivals = ArrivalPauses(cluster, plans, self._writer, hung_up=self.hung_up)
         self._begin = Begin(
             *(cluster, hold, self._writer),
             plans=plans,
             behind=self._is_behind,
             on_sent=self._sent,
         )
-        self._next = NextGroups(
-            *(cluster, plans, self._begin), held_back=lambda: self._arrivals.held_back
-        )
+        self._next = NextGroups(cluster, plans, self._begin)
         hold.bind_ahead(self)
 
     # --- what kube-scheduler asks ------------------------------------------------------------
@@ -83,21 +73,6 @@ class Ahead:
         """Leave a pod that filter is asked about to kube-scheduler, unless it is being bound."""
         self._writer.leave(pod.uid)
         self._next.look_soon()
-
-    @property
-    def may_pause(self) -> bool:
-        """Return whether an answer about a member of a gang may have to be held back."""
-        return self._pauses.are_due or self._arrivals.are_due
-
-    async def pause(self, uid: str, group: str, gone: Gone) -> float | None:
-        """Return the seconds for which the answer about a member was held, once it may be sent.
-
-        Return None if kube-scheduler has hung up.
-        """
-        held = await self._pauses.hold(uid, gone) if self._pauses.are_due else 0.0
-        if held == 0.0 and self._arrivals.are_due:
-            held = await self._arrivals.hold(group, gone)
-        return held
 
     def join(self, uid: str) -> "asyncio.Future[str] | None":
         """Return the future error of a Binding that is written ahead; None if there is none."""
@@ -119,11 +94,8 @@ class Ahead:
             self._announcer.unsure(pod, node)
 
     def hung_up(self) -> None:
-        """End writes and held answers: kube-scheduler may have ended."""
+        """End writes: kube-scheduler may have ended."""
         self._writer.hung_up()
-        self._pauses.hung_up()
-        if self._enabled:
-            self._arrivals.hung_up()
 
     def lost(self) -> None:
         """Count kube-scheduler as gone unless one of its bind requests is open.
@@ -166,9 +138,7 @@ class Ahead:
             self.lag.restarted()
 
     def stop(self) -> None:
-        """Give back unsent Bindings, and hold no answer any more: the process is to stop."""
-        self._arrivals.stop()
-        self._pauses.stop()
+        """Give back unsent Bindings: the process is to stop."""
         self._writer.stop()
 
     async def run(self) -> None:
@@ -185,9 +155,8 @@ class Ahead:
         """Return whether kube-scheduler's watch or ours is late."""
         return self.lag.behind or self._process.stale() is not None
 
-    def _binding_ended(self, made: bool) -> None:  # noqa: FBT001 - it is called with this alone
+    def _binding_ended(self) -> None:
         """Take note that one Binding fewer is to be written: it was made, or given up."""
-        self._pauses.ended(made=made)
         self._begin.look_soon()
 
     def _sent(self, group: str) -> None:

@@ -11,7 +11,6 @@ members that it reaches. So few groups begin at a time, and the last of them is 
 
 import asyncio
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -70,10 +69,7 @@ class NextGroups:
         cluster: Cluster,
         plans: Plans,
         starter: Begin,
-        *,
-        held_back: Callable[[], str | None],
     ) -> None:
-        """Take `held_back`, which returns the group for whose member filter holds an answer."""
         self._view = cluster.view()
         self._plans = plans
         self._verdicts = plans.verdicts
@@ -94,7 +90,6 @@ class NextGroups:
         self._begun: TTLCache[str, _AsItBegan] = TTLCache(
             REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
         )
-        self._held_back = held_back
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: ClusterChange) -> None:
@@ -127,9 +122,7 @@ class NextGroups:
     def _rests(self, group: str) -> bool:
         """Return whether a group is left to kube-scheduler, or to an earlier ask, for now."""
         begun = self._begun.get(group)
-        if group in self._asked or group == self._held_back():
-            return True
-        return begun is not None and begun == self._as_it_is(group)
+        return group in self._asked or (begun is not None and begun == self._as_it_is(group))
 
     def _ask(self, group: str) -> None:
         """Ask for a group to begin; if no member does, it is asked for again after a pause.

@@ -150,12 +150,11 @@ class AheadWriter:
         *,
         announcer: Announcer,
         is_connected: Callable[[], bool],
-        ended: Callable[[bool], None],
+        ended: Callable[[], None],
     ) -> None:
         """Take `is_connected`: whether the connection of the last call of filter is open.
 
-        `ended` is called for each Binding that was made (True), or that is no longer to be written
-        ahead (False).
+        `ended` is called for each Binding that was made, or that is no longer to be written ahead.
         """
         self.metrics = writer.metrics
         self._loop = asyncio.get_running_loop()
@@ -403,4 +402,4 @@ class AheadWriter:
         joined = self._joined.pop(ahead.pod.uid, None)
         if joined is not None and not joined.done():
             joined.set_result(error)
-        self._ended(not error)
+        self._ended()

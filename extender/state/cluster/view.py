@@ -480,10 +480,6 @@ class ClusterView:
         """
         return self._tables.fresh.of.keys()
 
-    def latest_fresh(self) -> Iterator[str]:
-        """Yield these, those that came last first."""
-        return reversed(self._tables.fresh.of)
-
     def highest_plain(self, schedulers: Collection[str]) -> int | None:
         """Return the highest priority of the pods of schedulers that wait and have no group.
 
@@ -524,12 +520,6 @@ class ClusterView:
     def planned_on(self, node: str) -> Mapping[str, Reservation]:
         """Return what plans keep on a node, by UID of the pod."""
         return self._reservations.there(node, ReservationKind.PLANNED)
-
-    @property
-    def has_plans(self) -> bool:
-        """True if a plan keeps room for any pod."""
-        kept = self._reservations.pods.values()
-        return any(each.kind is ReservationKind.PLANNED for each in kept)
 
     @property
     def planned(self) -> Collection[str]:

@@ -95,23 +95,6 @@ async def test_gangs_begin_without_a_request_once_an_equal_pod_was_judged(cluste
     play.scene.idle()
 
 
-async def test_a_gang_about_which_an_answer_is_held_back_is_left_to_kube_scheduler(
-    cluster: Cluster,
-) -> None:
-    """It has a member in its cycle, which would appear on its node there."""
-    play = Play(cluster, nodes(4, 4))
-    await play.judge()
-    play.scene.ahead._next._held_back = lambda: key("a")
-    observe(cluster, gang("a", 3))
-    await asyncio.sleep(1)
-    assert play.calls == []
-
-    play.scene.ahead._next._held_back = lambda: None
-    observe(cluster, pod_group("another", 1))
-    await asyncio.sleep(0.1)
-    assert len(play.calls) == 3
-
-
 async def test_a_gang_begins_as_soon_as_its_last_pod_is_there(cluster: Cluster) -> None:
     play = Play(cluster, nodes(4, 4))
     await play.judge()

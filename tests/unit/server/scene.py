@@ -222,24 +222,6 @@ class Scene:
         assert answer["NodeNames"], said(answer)
         return len(self.view.tally(group).planned) == len(self.view.tally(group).members)
 
-    async def ask_filter(
-        self, pod: PodInfo, gone: Callable[[], Awaitable[None]] = never
-    ) -> list[str]:
-        """Return the nodes that a pod may use, of all; the answer may be held back for a moment."""
-        group = pod.group.rpartition("/")[2] if pod.group else None
-        request = {"Pod": pod_json(pod.name, group=group), "NodeNames": [*self.view.nodes]}
-        body = msgspec.json.encode(request)
-        await self.filtering.pause(body, gone)
-        return list(msgspec.json.decode(self.filtering.filter(body))["NodeNames"])
-
-    async def ask_filter_timed(
-        self, pod: PodInfo, gone: Callable[[], Awaitable[None]] = never
-    ) -> tuple[list[str], float]:
-        """Return the nodes that a pod may use, of all, and after how many seconds."""
-        began = self.loop.time()
-        nodes = await self.ask_filter(pod, gone)
-        return nodes, round(self.loop.time() - began, 6)
-
     def idle(self) -> None:
         """Assert that nothing is held or counted as waiting."""
         check_tables(self.cluster)
