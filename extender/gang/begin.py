@@ -30,11 +30,9 @@ class Prospect(StrEnum):
     """kube-scheduler has yet to judge a member that is needed."""
     LACKS_NODES = "lacks nodes"
     """kube-scheduler found no room for its members. A plan finds out whether there is room now."""
-    UNREADABLE = "unreadable"
-    """kube-scheduler found no node for it, and we cannot tell when there will be one. The group may
-    start at any time, so groups of lower priority are left to kube-scheduler as well."""
     STANDS_ASIDE = "stands aside"
-    """The group cannot start, whatever room there is: the groups behind it need not wait."""
+    """The group cannot start, whatever room there is, or we cannot tell when it can: the groups
+    behind it need not wait."""
 
 
 def is_outranked(priority: int, *, view: ClusterView, schedulers: Collection[str]) -> bool:
@@ -68,14 +66,14 @@ def prospect_of(
         found.update(_member_prospect(pod, members, schedulers) for pod in waiting)
         if len(part) == PIECE:
             yield
-    for decisive in (Prospect.STANDS_ASIDE, Prospect.UNREADABLE, Prospect.IN_HAND):
+    for decisive in (Prospect.STANDS_ASIDE, Prospect.IN_HAND):
         if found[decisive]:
             return decisive
     if found[Prospect.BEGINS] >= view.quorum(pod_group) - view.tally(group).assigned:
         return Prospect.BEGINS
     if found[Prospect.ASKED_FOR]:
         return Prospect.ASKED_FOR
-    return Prospect.LACKS_NODES if is_readable(group, view=view) else Prospect.UNREADABLE
+    return Prospect.LACKS_NODES if is_readable(group, view=view) else Prospect.STANDS_ASIDE
 
 
 def _has_no_node(pod: PodInfo, view: ClusterView) -> bool:
@@ -91,7 +89,7 @@ def _member_prospect(pod: PodInfo, members: MembersAhead, schedulers: Collection
     if pod.scheduler not in schedulers:
         return Prospect.STANDS_ASIDE
     if finds_no_node(pod, group):
-        return Prospect.UNREADABLE
+        return Prospect.STANDS_ASIDE
     bar = members.bar_anywhere(pod)
     if bar is None:
         return Prospect.BEGINS

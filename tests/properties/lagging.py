@@ -304,7 +304,6 @@ class World:
             self.cluster.apply(ev.BoundAhead(found.nodes))
             self.ahead += len(found.nodes)
             self.writes.extend(found.nodes.items())
-            self.next_groups.sent(group)
         known, tally = self.view.pod_group(group), self.view.tally(group)
         if known is not None and tally.assigned >= self.view.quorum(known):
             for uid in [*tally.waiting]:

@@ -54,12 +54,7 @@ class Ahead:
             is_connected=process.is_connected,
             ended=self._binding_ended,
         )
-        self._begin = Begin(
-            *(cluster, hold, self._writer),
-            plans=plans,
-            behind=self._is_behind,
-            on_sent=self._sent,
-        )
+        self._begin = Begin(*(cluster, hold, self._writer), plans=plans, behind=self._is_behind)
         self._next = NextGroups(cluster, plans, self._begin)
         hold.bind_ahead(self)
 
@@ -158,6 +153,3 @@ class Ahead:
     def _binding_ended(self) -> None:
         """Take note that one Binding fewer is to be written: it was made, or given up."""
         self._begin.look_soon()
-
-    def _sent(self, group: str) -> None:
-        self._next.sent(group)

@@ -12,9 +12,6 @@ members that it reaches. So few groups begin at a time, and the last of them is 
 import asyncio
 import math
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final
 
 from cachetools import TTLCache
 
@@ -40,26 +37,6 @@ from extender.state.cluster.store import Cluster
 from extender.state.fair_share import FairShare
 from extender.steps import Steps
 
-_KUBE_SCHEDULER_FIRST: Final = frozenset((Prospect.ASKED_FOR, Prospect.IN_HAND))
-
-
-class Behind(IntEnum):
-    """The groups behind another one that may have their turn."""
-
-    NONE = 0
-    EQUALS = 1
-    """The groups of its priority."""
-    ALL = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _AsItBegan:
-    """A group as it was when it began; if it has changed since, it may begin again."""
-
-    uid: str
-    generation: int
-    members: frozenset[str]
-
 
 class NextGroups:
     """Begins groups whose turn it is, as long as kube-scheduler is there."""
@@ -82,14 +59,12 @@ class NextGroups:
         self._kept: dict[str, int] = {}
         """The quorums of the groups that got room in an earlier look and have not begun."""
         self._asked: dict[str, float] = {}
-        """The times of the next ask, for groups with no member begun since the last one."""
+        """The time when a group that was asked for may be asked for again: until then it is left to
+        that ask, or to kube-scheduler."""
         self._paused: TTLCache[str, float] = TTLCache(
             REMEMBERED, 2 * ONCE_IN_SECONDS, plans.clock.monotonic
         )
-        """The last pause of each group that did not begin, in seconds."""
-        self._begun: TTLCache[str, _AsItBegan] = TTLCache(
-            REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
-        )
+        """The last pause of each group that was asked for, in seconds."""
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: ClusterChange) -> None:
@@ -102,32 +77,11 @@ class NextGroups:
                 self._planned.pop(group, None)
         self._changed.set()
 
-    def sent(self, group: str) -> None:
-        """Take note that Bindings of a group are sent, if the group was asked for here."""
-        if group not in self._asked:
-            return
-        del self._asked[group]
-        self._paused.pop(group, None)
-        began = self._as_it_is(group)
-        if began is not None:
-            self._begun[group] = began
-
-    def _as_it_is(self, group: str) -> _AsItBegan | None:
-        pod_group = self._view.pod_group(group)
-        if pod_group is None:
-            return None
-        members = frozenset(self._view.tally(group).members)
-        return _AsItBegan(pod_group.uid, pod_group.generation, members)
-
-    def _rests(self, group: str) -> bool:
-        """Return whether a group is left to kube-scheduler, or to an earlier ask, for now."""
-        begun = self._begun.get(group)
-        return group in self._asked or (begun is not None and begun == self._as_it_is(group))
-
     def _ask(self, group: str) -> None:
-        """Ask for a group to begin; if no member does, it is asked for again after a pause.
+        """Ask for a group to begin; if it still waits after a pause, it is asked for again.
 
-        An ask may come to nothing: the group was just looked at, or a member was taken back.
+        An ask may come to nothing: the group was just looked at, a member was taken back, or its
+        Bindings are refused.
         """
         pause = min(ONCE_IN_SECONDS, self._paused.get(group, FIRST_ASK_SECONDS / 2) * 2)
         self._paused[group] = pause
@@ -202,7 +156,7 @@ class NextGroups:
                 continue  # it has only a part of its room yet
             pod_group, tally = self._view.pod_group(group), self._view.tally(group)
             is_able = pod_group is not None and tally.planned and not tally.assigned
-            if is_able and self._rests(group):
+            if is_able and group in self._asked:
                 continue
             self._planned.pop(group, None)
             if pod_group is None or not is_able:
@@ -221,57 +175,46 @@ class NextGroups:
         that takes long: few groups may wait that way.
         """
         self._forget_begun()
-        pods, lowest = 0, None
+        pods = 0
         for group in (yield from self._share.choosing(self._view.queue)):
             yield
-            pod_group, priority = self._view.pod_group(group), self._view.tally(group).priority
+            pod_group = self._view.pod_group(group)
             if pod_group is None or group not in self._view.queue:
                 continue
             pods += self._view.quorum(pod_group)
             if not self._starter.is_open or (ready and pods > PODS_AT_ONCE):
                 return
-            if sum(self._kept.values()) >= PODS_AT_ONCE:
+            if sum(self._kept.values()) >= PODS_AT_ONCE or self._is_outranked(group):
                 return
-            # The groups behind it have no higher priority.
-            if self._is_outranked(group) or (lowest is not None and priority < lowest):
+            if not (yield from self._serving(pod_group, ready)):
                 return
-            behind = yield from self._serving(pod_group, ready)
-            if behind is Behind.NONE:
-                return
-            if behind is Behind.EQUALS:
-                lowest = priority
 
-    def _serving(self, pod_group: PodGroupInfo, ready: list[str]) -> Steps[Behind]:
-        """Give a group its turn; return the groups behind it that may have theirs."""
+    def _serving(self, pod_group: PodGroupInfo, ready: list[str]) -> Steps[bool]:
+        """Give a group its turn; return whether the groups behind it may have theirs."""
         if self._plans.planner.is_busy(pod_group.key):
-            return Behind.NONE
+            return False
         if self._plans.had_no_room(pod_group):
-            if self._verdicts.has_no_room(pod_group.key):
-                self._begun.pop(pod_group.key, None)  # with new room it may begin again
-            return self._behind_unable(pod_group)
+            return self._may_be_passed(pod_group)
         prospect = yield from self._judging(pod_group)
         if prospect is Prospect.STANDS_ASIDE:
-            return self._behind_unable(pod_group)
-        if prospect is Prospect.UNREADABLE:
-            return min(Behind.EQUALS, self._behind_unable(pod_group))
+            return self._may_be_passed(pod_group)
         return self._planned_room(pod_group, prospect, ready)
 
-    def _planned_room(
-        self, pod_group: PodGroupInfo, prospect: Prospect, ready: list[str]
-    ) -> Behind:
-        """Plan a group that may start; return the groups behind it that may have their turn."""
+    def _planned_room(self, pod_group: PodGroupInfo, prospect: Prospect, ready: list[str]) -> bool:
+        """Plan a group that may start; return whether the groups behind it may have their turn."""
         group, plans = pod_group.key, self._plans
         came_between = self._view.pod_group(group) != pod_group or self._is_outranked(group)
-        if came_between or prospect in _KUBE_SCHEDULER_FIRST or self._rests(group):
-            return Behind.NONE
+        is_first = prospect in (Prospect.ASKED_FOR, Prospect.IN_HAND)
+        if came_between or is_first or group in self._asked:
+            return False
         plans.plan_ahead(pod_group, schedulers=plans.schedulers, seconds=SLICE_SECONDS)
         if group in self._view.queue:
-            return Behind.NONE if plans.planner.is_busy(group) else self._behind_unable(pod_group)
+            return not plans.planner.is_busy(group) and self._may_be_passed(pod_group)
         if prospect is Prospect.BEGINS:
             ready.append(group)
         else:
             self._kept[group] = self._view.quorum(pod_group)
-        return Behind.ALL
+        return True
 
     def _forget_begun(self) -> None:
         for group in [*self._kept]:
@@ -279,15 +222,14 @@ class NextGroups:
             if tally.assigned or not tally.planned:
                 del self._kept[group]
 
-    def _behind_unable(self, pod_group: PodGroupInfo) -> Behind:
-        """Return the groups behind one that cannot start which may have their turn."""
+    def _may_be_passed(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether the groups behind one that cannot start may have their turn."""
         schedulers = self._plans.schedulers
-        may = (
+        return (
             not self._verdicts.options.strict_order
             or all(pod.scheduler not in schedulers for pod in self._view.members(pod_group.key))
             or self._verdicts.never_fits(pod_group.key) is not None
         )
-        return Behind.ALL if may else Behind.NONE
 
     def _is_outranked(self, group: str) -> bool:
         priority, schedulers = self._view.tally(group).priority, self._plans.schedulers

@@ -6,7 +6,7 @@ import pytest
 
 from extender.permit import filter as filtering
 from extender.permit import plans
-from extender.permit.ahead import next_groups
+from extender.permit.ahead import begin, next_groups
 from extender.state.cluster.store import Cluster
 from tests.recount import check_tables
 
@@ -18,6 +18,12 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "PLAN_SECONDS", 60.0)
     monkeypatch.setattr(filtering, "PLAN_SECONDS", 60.0)
     monkeypatch.setattr(filtering, "TURN_SECONDS", 60.0)
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each piece of a group that begins take a turn of the event loop of its own."""
+    monkeypatch.setattr(begin, "MEMBERS_SLICE_SECONDS", 0.0)
 
 
 @pytest.fixture

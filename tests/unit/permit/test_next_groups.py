@@ -11,12 +11,11 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import OneNode, Refuse
-from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
+from extender.kube.errors import NotFoundError
 from extender.kube.pods import PodRef
 from extender.permit.ahead import Ahead, next_groups
 from extender.permit.timing import (
     FEW_UNSENT,
-    ONCE_IN_SECONDS,
     PARALLEL,
     PODS_AT_ONCE,
     SILENT_SECONDS,
@@ -234,24 +233,19 @@ SPREAD = replace(shape(1), individually_constrained=True)
     ],
     ids=["no node", "no room by its own terms"],
 )
-async def test_a_gang_that_only_kube_scheduler_can_read_is_passed_by_its_priority_alone(
+async def test_a_gang_that_only_kube_scheduler_can_read_holds_up_none(
     cluster: Cluster, change: dict[str, Any]
 ) -> None:
-    """A place for it may come at any time, and kube-scheduler gives it to that one first."""
     play = Play(cluster, nodes(4), pod("old", 3, on="n0"))
     await play.judge()
     first, members = gang("first", 1, priority=5)
     unreadable = [replace(each, **change) for each in members]
-    observe(cluster, first, unreadable, gang("a", 1), gang("b", 1, priority=5, created=1))
+    observe(cluster, first, unreadable, gang("a", 1))
     play.ahead.asked()
     observe(cluster, ev.PodDeleted("old"))
     await asyncio.sleep(0.5)
-    assert play.written("first", "a", "b") == ["b-0"]
-    play.ahead.asked()
-    observe(cluster, ev.PodDeleted("first-0"))
-    await asyncio.sleep(0.5)
 
-    assert play.written("first", "a", "b") == ["b-0", "a-0"]
+    assert play.written("first", "a") == ["a-0"]
 
 
 async def test_a_pod_of_a_daemon_set_that_found_its_node_full_holds_up_none(
@@ -563,23 +557,6 @@ async def test_few_begin_at_a_time(cluster: Cluster) -> None:
     assert len({name for name, _ in play.calls}) == 200
 
 
-@pytest.mark.parametrize("error", [ForbiddenError, NotFoundError])
-async def test_a_gang_whose_binding_fails_is_left_to_kube_scheduler(
-    cluster: Cluster, error: type[ApiError]
-) -> None:
-    """Its room is kept; where the pod is not there it is given back, and our watch is behind."""
-    play = Play(cluster, nodes(8))
-    play.scene.binder.script["a-0"] = [error("no", status=400)] * 100
-    await play.judge()
-    observe(cluster, gang("a", 1))
-    for second in range(int(ONCE_IN_SECONDS) - 1):
-        play.ahead.asked()
-        observe(cluster, ev.ObjectApplied(pod("plain", unschedulable=f"{second} Insufficient cpu")))
-        await asyncio.sleep(1)
-
-    assert len(play.calls) == 1
-
-
 async def test_other_pods_of_a_gang_whose_binding_failed_begin_at_once(cluster: Cluster) -> None:
     """The pod was deleted before our watch showed it, and its controller has made another one."""
     play = Play(cluster, nodes(8))
@@ -593,26 +570,6 @@ async def test_other_pods_of_a_gang_whose_binding_failed_begin_at_once(cluster: 
     await asyncio.sleep(0.5)
 
     assert play.written("a") == ["a-0", "a-1"]
-
-
-async def test_a_gang_whose_binding_failed_begins_when_there_is_room_again(
-    cluster: Cluster,
-) -> None:
-    play = Play(cluster, nodes(2, 2))
-    for name in ("a-0", "a-1"):
-        play.scene.binder.script[name] = [NotFoundError("no", status=404)]
-    await play.judge()
-    observe(cluster, gang("a", 2))
-    await asyncio.sleep(0.1)
-    assert sorted(play.written("a")) == ["a-0", "a-1"]
-    observe(cluster, pod("old", 2, on="n1"))
-    assert not isinstance(play.filter(play.scene.view.pods["a-0"], "n0"), OneNode)
-    await asyncio.sleep(0.1)
-    play.ahead.asked()
-    observe(cluster, ev.PodDeleted("old"))
-    await asyncio.sleep(0.5)
-
-    assert sorted(play.written("a")) == ["a-0", "a-0", "a-1", "a-1"]
 
 
 async def test_a_gang_that_was_asked_for_in_vain_is_asked_for_again(

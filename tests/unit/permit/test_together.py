@@ -345,6 +345,7 @@ async def test_a_request_that_waits_for_a_write_does_not_begin_one_after_a_hang_
     assert len(play.scene.binder.calls) == 4
 
 
+@pytest.mark.usefixtures("in_pieces")
 async def test_a_gang_does_not_start_whose_caller_hung_up_between_two_slices(
     cluster: Cluster,
 ) -> None:
@@ -408,6 +409,7 @@ async def test_a_stop_waits_for_what_is_on_its_way_and_begins_nothing(cluster: C
     assert len(scene.binder.calls) == begun
 
 
+@pytest.mark.usefixtures("in_pieces")
 async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
     cluster: Cluster,
 ) -> None:
@@ -418,7 +420,7 @@ async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
     scene = Scene(cluster)
     play = Play(scene)
     first = play.begin(many[0])
-    await asyncio.sleep(0)
+    await until(lambda: scene.view.tally(GANG).binding)
     binding = len(scene.view.tally(GANG).binding)
     assert 0 < binding <= SLICE_PODS
     assert scene.binder.calls == []
@@ -428,6 +430,7 @@ async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
     assert play.ahead == count - 1
 
 
+@pytest.mark.usefixtures("in_pieces")
 async def test_a_large_gang_that_loses_a_member_meanwhile_does_not_start(cluster: Cluster) -> None:
     count = 2 * SLICE_PODS
     many = pods(count, pattern=EQUAL)
@@ -436,7 +439,7 @@ async def test_a_large_gang_that_loses_a_member_meanwhile_does_not_start(cluster
     scene = Scene(cluster)
     play = Play(scene)
     play.start(many[0])
-    await asyncio.sleep(0)
+    await until(lambda: play.scene.view.tally(GANG).binding)
     cluster.apply(ev.PodDeleted(many[1].uid))
     await asyncio.sleep(1)
 
@@ -451,11 +454,11 @@ async def sliced(cluster: Cluster, count: int) -> Play:
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
     play = Play(Scene(cluster))
     play.start(many[0])
-    await asyncio.sleep(0)
-    assert play.scene.view.tally(GANG).binding
+    await until(lambda: play.scene.view.tally(GANG).binding)
     return play
 
 
+@pytest.mark.usefixtures("in_pieces")
 async def test_a_bind_request_ends_when_the_binding_that_it_waits_for_does_not_begin(
     cluster: Cluster,
 ) -> None:
@@ -472,6 +475,7 @@ async def test_a_bind_request_ends_when_the_binding_that_it_waits_for_does_not_b
     assert play.scene.binder.calls == []
 
 
+@pytest.mark.usefixtures("in_pieces")
 async def test_what_begins_in_vain_is_given_back_in_batches(cluster: Cluster) -> None:
     play = await sliced(cluster, 3 * SLICE_PODS)
     changes: list[ClusterChange] = []
@@ -498,6 +502,7 @@ async def test_what_is_left_to_a_silent_kube_scheduler_is_given_back_in_batches(
     assert sum(GANG in change.groups for change in changes) <= 5
 
 
+@pytest.mark.usefixtures("in_pieces")
 async def test_a_member_that_begins_anew_is_not_written_before_its_quorum(
     cluster: Cluster,
 ) -> None:
@@ -510,8 +515,7 @@ async def test_a_member_that_begins_anew_is_not_written_before_its_quorum(
     play.scene.waiting.lose(GANG)
     again, *_, last = (play.scene.view.pods[uid] for uid in play.scene.view.planned)
     play.start(again)
-    await asyncio.sleep(0)
-    assert len(play.scene.view.tally(GANG).binding) > calls
+    await until(lambda: len(play.scene.view.tally(GANG).binding) > calls)
     play.may.set()
     cluster.apply(ev.PodDeleted(last.uid))
     await asyncio.sleep(1)
@@ -539,6 +543,7 @@ async def test_a_bind_request_that_waits_for_a_write_ends_with_its_caller(play: 
     await until(lambda: play.scene.binds.unfinished == 0)
 
 
+@pytest.mark.usefixtures("in_pieces")
 async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
     cluster: Cluster,
 ) -> None:
@@ -549,8 +554,7 @@ async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
     scene = Scene(cluster)
     play = Play(scene)
     play.start(many[0])
-    await asyncio.sleep(0)
-    assert scene.view.tally(GANG).binding
+    await until(lambda: play.scene.view.tally(GANG).binding)
     scene.waiting.refuse_all()
     scene.ahead.stop()
     await asyncio.sleep(1)

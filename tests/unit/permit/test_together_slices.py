@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from extender.gang.verdicts import AnyNode
-from extender.permit.ahead import begin
 from extender.permit.timing import SLICE_PODS
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
@@ -15,7 +14,7 @@ from tests.makers import key, node, nodes, observe, pod, pod_group, pods, taint,
 from tests.unit.permit.test_together import EQUAL, Play
 from tests.unit.server.scene import Scene
 
-pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
+pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient", "in_pieces")]
 
 GANG = key("gang")
 COUNT = 3 * SLICE_PODS
@@ -92,13 +91,6 @@ async def test_kube_scheduler_that_is_found_behind_between_two_slices_judges_all
 # --- the look before it
 
 
-@pytest.fixture
-def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece of a look takes a turn of the event loop of its own."""
-    monkeypatch.setattr(begin, "MEMBERS_SLICE_SECONDS", 0.0)
-
-
-@pytest.mark.usefixtures("in_pieces")
 async def test_a_look_at_a_large_group_takes_several_turns(cluster: Cluster) -> None:
     play = play_of(cluster)
     play.start(play.scene.view.pods["gang-0"])
@@ -110,7 +102,6 @@ async def test_a_look_at_a_large_group_takes_several_turns(cluster: Cluster) -> 
     assert play.ahead == COUNT - 1
 
 
-@pytest.mark.usefixtures("in_pieces")
 async def test_what_changes_during_the_look_counts(cluster: Cluster) -> None:
     """The room of members that were looked at first is gone when the look ends."""
     play = play_of(cluster)
@@ -125,7 +116,6 @@ async def test_what_changes_during_the_look_counts(cluster: Cluster) -> None:
     assert not play.scene.view.tally(GANG).binding
 
 
-@pytest.mark.usefixtures("in_pieces")
 async def test_a_group_that_changes_during_a_look_in_vain_is_looked_at_again(
     cluster: Cluster,
 ) -> None:
@@ -139,7 +129,6 @@ async def test_a_group_that_changes_during_a_look_in_vain_is_looked_at_again(
     await until(lambda: len(play.scene.binder.calls) == COUNT)
 
 
-@pytest.mark.usefixtures("in_pieces")
 async def test_nothing_begins_when_the_process_is_about_to_stop_during_a_look(
     cluster: Cluster,
 ) -> None:
@@ -153,7 +142,6 @@ async def test_nothing_begins_when_the_process_is_about_to_stop_during_a_look(
     assert not play.scene.view.tally(GANG).binding
 
 
-@pytest.mark.usefixtures("in_pieces")
 async def test_a_fault_in_the_look_leaves_the_group_to_the_next_one(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
