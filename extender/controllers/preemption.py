@@ -32,12 +32,8 @@ from extender.state.cluster.view import ClusterView
 _log = structlog.get_logger(__name__)
 LOOK_AGAIN: Final = 1.0
 """Seconds between two looks while victims leave: those without a group change nothing of it."""
-WITHDRAW_SECONDS: Final = 2.0
-"""After a preemption: the pods that start on its room get their nodes meanwhile."""
-NOMINATE_AGAIN: Final = 5.0
 MOST_NOMINATIONS: Final = 3
-"""The most nominations of one pod: kube-scheduler withdraws each when it tries the pod in vain.
-"""
+"""The most nominations of one pod: kube-scheduler withdraws each when it tries the pod in vain."""
 PARALLEL: Final = 32
 """Writes at a time, of all preemptions: half of the connections that there are by default. Gangs
 that preempt together wait for evictions."""
@@ -353,22 +349,25 @@ class PreemptionController:
             wanted = nodes.get(pod.name)
             if wanted is None or pod.nominated == wanted or not _waits(pod):
                 continue
-            times, last = done.nominated.get(pod.uid, (0, now - NOMINATE_AGAIN))
-            if times < MOST_NOMINATIONS and now - last >= NOMINATE_AGAIN:
+            times, last = done.nominated.get(pod.uid, (0, now - LOOK_AGAIN))
+            if times < MOST_NOMINATIONS and now - last >= LOOK_AGAIN:
                 done.nominated[pod.uid] = times + 1, now
                 works.append(self._writer.nominate(_ref(pod), wanted))
         await self._all(works)
 
     async def _withdraw(self, group: str, pod_group: PodGroupInfo | None) -> float | None:
-        """Withdraw nominations of a preemption that is over, and say so where it was in vain."""
+        """Withdraw nominations of a preemption that is over, and say so where it was in vain.
+
+        The pods that start on its room get their nodes first.
+        """
         done = self._done.get(group)
-        now = self._clock.monotonic()
         if done is not None:
             await self._say_of_gangs(done)
-        if done is not None and done.over is None:
-            done.over = now
-        if done is not None and done.over is not None and now - done.over < WITHDRAW_SECONDS:
-            return done.over + WITHDRAW_SECONDS - now
+            now = self._clock.monotonic()
+            if done.over is None:
+                done.over = now
+            if now - done.over < LOOK_AGAIN:
+                return done.over + LOOK_AGAIN - now
         said = pod_group.status.condition(ConditionType.PREEMPTING) if pod_group else None
         if done is not None or said is not None:
             pods = [pod for pod in self._view.members(group) if pod.nominated and _waits(pod)]
@@ -431,9 +430,8 @@ class StoredNominations:
             self._cluster.apply(events.NominationsEnded((group,)))
 
 
-PAUSES: Final = (1.0, 30.0)
-"""The first pause before pods are tried again, and the longest: each is twice the one before, for
-the extender may still be away."""
+LONGEST_PAUSE: Final = 32 * LOOK_AGAIN
+"""The longest pause before pods are tried again: the extender may still be away."""
 _NO_ANSWER: Final = re.compile(r'preemption: (Post "|failed \S+ with extender at URL)')
 
 
@@ -460,17 +458,16 @@ class FailedCalls:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        first, longest = PAUSES
-        pause = first
+        pause = LOOK_AGAIN
         while True:
             await self._changed.wait()
             await asyncio.sleep(pause)
             self._failed = {uid for uid in self._failed if self._has_failed(uid)}
             if not self._failed:
                 self._changed.clear()
-                pause = first
+                pause = LOOK_AGAIN
                 continue
-            pause = min(longest, pause * 2)
+            pause = min(LONGEST_PAUSE, pause * 2)
             pod = max((self._view.pods[uid] for uid in self._failed), key=lambda pod: pod.priority)
             try:
                 await self._try_again(pod)

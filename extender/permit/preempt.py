@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol
-from weakref import WeakKeyDictionary
 
 import structlog
 from cachetools import LRUCache
@@ -41,7 +40,6 @@ from extender.permit.timing import (
     REST,
     STANDBY_SECONDS,
     TAKEN_SECONDS,
-    TRIED_SECONDS,
     VAIN_SECONDS,
     WRITE_AGAIN_SECONDS,
 )
@@ -55,16 +53,12 @@ from extender.state.cluster.records import (
     PodGroupInfo,
     PodInfo,
     PreemptedRoom,
-    Shape,
 )
 from extender.state.cluster.store import Cluster
-from extender.state.cluster.view import ClusterView
 from extender.state.fair_share import FairShare
 from extender.steps import Steps
 from extender.telemetry.metrics import Metrics
 
-NOTED: Final = 4
-"""The most members of a group that are read for their equals: it has few kinds of members."""
 _BEHIND_REASONS: Final = frozenset(
     (Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES)
 )
@@ -146,7 +140,6 @@ class Preempting:
         self._courses: dict[str, _Course] = {}
         self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(REMEMBERED)
         """The pauses by group and UID of its PodGroup."""
-        self._tried = Tried(self._view, plans)
         self._share = FairShare(MOST_GROUPS)
         self._queue: WorkQueue[str] = WorkQueue()
         """Groups whose status is to be written."""
@@ -245,7 +238,6 @@ class Preempting:
 
     def _serving(self, group: str) -> Steps[float]:
         """Begin a preemption for a group if it is due; return the seconds spent in vain."""
-        self._tried.note(group)
         if not self._is_due(group):
             return 0.0
         spent = yield from self._timed(self._look_at(group))
@@ -346,7 +338,7 @@ class Preempting:
         # For the last pod that a gang lacks kube-scheduler preempts itself.
         if view.quorum(pod_group) - view.tally(group).committed <= 1:
             return False
-        return self._tried.is_refused(group)
+        return self._is_refused(group)
 
     def _look_at(self, group: str) -> Steps[None]:
         """Begin a preemption for a group if one helps it."""
@@ -434,54 +426,25 @@ class Preempting:
             return ConditionInfo(kind, "True", reason, text, since, pod_group.generation)
         return ConditionInfo(kind, "False", end.reason, end.message, now, pod_group.generation)
 
+    # --- whether kube-scheduler has tried a group ------------------------------------------------
 
-class Tried:
-    """Remembers for a while the pods that kube-scheduler has tried and found no room for.
-
-    Only for their groups others make room: before its try, kube-scheduler may know of reasons
-    against a pod that no plan sees.
-    """
-
-    def __init__(self, view: ClusterView, plans: Plans) -> None:
-        self._view, self._plans = view, plans
-        self._tried = WeakKeyDictionary[Shape, dict[tuple[str, str], float]]()
-        """The time until which a try of a pod counts for its equals, by shape, scheduler and
-        namespace."""
-
-    def note(self, group: str) -> None:
-        """Note for equal pods that kube-scheduler found no room for members of a group."""
-        until = self._plans.clock.monotonic() + TRIED_SECONDS
-        for pod in islice(self._waiting(group), NOTED):
-            kind, known = (pod.scheduler, pod.namespace), self._tried.setdefault(pod.shape, {})
-            if self._has_news(pod):
-                known.pop(kind, None)
-            elif self._was_tried(pod) and not finds_no_node(pod, group):
-                known[kind] = until
-
-    def is_refused(self, group: str) -> bool:
+    def _is_refused(self, group: str) -> bool:
         """Return whether kube-scheduler has tried a member in vain, or our own plan has failed.
 
-        A try of an equal pod of another group counts too: kube-scheduler tries pods one by one,
-        and on full nodes each gang would wait for all pods before it. A group is left alone if
-        kube-scheduler finds no node for a member for a reason that no plan sees, if its scheduler
-        does not ask us, or if kube-scheduler knows more of it than our watch has shown: its room
-        may be there already.
+        Only for such groups others make room: before its try, kube-scheduler may know of reasons
+        against a pod that no plan sees. A group is left alone if kube-scheduler finds no node for a
+        member for a reason that no plan sees, if its scheduler does not ask us, or if
+        kube-scheduler knows more of it than our watch has shown: its room may be there already.
         """
-        tried, now = self._plans.verdicts.no_room(group) is not None, self._plans.clock.monotonic()
-        for pod in self._waiting(group):
+        tried = self._plans.verdicts.no_room(group) is not None
+        for pod in islice(self._view.members(group), MOST_MEMBERS):
+            if pod.node is not None or self._view.reservation(pod.uid) is not None:
+                continue
             asks = pod.scheduler in self._plans.schedulers or pod.is_gated_by_us
             if not asks or finds_no_node(pod, group) or self._has_news(pod):
                 return False
-            equals = self._tried.get(pod.shape, {}).get((pod.scheduler, pod.namespace), 0.0)
-            tried = tried or self._was_tried(pod) or now < equals
+            tried = tried or pod.unschedulable is not None or pod.uid in self._view.refused
         return tried
-
-    def _waiting(self, group: str) -> Iterator[PodInfo]:
-        """Yield the members without room, among the first MOST_MEMBERS of a group."""
-        view = self._view
-        for pod in islice(view.members(group), MOST_MEMBERS):
-            if pod.node is None and view.reservation(pod.uid) is None:
-                yield pod
 
     def _has_news(self, pod: PodInfo) -> bool:
         """Return whether kube-scheduler's last try of a pod saw something that we had not seen."""
@@ -489,6 +452,3 @@ class Tried:
         if refusal is None:
             return pod.uid in self._view.seen or any(text in said for text in _BEHIND_TEXTS)
         return pod.uid in self._view.seen or refusal.reason in _BEHIND_REASONS
-
-    def _was_tried(self, pod: PodInfo) -> bool:
-        return pod.unschedulable is not None or pod.uid in self._view.refused

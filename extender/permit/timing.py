@@ -79,8 +79,6 @@ SETTLED_SECONDS: Final = LOOK_SECONDS - 2 * MOMENT_SECONDS
 writes one. It tries the group again a second later, at the earliest."""
 STANDBY_SECONDS: Final = UNSURE_SECONDS
 """Seconds by which a process that is not asked about a group ends its preemption later."""
-TRIED_SECONDS: Final = PATIENCE_SECONDS
-"""Seconds for which a pod that was tried in vain counts for its equals."""
 
 # --- Derived: how often we look -----------------------------------------------------------
 

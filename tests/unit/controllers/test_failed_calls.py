@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from typing_extensions import override
 
-from extender.controllers.preemption import PAUSES, FailedCalls
+from extender.controllers.preemption import LONGEST_PAUSE, LOOK_AGAIN, FailedCalls
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import VictimWriter
 from extender.kube.pods import PodRef
@@ -53,7 +53,7 @@ async def test_a_node_is_nominated_for_a_moment_until_it_was_tried(
     said: str, cluster: Cluster, writer: Writer
 ) -> None:
     observe(cluster, [waits(said)])
-    await asyncio.sleep(PAUSES[0] * 1.5)
+    await asyncio.sleep(LOOK_AGAIN * 1.5)
     assert writer.written == [("p", "n0"), ("p", None)]
 
     observe(cluster, [waits(IN_VAIN)])
@@ -66,7 +66,7 @@ async def test_it_goes_on_with_growing_pauses(cluster: Cluster, writer: Writer) 
     observe(cluster, [waits(REFUSED)])
     await asyncio.sleep(60)
     writer.fails = False
-    await asyncio.sleep(10 * PAUSES[1])
+    await asyncio.sleep(10 * LONGEST_PAUSE)
     assert 16 <= len(writer.written) <= 22
 
 
@@ -74,7 +74,7 @@ async def test_one_stands_for_all_of_its_priority_and_below(
     cluster: Cluster, writer: Writer
 ) -> None:
     observe(cluster, [waits(REFUSED, f"p-{n}", priority=n) for n in range(3)])
-    await asyncio.sleep(PAUSES[0] * 1.5)
+    await asyncio.sleep(LOOK_AGAIN * 1.5)
     assert writer.written == [("p-2", "n0"), ("p-2", None)]
 
 
@@ -82,7 +82,7 @@ async def test_a_nomination_that_was_left_behind_is_taken_back(
     cluster: Cluster, writer: Writer
 ) -> None:
     observe(cluster, [waits(REFUSED, nominated="n0")])
-    await asyncio.sleep(PAUSES[0] * 1.5)
+    await asyncio.sleep(LOOK_AGAIN * 1.5)
     assert writer.written == [("p", None)]
 
 

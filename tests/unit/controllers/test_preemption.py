@@ -10,8 +10,6 @@ from typing_extensions import override
 from extender.controllers.preemption import (
     LOOK_AGAIN,
     MOST_NOMINATIONS,
-    NOMINATE_AGAIN,
-    WITHDRAW_SECONDS,
     Outlet,
     PreemptionController,
     StoredNominations,
@@ -193,7 +191,7 @@ async def test_the_condition_of_a_victim_is_written_until_it_is_there() -> None:
             await scene.look()
         assert scene.writer.conditions == []
         scene.end()
-    scene.clock.now += WITHDRAW_SECONDS
+    scene.clock.now += LOOK_AGAIN
     await scene.look()
     [(name, condition)] = scene.writer.conditions
     assert (name, condition.reason, condition.message) == ("low", "Preempted", MESSAGE)
@@ -282,15 +280,15 @@ async def test_nodes_are_nominated_a_few_times_and_withdrawn_at_the_end() -> Non
         await scene.look()
         await scene.look()
         assert len(scene.writer.done("nominate high-0")) == min(number + 1, MOST_NOMINATIONS)
-        scene.clock.now += NOMINATE_AGAIN
+        scene.clock.now += LOOK_AGAIN
     assert scene.writer.done("nominate high-0") == ["n0"] * MOST_NOMINATIONS
 
     observe(scene.cluster, [replace(each, nominated=each.node) for each in HIGH])
     observe(scene.cluster, replace(HIGH[0], nominated="n0"), replace(HIGH[1], node="n1"))
     scene.end()
-    assert await scene.look() == WITHDRAW_SECONDS
+    assert await scene.look() == LOOK_AGAIN
     assert "" not in scene.writer.done("nominate high-0")
-    scene.clock.now += WITHDRAW_SECONDS
+    scene.clock.now += LOOK_AGAIN
     assert await scene.look() is None
     assert scene.writer.done("nominate high-0")[-1] == ""
     assert scene.writer.done("nominate high-1") == ["n1"] * MOST_NOMINATIONS
@@ -308,7 +306,7 @@ async def test_all_is_withdrawn_where(gone: str) -> None:
         observe(scene.cluster, ev.PodGroupDeleted(pod_group("high").api_group, GROUP))
     assert [*scene.controller.concerns([GROUP])] == [GROUP]
     await scene.look()
-    scene.clock.now += WITHDRAW_SECONDS
+    scene.clock.now += LOOK_AGAIN
     await scene.look()
     assert scene.writer.done("nominate high-0") == ["n0", ""]
     if gone == "it gave up":

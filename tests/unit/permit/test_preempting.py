@@ -43,7 +43,6 @@ from tests.makers import (
     pod_group,
     pods,
     requests,
-    shape,
 )
 from tests.recount import check_tables
 
@@ -430,29 +429,6 @@ async def test_time_spent_in_vain_for_a_namespace_is_its_own(
     play.shell._clock = clock
     at_once(play.shell.looking())
     assert looks == ["b/odd-0", GROUP]
-
-
-EQUALS: dict[str, tuple[dict[str, Any], bool]] = {
-    "the same": ({}, True),
-    "of another shape": ({"cpu": 3}, False),
-    "of another scheduler": ({"scheduler": "second"}, False),
-    "tried for another reason": ({"unschedulable": "0/2 nodes: 2 had a bad volume"}, False),
-}
-
-
-@pytest.mark.parametrize(("more", "due"), EQUALS.values(), ids=EQUALS)
-async def test_what_was_tried_is_good_for_equals_in_other_groups(
-    more: dict[str, Any], due: bool, play: Play, looks: list[str]
-) -> None:
-    play.plans.schedulers.add("second")
-    four = shape(4)
-    observe(play.cluster, pod_group("first", 2), pod_group("later", 2))
-    tried = {"unschedulable": NO_CPU, "priority": 10, **more}
-    asked = shape(tried.pop("cpu")) if "cpu" in tried else four
-    observe(play.cluster, pods(2, asked, group="first", **tried))
-    observe(play.cluster, pods(2, four, group="later", priority=10))
-    await asyncio.sleep(1)
-    assert (key("later") in looks) == due
 
 
 async def test_a_choice_that_is_of_no_use_any_more_is_given_up_at_once(
