@@ -15,8 +15,8 @@ import structlog
 from extender.api.reasons import EventReason, PreemptionReason
 from extender.api.wellknown import ConditionType
 from extender.gang.options import GangOptions
-from extender.gang.preempt import nominate
-from extender.gang.preempt.nominate import Checked, check, has_started_since
+from extender.gang.preempt import choice
+from extender.gang.preempt.choice import Checked, check, has_started_since
 from extender.kube.errors import ApiError, BudgetError
 from extender.kube.pod_groups import VictimWriter
 from extender.kube.pod_groups import about as about_group
@@ -265,7 +265,7 @@ class PreemptionController:
     # --- what is said ------------------------------------------------------------------------
 
     def _say_preempting(self, pod_group: PodGroupInfo, chosen: PreemptedRoom) -> None:
-        note = nominate.sentence(chosen)
+        note = choice.sentence(chosen)
         about, occasion = about_group(pod_group), _since(chosen)
         self._say(about, PreemptionReason.PREEMPTING, note, occasion=occasion)
 
@@ -285,7 +285,7 @@ class PreemptionController:
     def _find_unsaid(self, pod_group: PodGroupInfo, done: _Done) -> None:
         """Note gangs that are leaving and do not say so: the leader before evicted their pods."""
         whole, by = _gangs_of(done.nomination), self._preemptor(pod_group)
-        for pod in nominate.remaining(done.nomination, view=self._view):
+        for pod in choice.remaining(done.nomination, view=self._view):
             victim = self._view.pod_group(pod.group) if pod.group is not None else None
             if victim is None or victim.uid not in whole or not pod.terminating:
                 continue

@@ -26,7 +26,7 @@ from extender.gang import aging, pending, topology
 from extender.gang.filter import beside_plans
 from extender.gang.fit import candidates
 from extender.gang.gates import Gate, GateCheck
-from extender.gang.preempt import nominate
+from extender.gang.preempt import choice
 from extender.gang.room import without_room
 from extender.gang.verdicts import OneOf, Refuse, about, is_ours, not_admitted
 from extender.resources.quantity import exact
@@ -199,7 +199,7 @@ def _preemption(pod_group: PodGroupInfo | None, facts: GroupFacts) -> Preemption
     chosen = pod_group.nomination if pod_group is not None else None
     if chosen is None:
         return None
-    left = sum(1 for _ in nominate.remaining(chosen, view=facts.view))
+    left = sum(1 for _ in choice.remaining(chosen, view=facts.view))
     return PreemptionCourse(
         since=moment(chosen.since),
         gangs=sum(each.kind == "PodGroup" for each in chosen.victims),

@@ -7,7 +7,7 @@ from typing import Final
 from extender.api.explanations import KeptKind, RoomKept
 from extender.explain.facts import GroupFacts, moment
 from extender.gang import aging
-from extender.gang.preempt import nominate
+from extender.gang.preempt.units import PATIENCE_SECONDS
 from extender.resources.quantity import PODS, Resources, add, exact
 from extender.state.cluster.reservations import Claim, Reservation, ReservationKind
 from extender.steps import PIECE, Steps
@@ -23,7 +23,7 @@ _KINDS: Final[Mapping[ReservationKind, KeptKind]] = {
     ReservationKind.NOMINATED: "Preemption",
 }
 _STARTS: Final = "its pods are bound, or the group has not started in time"
-_PATIENCE: Final = f"{nominate.PATIENCE_SECONDS:.0f} s"
+_PATIENCE: Final = f"{PATIENCE_SECONDS:.0f} s"
 _ENDS: Final[Mapping[KeptKind, str]] = {
     "Plan": _STARTS,
     "Held": _STARTS,

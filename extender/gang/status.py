@@ -12,7 +12,7 @@ from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import Rules, Watched
 from extender.gang.phase import Progress, Statement, is_scheduled, runs
-from extender.gang.preempt import nominate
+from extender.gang.preempt import choice
 from extender.gang.verdicts import Pending, Refuse, about
 from extender.state.cluster.records import (
     ConditionInfo,
@@ -233,7 +233,7 @@ def _aside(claim: Claim | None) -> str:
 def _room(pod_group: PodGroupInfo, why: Pending) -> str:
     """Return which victims make room for a group that preempts, as the end of a sentence."""
     chosen = pod_group.nomination
-    return f"; {nominate.sentence(chosen)}" if chosen and why.reason in _CLAIMING else ""
+    return f"; {choice.sentence(chosen)}" if chosen and why.reason in _CLAIMING else ""
 
 
 def _claim(claim: Claim | None) -> Iterable[Notice]:

@@ -21,8 +21,8 @@ from extender.api.wellknown import GROUP_NATIVE, ConditionType
 from extender.gang.filter import BEHIND, DISAGREE
 from extender.gang.fit import finds_no_node
 from extender.gang.options import GangOptions
-from extender.gang.preempt import nominate
-from extender.gang.preempt.nominate import Ended, Seen, overtaken
+from extender.gang.preempt import choice
+from extender.gang.preempt.choice import Ended, Seen, overtaken
 from extender.gang.preempt.search import Preemption, choosing
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
@@ -258,7 +258,7 @@ class Preempting:
         course, pod_group = self._courses.get(group), self._view.pod_group(group)
         if course is None or pod_group is None or course.end is not None:
             return
-        over = nominate.ended(
+        over = choice.ended(
             pod_group,
             course.nomination,
             seen=course.seen,
@@ -310,10 +310,10 @@ class Preempting:
     def _paused(self, group: str, course: _Course, over: Ended) -> Ended:
         """Leave a group alone after a preemption in vain; return its end, perhaps GIVEN_UP."""
         if over.reason is PreemptionReason.ROOM_LOST:
-            taken = nominate.taken(course.nomination, self._plans.schedulers, view=self._view)
+            taken = choice.taken(course.nomination, self._plans.schedulers, view=self._view)
             over = taken or over
         pause = self._pause(group, course.uid, _IN_VAIN[over.reason])
-        pause.evicted += nominate.has_cost(course.nomination, view=self._view)
+        pause.evicted += choice.has_cost(course.nomination, view=self._view)
         if pause.evicted < MOST_ATTEMPTS:
             return over
         self._pauses.pop((group, course.uid))
@@ -359,7 +359,7 @@ class Preempting:
 
     def _begin(self, pod_group: PodGroupInfo, found: Preemption) -> None:
         group = pod_group.key
-        chosen = nominate.nomination(found, view=self._view, now=self._clock.wall())
+        chosen = choice.nomination(found, view=self._view, now=self._clock.wall())
         self._cluster.apply(ev.Nominated(group, chosen))
         self._courses[group] = _Course(pod_group.uid, chosen, stored=False)
         self._metrics.preemptions.labels(PreemptionReason.EVICTING).inc()
@@ -421,7 +421,7 @@ class Preempting:
         end, now = course.end, self._clock.wall()
         kind = ConditionType.PREEMPTING
         if end is None:
-            reason, text = PreemptionReason.EVICTING, nominate.sentence(course.nomination)
+            reason, text = PreemptionReason.EVICTING, choice.sentence(course.nomination)
             since = course.nomination.since
             return ConditionInfo(kind, "True", reason, text, since, pod_group.generation)
         return ConditionInfo(kind, "False", end.reason, end.message, now, pod_group.generation)

@@ -17,8 +17,8 @@ from extender.gang import gates
 from extender.gang.fit import candidates, fits, fitting
 from extender.gang.gates import cannot_start
 from extender.gang.options import GangOptions
-from extender.gang.preempt import nominate
-from extender.gang.preempt.nominate import Seen
+from extender.gang.preempt import choice
+from extender.gang.preempt.choice import Seen
 from extender.gang.preempt.search import choosing
 from extender.gang.verdicts import Refuse
 from extender.permit.group_memory import GroupMemory
@@ -326,7 +326,7 @@ class PreemptionModel:
             first, longest = NO_VICTIMS_SECONDS
             self._pause(group, first, first if self._courses else longest)
             return False
-        chosen = nominate.nomination(found, view=view, now=now)
+        chosen = choice.nomination(found, view=view, now=now)
         self._cluster.apply(events.Nominated(group, chosen))
         self._courses[group] = _MakingRoom(chosen)
         self._evict(group, [*self._pods(chosen)])
@@ -340,7 +340,7 @@ class PreemptionModel:
         course, pod_group = self._courses[group], self._view.pod_group(group)
         over = None
         if pod_group is not None:
-            over = nominate.ended(
+            over = choice.ended(
                 pod_group,
                 course.nomination,
                 seen=course.seen,

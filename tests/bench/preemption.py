@@ -132,7 +132,7 @@ def main() -> None:
         for name in SCENES:
             spent, longest, found = measured(name)
             units = found.victims if found is not None else ()
-            count = sum(len(unit.pods) for unit in units)
+            count = sum(unit.size for unit in units)
             print(f"| {name} | {median(spent):.0f} | {longest:.1f} | {len(units)} | {count} |")
 
 

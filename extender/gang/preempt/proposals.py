@@ -9,7 +9,7 @@ from typing import NamedTuple
 from extender.gang import topology
 from extender.gang.filter import has_room_without
 from extender.gang.fit import fits
-from extender.gang.preempt.nominate import worth
+from extender.gang.preempt.choice import worth
 from extender.gang.room import is_exempt
 from extender.resources.quantity import add
 from extender.state.cluster.records import PodInfo

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from extender.fit import domains
@@ -30,8 +30,8 @@ from extender.gang.fit import (
     pod_shape,
 )
 from extender.gang.options import GangOptions
-from extender.gang.preempt.units import Evictable, Evictables, Going, Unit
-from extender.gang.preempt.what_if import Regions, WhatIf
+from extender.gang.preempt.units import Evictables, Going, Unit
+from extender.gang.preempt.what_if import Ranked, Regions, WhatIf
 from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
@@ -39,8 +39,6 @@ from extender.steps import PIECE, Steps
 
 REGIONS: Final = 8
 """The largest number of domains to search for victims, if the gang requires one domain."""
-_AT_ONCE: Final = 16
-"""The number of nodes whose units are sorted in one piece."""
 LOOKS: Final = 256
 """The largest number of times that unlike pods are packed to find out which units may stay."""
 
@@ -111,7 +109,7 @@ def _has_room(found: Preemption, *, view: ClusterView, going: Going) -> bool:
     """Return whether the nodes have room for all members once the victims are gone."""
     priority, room = view.tally(found.group).priority, dict[str, Resources]()
     for unit in found.victims:
-        for pod in unit.pods:
+        for pod in unit.all_pods:
             add(room.setdefault(pod.node or "", {}), pod.shape.requests)
     for place in found.nodes:
         node = view.nodes.get(place.node)
@@ -140,16 +138,16 @@ def _may_preempt(pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: Clus
 
 def _is_as_chosen(unit: Unit, *, view: ClusterView, priority: int, going: Going) -> bool:
     """Return whether the pods of a unit are unchanged and are still all that go with it."""
-    for pod in unit.pods:
+    for pod in unit.all_pods:
         there = view.pods.get(pod.uid)
         if there is None or (there.node, there.group) != (pod.node, pod.group):
             return False
         if there.priority >= priority or going.leaves(there):
             return False
-    group = unit.group if unit.pods[0].workload is None else None
+    group = unit.group if unit.all_pods[0].workload is None else None
     if not unit.whole or group is None:
         return True
-    return _staying(group, view=view, going=going) == len(unit.pods)
+    return _staying(group, view=view, going=going) == len(unit.all_pods)
 
 
 def _leaves_quorums(units: Iterable[Unit], *, view: ClusterView, going: Going) -> bool:
@@ -190,7 +188,7 @@ class _Try(NamedTuple):
     """The highest priority among the units."""
     pods: int
     regions: tuple[str, ...]
-    units: tuple[Evictable, ...]
+    units: tuple[Unit, ...]
 
 
 class _UnitSearch:
@@ -301,61 +299,65 @@ class _UnitSearch:
             self._what_if.stay(part)
         return found
 
-    def _taken(self, regions: Sequence[str], limit: int) -> Steps[list[Evictable]]:
+    def _taken(self, regions: Sequence[str], limit: int) -> Steps[list[Unit]]:
         """Mark units up to a priority as gone until each region has room; return these units.
 
         The least important units go first, and units that a budget protects after all others.
         """
-        taken: list[Evictable] = []
+        taken: list[Unit] = []
         for protected in (False, True):
             for number, region in enumerate(regions):
-                if number % _AT_ONCE == _AT_ONCE - 1:
+                if number % PIECE == PIECE - 1:
                     yield
                 taken += yield from self._taken_in(region, limit, protected=protected)
             if not self._view.has_budgets or (yield from self._fits()):
                 break
         return taken
 
-    def _taken_in(self, region: str, limit: int, *, protected: bool) -> Steps[list[Evictable]]:
+    def _taken_in(self, region: str, limit: int, *, protected: bool) -> Steps[list[Unit]]:
         """Mark units of one region as gone until it has room; protected ones only if allowed."""
-        taken: list[Evictable] = []
+        taken: list[Unit] = []
         enough = PIECE
-        for number, unit in enumerate((yield from self._least_important_first(region))):
+        for number, ranked in enumerate((yield from self._least_important_first(region))):
+            rank, what, node = ranked
             if number % PIECE == PIECE - 1:
                 yield
-            if unit.rank.priority > limit or (self._equal and region not in self._what_if.lacking):
+            if rank.priority > limit or (self._equal and region not in self._what_if.lacking):
                 break
             if not self._equal and len(taken) >= enough:
                 # Only the packer can tell how many unlike pods fit: it is asked seldom.
                 if (yield from self._fits()):
                     break
                 enough *= 2
-            if not unit.gone and (protected or not self._is_protected(unit)):
+            unit = what if isinstance(what, Unit) else node.unit_of(what, self._what_if.units)
+            if unit is None or unit.gone:
+                continue
+            if protected or not self._is_protected(unit):
                 self._what_if.go(unit)
                 taken.append(unit)
         return taken
 
-    def _least_important_first(self, region: str) -> Steps[Iterable[Evictable]]:
-        there: list[list[Evictable]] = []
+    def _least_important_first(self, region: str) -> Steps[Iterable[Ranked]]:
+        there: list[list[Ranked]] = []
         for number, node in enumerate(self._what_if.by_region[region]):
-            if number % _AT_ONCE == _AT_ONCE - 1:
+            if number % PIECE == PIECE - 1:
                 yield
-            there.append(node.all(self._what_if.units))
-        return merge(*there, key=attrgetter("rank"))
+            there.append(node.in_order())
+        return merge(*there, key=itemgetter(0))
 
-    def _is_protected(self, unit: Evictable) -> bool:
+    def _is_protected(self, unit: Unit) -> bool:
         guarded = Counter[str]()
         for part in unit.going():
             guarded.update(part.guarded)
         return bool(guarded) and self._budgets.would_break(guarded)
 
-    def _mark_gone(self, units: Iterable[Evictable]) -> Steps[None]:
+    def _mark_gone(self, units: Iterable[Unit]) -> Steps[None]:
         for number, unit in enumerate(units):
             if number % PIECE == PIECE - 1:
                 yield
             self._what_if.go(unit)
 
-    def _try(self, regions: tuple[str, ...], units: Sequence[Evictable]) -> _Try:
+    def _try(self, regions: tuple[str, ...], units: Sequence[Unit]) -> _Try:
         highest = max(unit.rank.priority for unit in units)
         return _Try(
             self._budgets.violations,
@@ -365,10 +367,10 @@ class _UnitSearch:
             tuple(units),
         )
 
-    def _needed(self, chosen: Iterable[Evictable]) -> Steps[list[Evictable]]:
+    def _needed(self, chosen: Iterable[Unit]) -> Steps[list[Unit]]:
         """Put back all units that are not needed; return the others, the most important first."""
-        every: dict[Evictable, None] = {}
-        whole: dict[Evictable, Evictable] = {}
+        every: dict[Unit, None] = {}
+        whole: dict[Unit, Unit] = {}
         for number, unit in enumerate(chosen):
             if number % PIECE == PIECE - 1:
                 yield
@@ -385,7 +387,7 @@ class _UnitSearch:
         return [unit for unit in order if unit.gone and not (unit in whole and whole[unit].gone)]
 
     def _put_back_beside_members(
-        self, order: Sequence[Evictable], whole: Mapping[Evictable, Evictable]
+        self, order: Sequence[Unit], whole: Mapping[Unit, Unit]
     ) -> Steps[None]:
         """Put back all units that leave room for the members where the packer puts them.
 
@@ -399,7 +401,7 @@ class _UnitSearch:
             add(needed.setdefault(fit.placements[pod.uid], {}), pod.shape.requests)
         alone = {fit.placements[pod.uid] for pod in self._pods if pod_shape(pod).shape.one_per_node}
         protected = [unit for unit in order if self._budgets.broken_by(unit.guarded)]
-        back: list[Evictable] = []
+        back: list[Unit] = []
         for number, unit in enumerate([*protected, *order]):
             if number % PIECE == PIECE - 1:
                 yield
@@ -410,7 +412,7 @@ class _UnitSearch:
         if not (yield from self._fits()):
             yield from self._mark_gone(back)
 
-    def _leaves_room(self, unit: Evictable, needed: Mapping[str, Resources]) -> bool:
+    def _leaves_room(self, unit: Unit, needed: Mapping[str, Resources]) -> bool:
         """Return whether the nodes of a unit have the room that is needed if the unit stays."""
         for name, amounts in unit.on.items():
             node = self._what_if.nodes.get(name)
@@ -419,9 +421,7 @@ class _UnitSearch:
                     return False
         return True
 
-    def _put_back_protected(
-        self, order: Sequence[Evictable], whole: Mapping[Evictable, Evictable]
-    ) -> Steps[None]:
+    def _put_back_protected(self, order: Sequence[Unit], whole: Mapping[Unit, Unit]) -> Steps[None]:
         """Put back units whose budget is exceeded, one by one, as long as it is."""
         for number, unit in enumerate(order):
             if number % PIECE == PIECE - 1:
@@ -431,9 +431,7 @@ class _UnitSearch:
             if unit.gone and self._budgets.broken_by(unit.guarded):
                 yield from self._put_back([unit], whole)
 
-    def _put_back(
-        self, units: Sequence[Evictable], whole: Mapping[Evictable, Evictable]
-    ) -> Steps[None]:
+    def _put_back(self, units: Sequence[Unit], whole: Mapping[Unit, Unit]) -> Steps[None]:
         """Put back as many of these units as possible, the first ones rather than the last.
 
         All are tried at once, then each half, because most may stay. Members above minMember stay
@@ -441,7 +439,7 @@ class _UnitSearch:
         """
         if not self._equal and self._looks > LOOKS:
             return
-        some: list[Evictable] = []
+        some: list[Unit] = []
         for number, unit in enumerate(units):
             if number % PIECE == PIECE - 1:
                 yield
@@ -490,20 +488,19 @@ class _UnitSearch:
     def _preemption(self, found: _Try) -> Steps[Preemption | None]:
         fit = yield from self._packed()
         yield
-        victims = tuple(unit.as_unit() for unit in found.units)
-        if not fit.complete or (yield from self._lacks_min_resources(victims)):
+        if not fit.complete or (yield from self._lacks_min_resources(found.units)):
             return None
         yield
         counts: dict[str, Counter[Shape]] = {}
         for pod in self._pods:
             counts.setdefault(fit.placements[pod.uid], Counter())[pod.shape] += 1
         places = tuple(_place(name, counts[name]) for name in sorted(counts))
-        return Preemption(self._pod_group.key, places, victims, fit.placements)
+        return Preemption(self._pod_group.key, places, found.units, fit.placements)
 
     def _lacks_min_resources(self, victims: Iterable[Unit]) -> Steps[bool]:
         """Return whether minResources are still not met once the victims have gone."""
         short = yield from lacking_resources(self._pod_group, view=self._view)
-        for pod in (pod for unit in victims for pod in unit.pods):
+        for pod in (pod for unit in victims for pod in unit.all_pods):
             for name in short:
                 short[name] -= pod.shape.requests.get(name, 0)
         return any(amount > 0 for amount in short.values())

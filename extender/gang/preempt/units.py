@@ -11,8 +11,6 @@ starting, or has not run for its guaranteed time, is left alone.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import repeat
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -24,16 +22,12 @@ from extender.gang.room import is_of_system
 from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import BudgetInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
-from extender.steps import Steps
+from extender.steps import PIECE, Steps
 
-LATE: Final = 30.0
-"""The seconds beyond its grace period for which the room of a leaving pod counts as coming."""
-_AT_ONCE: Final = 1024
-"""The number of pods to forget in one piece."""
+PATIENCE_SECONDS: Final = 30.0
+"""The time that a pod may take to leave beyond its grace period, and then the group to start."""
 MOST_LOOKS: Final = 50_000
-"""The number of labels to compare for the pods of one namespace in one search."""
-VALUES: Final = 16
-"""The number of values with which a label can be compared in the time of one look."""
+"""The number of labels and values to compare for the pods of one namespace in one search."""
 _NONE: Mapping[str, int] = {}
 
 
@@ -91,8 +85,8 @@ class Budgets:
         """
         namespace = pod.namespace
         if namespace not in self._named:
-            found = [name for each in budgets for name in _names(each.selector)]
-            self._named[namespace] = frozenset(found), len(found) + len(budgets)
+            found = frozenset(name for each in budgets for name in _names(each.selector))
+            self._named[namespace] = found, sum(_cost(each.selector) for each in budgets)
         names, cost = self._named[namespace]
         labels = {name: value for name, value in pod.labels.items() if name in names}
         if pod.index is not None and INDEX_LABEL in names:
@@ -110,30 +104,20 @@ class Budgets:
         return self._known[key]
 
 
-def _names(selector: LabelSelector | None) -> Iterator[str]:
-    """Yield the name of each label, once more for every `VALUES` values it is compared with."""
-    yield from (selector.match_labels if selector else None) or ()
-    for each in (selector.match_expressions if selector else None) or ():
-        yield from repeat(each.key, 1 + len(each.values or ()) // VALUES)
+def _names(selector: LabelSelector | None) -> list[str]:
+    """Return the names of the labels that a selector compares."""
+    if selector is None:
+        return []
+    return [*(selector.match_labels or ()), *(e.key for e in selector.match_expressions or ())]
+
+
+def _cost(selector: LabelSelector | None) -> int:
+    """Return the number of labels and values that a selector compares, and one for itself."""
+    expressions = (selector.match_expressions if selector else None) or ()
+    return 1 + len(_names(selector)) + sum(len(each.values or ()) for each in expressions)
 
 
 # --- units -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Pods that go together or not at all."""
-
-    pods: tuple[PodInfo, ...]
-    group: str | None = None
-    """`namespace/name` of its PodGroup; None for a plain pod."""
-    whole: bool = False
-    """True if its gang falls below minMember; the pods are then all its members with a node."""
-    priority: int = 0
-    """The highest priority among its pods."""
-    cost: int = 0
-    since: float = 0.0
-    """The time when it started to run, in seconds since the epoch."""
 
 
 class Rank(NamedTuple):
@@ -150,8 +134,8 @@ class Rank(NamedTuple):
     whole: bool
 
 
-class Evictable:
-    """A unit while it is undecided whether it goes. Equality is identity."""
+class Unit:
+    """Pods that go together or not at all. Equality is identity."""
 
     __slots__ = ("beyond", "cost", "gone", "group", "guarded", "on", "pods", "rank", "whole")
 
@@ -161,7 +145,7 @@ class Evictable:
         group: str | None,
         *,
         rank: Rank,
-        beyond: "Sequence[Evictable]" = (),
+        beyond: "Sequence[Unit]" = (),
     ) -> None:
         self.pods, self.group, self.rank = pods, group, rank
         self.whole = rank.whole
@@ -173,7 +157,7 @@ class Evictable:
         """The number of its pods that each budget selects."""
         self.gone = False
 
-    def going(self) -> "Iterator[Evictable]":
+    def going(self) -> "Iterator[Unit]":
         """Yield the units that go with it and have not gone, itself first."""
         return (each for each in (self, *self.beyond) if not each.gone)
 
@@ -182,17 +166,11 @@ class Evictable:
         """The number of pods that go with it."""
         return len(self.pods) + sum(len(each.pods) for each in self.beyond)
 
-    def as_unit(self) -> Unit:
-        """Return the unit with all pods that go with it."""
-        pods = [pod for each in (self, *self.beyond) for pod in each.pods]
-        return Unit(
-            tuple(sorted(pods, key=attrgetter("name"))),
-            self.group,
-            whole=self.whole,
-            priority=max(pod.priority for pod in pods),
-            cost=self.rank.cost,
-            since=-self.rank.age,
-        )
+    @property
+    def all_pods(self) -> tuple[PodInfo, ...]:
+        """The pods that go with it, by name."""
+        pods = (pod for each in (self, *self.beyond) for pod in each.pods)
+        return tuple(sorted(pods, key=attrgetter("name")))
 
 
 class Going:
@@ -209,7 +187,7 @@ class Going:
 
     def is_in_time(self, pod: PodInfo) -> bool:
         """Return whether a pod that leaves is not late, so that its room may be waited for."""
-        return pod.gone_by is None or self._now < pod.gone_by + LATE
+        return pod.gone_by is None or self._now < pod.gone_by + PATIENCE_SECONDS
 
 
 class Evictables:
@@ -232,13 +210,13 @@ class Evictables:
         self.looked = 0
         """The number of members that were looked at; the reader resets it after each piece."""
         self.going = Going(view, now)
-        self._of: dict[str, Evictable | None] = {}
+        self._of: dict[str, Unit | None] = {}
         """The unit of each pod of a gang or a workload that was asked about, by UID."""
 
-    def of(self, pod: PodInfo) -> Evictable | None:
+    def of(self, pod: PodInfo) -> Unit | None:
         """Return the unit of a pod with a node; None if the pod stays."""
         if pod.group is None and pod.workload is None:
-            return self._made([pod], None, _rank([pod])) if self._may_go(pod) else None
+            return self._made([pod], None, rank_of_plain(pod)) if self._may_go(pod) else None
         if pod.uid not in self._of:
             self._read(pod)
         return self._of[pod.uid]
@@ -246,7 +224,7 @@ class Evictables:
     def forgetting(self) -> Steps[None]:
         """Forget all units, piece by piece."""
         while self._of:
-            for _ in range(min(_AT_ONCE, len(self._of))):
+            for _ in range(min(PIECE, len(self._of))):
                 self._of.popitem()
             yield
 
@@ -281,12 +259,12 @@ class Evictables:
 
     def _units(
         self, running: Sequence[PodInfo], pod_group: PodGroupInfo | None, *, is_job: bool
-    ) -> Iterator[Evictable]:
+    ) -> Iterator[Unit]:
         """Yield the units that may go of these pods, which are a gang, or a job of a queue."""
         if pod_group is not None and self._is_let_run(pod_group, running):
             return
         if is_job:
-            found: Sequence[Evictable | None] = [self._whole(running, pod_group, ())]
+            found: Sequence[Unit | None] = [self._whole(running, pod_group, ())]
         elif pod_group is not None:
             found = self._of_gang(pod_group, running)
         else:
@@ -299,9 +277,7 @@ class Evictables:
         starts = bool(tally.binding or tally.waiting)
         return starts or (least > 0 and self._now - _since(running, pod_group) < least)
 
-    def _of_gang(
-        self, pod_group: PodGroupInfo, running: Sequence[PodInfo]
-    ) -> list[Evictable | None]:
+    def _of_gang(self, pod_group: PodGroupInfo, running: Sequence[PodInfo]) -> list[Unit | None]:
         """Return the units of a gang: each member above minMember, and the rest.
 
         The members above minMember are chosen in this order: on nodes that are of use, not
@@ -335,8 +311,8 @@ class Evictables:
         self,
         pods: Sequence[PodInfo],
         pod_group: PodGroupInfo | None,
-        beyond: Sequence[Evictable],
-    ) -> Evictable | None:
+        beyond: Sequence[Unit],
+    ) -> Unit | None:
         if not pods or not all(map(self._may_go, pods)):
             return None
         group = pod_group.key if pod_group is not None else None
@@ -348,11 +324,18 @@ class Evictables:
         group: str | None,
         rank: Rank,
         *,
-        beyond: Sequence[Evictable] = (),
-    ) -> Evictable:
-        unit = Evictable(pods, group, rank=rank, beyond=beyond)
+        beyond: Sequence[Unit] = (),
+    ) -> Unit:
+        unit = Unit(pods, group, rank=rank, beyond=beyond)
         unit.guarded = self.budgets.of(pods)
         return unit
+
+
+def rank_of_plain(pod: PodInfo) -> Rank:
+    """Return the rank of a pod without a group, as `_rank` does; there may be very many of them."""
+    started = -(pod.bound_at or pod.created)
+    part = 0 if pod.index is None else -pod.index
+    return Rank(pod.priority, pod.cost or 0, started, part, pod.namespace, pod.name, whole=False)
 
 
 def _rank(

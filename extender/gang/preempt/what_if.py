@@ -6,21 +6,20 @@ unlike pods the count of each shape is an upper bound, and the packer decides.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 from extender.fit.candidates import Feasibility, PodShape, clashes
 from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed, slots
 from extender.gang.fit import pod_shape
-from extender.gang.preempt.units import Evictable, Evictables
+from extender.gang.preempt.units import Evictables, Rank, Unit, rank_of_plain
 from extender.gang.room import is_of_system
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps
 
-_PODS_AS_NODE: Final = 16
-"""The number of gang members that take as long to look at as one node."""
 NONE_GOES: Final = -(1 << 40)
 """A value below every priority: no unit goes."""
 
@@ -35,7 +34,7 @@ class SearchedNode:
     """One node, and the room that it has now that some of its units are gone."""
 
     __slots__ = (
-        *("_all", "info", "region", "room"),
+        *("_all", "_made", "_order", "info", "region", "room"),
         *("plain", "units", "stays"),
     )
 
@@ -43,16 +42,37 @@ class SearchedNode:
         self.info, self.region, self.room = info, region, room
         self.plain: list[PodInfo] = []
         """The pods without a group that may go."""
-        self.units: list[Evictable] = []
+        self.units: list[Unit] = []
         """The units of gangs and jobs that have pods on the node."""
         self.stays: list[PodShape] = []
         """The pods that stay and cannot share the node with every other pod."""
-        self._all: list[Evictable] | None = None
+        self._all: list[Unit] | None = None
+        self._made: dict[str, Unit] = {}
+        """The units of pods without a group that were asked about, by UID."""
+        self._order: list[Ranked] | None = None
 
-    def all(self, units: Evictables) -> list[Evictable]:
+    def in_order(self) -> "list[Ranked]":
+        """Return its units, and the pods without a group that may go, the least important first.
+
+        There may be very many such pods, and few of them are asked about.
+        """
+        if self._order is None:
+            units: list[Ranked] = [(unit.rank, unit, self) for unit in self.units]
+            pods: list[Ranked] = [(rank_of_plain(pod), pod, self) for pod in self.plain]
+            self._order = sorted((*units, *pods), key=itemgetter(0))
+        return self._order
+
+    def unit_of(self, pod: PodInfo, units: Evictables) -> Unit | None:
+        """Return the unit of a pod on the node that has no group; None if it stays."""
+        found = self._made.get(pod.uid) or units.of(pod)
+        if found is not None:
+            self._made[pod.uid] = found
+        return found
+
+    def all(self, units: Evictables) -> list[Unit]:
         """Return all its units, the least important first."""
         if self._all is None:
-            plain = filter(None, map(units.of, self.plain))
+            plain = filter(None, (self.unit_of(pod, units) for pod in self.plain))
             self._all = sorted((*self.units, *plain), key=lambda unit: unit.rank)
         return self._all
 
@@ -63,6 +83,10 @@ class SearchedNode:
             clashes(other.shape.host_ports, ports) or (key and other.anti_affinity == key)
             for other in self.stays
         ) or any(each.node == name and clashes(each.shape.host_ports, ports) for each in beside)
+
+
+Ranked = tuple[Rank, Unit | PodInfo, SearchedNode]
+"""A unit, or a pod without a group, on its node."""
 
 
 class WhatIf:
@@ -89,7 +113,7 @@ class WhatIf:
         """The number of pods of the first shape that fit in each region now."""
         self.lacking = {*wanted}
         """The regions that have no room now for all pods of the first shape."""
-        self.gone: dict[Evictable, None] = {}
+        self.gone: dict[Unit, None] = {}
         self._group, self._priority = group, view.tally(group).priority
         self._view, self._feasible = view, Feasibility(view)
         self._has_one_per_node = False
@@ -106,7 +130,7 @@ class WhatIf:
             self._has_one_per_node = any(pod.shape.one_per_node for pod, _ in wanted)
             for info in nodes:
                 looked += 1
-                if looked + units.looked // _PODS_AS_NODE >= PIECE:
+                if looked + units.looked // PIECE >= PIECE:
                     looked = units.looked = 0
                     yield
                 self._read(info, region, gains)
@@ -147,12 +171,12 @@ class WhatIf:
 
     # -- trying units
 
-    def go(self, unit: Evictable) -> None:
+    def go(self, unit: Unit) -> None:
         """Mark a unit as gone, with all units that go with it."""
         for part in [*unit.going()]:
             self._move(part, gone=True)
 
-    def stay(self, unit: Evictable) -> None:
+    def stay(self, unit: Unit) -> None:
         """Mark a unit as staying; the units that went with it are still gone."""
         self._move(unit, gone=False)
 
@@ -164,7 +188,7 @@ class WhatIf:
         there = (unit for unit in node.all(self.units) if not unit.gone)
         return int(not node.is_closed(pod, (p for unit in there for p in unit.pods)))
 
-    def _move(self, unit: Evictable, *, gone: bool) -> None:
+    def _move(self, unit: Unit, *, gone: bool) -> None:
         change = add if gone else subtract
         nodes = [self.nodes[name] for name in unit.on if name in self.nodes]
         for node in nodes:

@@ -58,7 +58,7 @@ def chosen(
 def victims(*facts: Any, options: GangOptions = OPTIONS) -> set[str] | None:
     """Return the names of the pods that go; None where there is no preemption."""
     found, _ = chosen(*facts, options=options)
-    return None if found is None else {pod.name for unit in found.victims for pod in unit.pods}
+    return None if found is None else {pod.name for unit in found.victims for pod in unit.all_pods}
 
 
 def low(name: str, count: int = 2, *, least: int | None = None, **more: Any) -> list[Any]:
@@ -456,7 +456,7 @@ def test_victims_are_in_the_domains_that_a_queue_chose(
     facts: list[Any], want: set[str] | None
 ) -> None:
     found, cluster = chosen(*facts)
-    assert (None if found is None else {p.name for u in found.victims for p in u.pods}) == want
+    assert (None if found is None else {p.name for u in found.victims for p in u.all_pods}) == want
     view = cluster.view()
     given = view.pod_group(key("gang"))
     assert given is not None
@@ -472,7 +472,9 @@ def test_each_of_many_hosts_makes_room_that_has_none() -> None:
     full = [pod(f"p{n}", 4, on=name) for n, name in enumerate([*hosts[:200], "spare"])]
     found, _ = chosen(there, in_zones(*hosts), full)
     assert found is not None
-    assert {p.name for unit in found.victims for p in unit.pods} == {f"p{n}" for n in range(200)}
+    assert {p.name for unit in found.victims for p in unit.all_pods} == {
+        f"p{n}" for n in range(200)
+    }
     assert found.pods == {f"gang-{n}": name for n, name in enumerate(hosts)}
 
 
@@ -593,7 +595,7 @@ def test_the_pod_that_has_the_host_port_goes() -> None:
 def test_where_the_members_go() -> None:
     found, _ = chosen(nodes(4, 8), GANG, filling("a"), pod("b", 4, on="n1"))
     assert found is not None
-    assert [unit.pods[0].name for unit in found.victims] == ["a"]
+    assert [unit.all_pods[0].name for unit in found.victims] == ["a"]
     assert sorted(found.pods.values()) == ["n0", "n1"]
     assert [(each.node, each.count, each.amounts) for each in found.nodes] == [
         ("n0", 1, requests(4)),
@@ -604,7 +606,7 @@ def test_where_the_members_go() -> None:
 def test_the_most_important_victim_is_named_first() -> None:
     found, _ = chosen(TWO, GANG, filling("a"), pod("b", 4, on="n1", priority=3))
     assert found is not None
-    assert [unit.priority for unit in found.victims] == [3, 0]
+    assert [unit.rank.priority for unit in found.victims] == [3, 0]
 
 
 def nomination(*victims: str, **rooms: int) -> ev.Nominated:

@@ -7,10 +7,8 @@ import msgspec
 import pytest
 
 from extender.api.reasons import PreemptionReason
-from extender.gang.preempt.nominate import (
-    ABSENT_SECONDS,
+from extender.gang.preempt.choice import (
     LONGEST_SECONDS,
-    PATIENCE_SECONDS,
     Seen,
     check,
     ended,
@@ -21,12 +19,23 @@ from extender.gang.preempt.nominate import (
     sentence,
 )
 from extender.gang.preempt.search import Place, Preemption
-from extender.gang.preempt.units import Unit
+from extender.gang.preempt.units import PATIENCE_SECONDS, Rank, Unit, rank_of_plain
 from extender.kube import kept_room
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PreemptedRoom, VictimInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import cluster_of, key, nodes, observe, planned, pod, pod_group, pods, requests
+from tests.makers import (
+    NAMESPACE,
+    cluster_of,
+    key,
+    nodes,
+    observe,
+    planned,
+    pod,
+    pod_group,
+    pods,
+    requests,
+)
 
 SINCE = 1000.0
 LOW = pods(2, 4, group="low", on="n0")
@@ -51,7 +60,10 @@ def chosen(cluster: Cluster) -> PreemptedRoom:
     found = Preemption(
         key("high"),
         tuple(Place(f"n{number}", 1, {**requests(4), "gpu": 0}) for number in range(3)),
-        (Unit(tuple(LOW), key("low"), whole=True), Unit((SINGLE,))),
+        (
+            Unit(LOW, key("low"), rank=Rank(0, 0, 0.0, 0, NAMESPACE, "low", whole=True)),
+            Unit([SINGLE], None, rank=rank_of_plain(SINGLE)),
+        ),
         {f"high-{number}": f"n{number}" for number in range(3)},
     )
     return nomination(found, view=cluster.view(), now=SINCE + 0.7)
@@ -149,7 +161,7 @@ ENDS: dict[str, tuple[list[Any], float, Seen, PreemptionReason | None]] = {
     "it lacks a pod for a moment": ([ev.PodDeleted("high-0")], SINCE + 1, Seen(), None),
     "it has lacked a pod for long": (
         [ev.PodDeleted("high-0")],
-        *(SINCE + ABSENT_SECONDS + 1, Seen(absent=SINCE), PreemptionReason.NOT_NEEDED),
+        *(SINCE + PATIENCE_SECONDS + 1, Seen(absent=SINCE), PreemptionReason.NOT_NEEDED),
     ),
     "it lacked a pod before": ([], SINCE + 20, Seen(absent=SINCE), None),
 }

@@ -9,7 +9,7 @@ import pytest
 from extender.api.core_v1 import LabelSelector, Requirement
 from extender.api.wellknown import INDEX_LABEL
 from extender.gang.options import GangOptions
-from extender.gang.preempt.units import Evictable, Evictables
+from extender.gang.preempt.units import Evictables, Unit
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import BudgetInfo, PodInfo
 from tests.makers import NAMESPACE, cluster_of, key, node, planned, pod, pod_group, pods
@@ -26,7 +26,7 @@ def units_of(
     near: Collection[str] = ("n0", "n1"),
     now: float = 1000.0,
     options: GangOptions = OPTIONS,
-) -> list[Evictable]:
+) -> list[Unit]:
     """Return the units of all pods, the least important first."""
     view = cluster_of(NODES, *facts).view()
     found = Evictables(
@@ -37,11 +37,8 @@ def units_of(
     return sorted(units, key=lambda unit: unit.rank)
 
 
-def named(units: Collection[Evictable]) -> list[Named]:
-    return [
-        (tuple(sorted(pod.name for pod in unit.as_unit().pods)), unit.as_unit().whole)
-        for unit in units
-    ]
+def named(units: Collection[Unit]) -> list[Named]:
+    return [(tuple(sorted(pod.name for pod in unit.all_pods)), unit.whole) for unit in units]
 
 
 def on(count: int, group: str = "low", **more: Any) -> list[PodInfo]:
@@ -184,18 +181,18 @@ def test_the_least_important_goes_first(first: PodInfo, last: PodInfo) -> None:
 def test_the_cost_of_a_gang_is_that_of_its_pod_group_or_of_its_dearest_pod() -> None:
     members = [replace(each, cost=cost) for each, cost in zip(on(2), (3, 7), strict=True)]
     (unit,) = units_of(pod_group("low", 2), members)
-    assert unit.as_unit().cost == 7
+    assert unit.rank.cost == 7
     (unit,) = units_of(pod_group("low", 2, cost=4), members)
-    assert unit.as_unit().cost == 4
+    assert unit.rank.cost == 4
 
 
 def test_the_cost_of_one_member_is_its_own_or_that_of_its_pod_group() -> None:
     members = [replace(each, index=i) for i, each in enumerate(on(2))]
     single = units_of(pod_group("low", 1, cost=4), members)[0]
-    assert (single.as_unit().whole, single.as_unit().cost) == (False, 4)
+    assert (single.whole, single.rank.cost) == (False, 4)
     members[1] = replace(members[1], cost=2)
     single = units_of(pod_group("low", 1, cost=4), members)[0]
-    assert single.as_unit().cost == 2
+    assert single.rank.cost == 2
 
 
 RUNS: dict[str, tuple[dict[str, Any], float, bool]] = {

@@ -11,7 +11,7 @@ from extender.api.reasons import PreemptionReason, Reason
 from extender.gang.filter import BEHIND
 from extender.gang.options import GangOptions
 from extender.gang.preempt.search import Place, Preemption
-from extender.gang.preempt.units import Unit
+from extender.gang.preempt.units import Rank, Unit
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit import preempt
@@ -33,6 +33,7 @@ from extender.state.cluster.view import ClusterView
 from extender.steps import Steps, at_once
 from extender.telemetry.metrics import Metrics
 from tests.makers import (
+    NAMESPACE,
     LoopClock,
     ManualClock,
     key,
@@ -54,6 +55,7 @@ HIGH = pods(2, 4, group="high", priority=10, unschedulable=NO_CPU)
 FACTS = [nodes(4, 4), pod_group("low", 2, uid="u-low"), LOW]
 WAITING = pod_group("high", 2, uid="u-high")
 WAITS = [WAITING, HIGH]
+RANK = Rank(0, 0, 0.0, 0, NAMESPACE, "low", whole=True)
 GROUP = key("high")
 
 
@@ -125,7 +127,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Preemption(
             GROUP,
             places,
-            (Unit(victims, key("low"), whole=True),),
+            (Unit(victims, key("low"), rank=RANK),),
             {f"high-{number}": f"n{number}" for number in range(2)},
         )
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from extender.api.reasons import PreemptionReason
 from extender.gang.preempt.search import Preemption
-from extender.gang.preempt.units import Going, Unit
+from extender.gang.preempt.units import PATIENCE_SECONDS, Going, Unit
 from extender.state.cluster.records import (
     NominatedRoom,
     PodGroupInfo,
@@ -17,14 +17,10 @@ from extender.state.cluster.records import (
 )
 from extender.state.cluster.view import ClusterView
 
-PATIENCE_SECONDS: Final = 30.0
-"""The time that victims may take beyond their grace period, and then the group to start."""
 SECONDS_A_POD: Final = 0.02
 """The additional time for each victim until all of them are asked to go."""
 LONGEST_SECONDS: Final = 600.0
 """The longest time that victims may take after they were chosen, whatever their grace period."""
-ABSENT_SECONDS: Final = 10.0
-"""The time for which room is kept for a group that lacks a pod: its controller may replace it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +60,9 @@ def nomination(found: Preemption, *, view: ClusterView, now: float) -> Preempted
 def _victims(unit: Unit, view: ClusterView) -> Iterator[VictimInfo]:
     pod_group = view.pod_group(unit.group) if unit.group is not None and unit.whole else None
     if pod_group is not None:
-        yield VictimInfo("PodGroup", pod_group.uid, tuple(pod.uid for pod in unit.pods))
+        yield VictimInfo("PodGroup", pod_group.uid, tuple(pod.uid for pod in unit.all_pods))
         return
-    for pod in unit.pods:
+    for pod in unit.all_pods:
         yield VictimInfo("Pod", pod.uid, (pod.uid,))
 
 
@@ -116,8 +112,8 @@ def ended(
     if planned or group in view.queue:
         seen.absent = None
     elif seen.absent is None:
-        seen.absent = now
-    if seen.absent is not None and now - seen.absent >= ABSENT_SECONDS:
+        seen.absent = now  # its controller may replace a pod that it lacks
+    if seen.absent is not None and now - seen.absent >= PATIENCE_SECONDS:
         text = "it does not wait for room any more: it lacks pods, or they are gated"
         return Ended(PreemptionReason.NOT_NEEDED, text)
     left = [*remaining(nomination, view=view)]
