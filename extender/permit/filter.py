@@ -136,7 +136,7 @@ class PodFilter:
         """Return where a pod may go, among the sent nodes that have room beside unseen pods."""
         seen = usable(pod, sent, view=self._view)
         if isinstance(seen, Refuse):
-            self._scheduler_lag.refused(pod)
+            self._scheduler_lag.refused(pod.group or pod.uid)
             return seen
         short = len(seen) < len(sent)
         sampled = short and len(sent) >= MIN_SAMPLE
@@ -158,7 +158,7 @@ class PodFilter:
             return refusal
         if refusal.deny and not refusal.again:
             self._verdicts.failed(group, refusal)
-        self._scheduler_lag.left_out(group)
+        self._scheduler_lag.refused(group)
         return Refuse(Reason.NOT_SEEN_YET, refusal.message)
 
     def _decide(

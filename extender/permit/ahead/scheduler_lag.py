@@ -39,12 +39,7 @@ class _Shown(NamedTuple):
     """The number of the last pod that had been shown by then."""
 
 
-class _Refused(NamedTuple):
-    key: str
-    tries: int
-
-
-class _LeftOut(NamedTuple):
+class _Wakeup(NamedTuple):
     tries: int
     due: float
 
@@ -70,12 +65,10 @@ class SchedulerLag:
         """The time when kube-scheduler was last found to be behind."""
         self._everywhere = _LONG_AGO
         """The time since which pods may be unseen on any node."""
-        self._refused: dict[str, _Refused] = {}
-        """The keys that are woken when pods have been seen, by UID of the pod."""
-        self._left_out: TTLCache[str, _LeftOut] = TTLCache(
+        self._wakeups: TTLCache[str, _Wakeup] = TTLCache(
             REMEMBERED, 2 * LAG_SECONDS, clock.monotonic
         )
-        """The next wake time of each group that failed while nodes were left out."""
+        """The next wakeup of each group or pod that was refused."""
 
     @property
     def behind(self) -> bool:
@@ -107,22 +100,18 @@ class SchedulerLag:
             self._everywhere = now
             self._cluster.apply(ev.AllUnseen(is_so=True))
 
-    def left_out(self, group: str) -> None:
-        """Wake a group that failed while nodes were left out: soon, then after longer pauses."""
-        now, before = self._now(), self._left_out.get(group)
+    def refused(self, key: str) -> None:
+        """Wake a group or a pod that lacks nodes which may have unseen pods.
+
+        It is woken soon, then after longer pauses.
+        """
+        now, before = self._now(), self._wakeups.get(key)
         if before is not None and now < before.due:
             return
         tries = before.tries + 1 if before is not None else 0
-        pause = _pause(tries)
-        self._left_out[group] = _LeftOut(tries, now + pause)
-        self._wake_after(group, pause)
-
-    def refused(self, pod: PodInfo) -> None:
-        """Wake a pod with its group: soon, then after longer pauses, and when pods were seen."""
-        before = self._refused.get(pod.uid)
-        key, tries = pod.group or pod.uid, before.tries if before is not None else 0
-        self._refused[pod.uid] = _Refused(key, tries + 1)
-        self._wake_after(key, _pause(tries))
+        pause = min(LAG_SECONDS, FIRST_PAUSE * 2.0 ** min(tries, 32))
+        self._wakeups[key] = _Wakeup(tries, now + pause)
+        self._wake_after(key, pause)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -134,7 +123,7 @@ class SchedulerLag:
             await asyncio.sleep(LAG_EVERY_SECONDS)
 
     def look(self) -> None:
-        """Count pods as seen whose time is over, and wake the pods that wait for that."""
+        """Count pods as seen whose time is over."""
         now, shown = self._now(), self._shown
         if not shown or shown[-1].number != self._unseen.version:
             shown.append(_Shown(now, self._unseen.version))
@@ -142,15 +131,10 @@ class SchedulerLag:
             shown.popleft()
         if self._unseen.everywhere and now - self._everywhere >= LAG_SECONDS:
             self._cluster.apply(ev.AllUnseen(is_so=False))
-        seen = list[str]()
         if now - max(shown[0].at, self._sign) >= LAG_SECONDS:
-            seen += self._unseen.shown_until(shown[0].number)
-        if seen:
-            self._end(seen)
-        if seen or not self._unseen.exist:
-            refused, self._refused = self._refused, {}
-            for key in dict.fromkeys(each.key for each in refused.values()):
-                self._wake_after(key, 0.0)
+            seen = [*self._unseen.shown_until(shown[0].number)]
+            if seen:
+                self._end(seen)
 
     def _end(self, seen: list[str]) -> None:
         self._cluster.apply(ev.Sighted(seen))
@@ -167,8 +151,3 @@ class SchedulerLag:
         return uid in self._ended or (
             self._unseen.everywhere and now - self._everywhere >= LATE_SECONDS
         )
-
-
-def _pause(tries: int) -> float:
-    """Return the seconds until the next attempt, twice as many after each one."""
-    return min(LAG_SECONDS, FIRST_PAUSE * 2.0 ** min(tries, 32))
