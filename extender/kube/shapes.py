@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from extender.api import core_v1 as core
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import BESIDE_LABEL
-from extender.kube.sizes import MOST_NAMES, NamespaceBytes, check_names, checked_size
+from extender.kube.sizes import MOST_NAMES, REMEMBERED, NamespaceBytes, check_names, checked_size
 from extender.resources.ignored import IgnoredResources, is_extended, stands_for_device_class
 from extender.resources.quantity import (
     ContainerRequests,
@@ -31,8 +31,6 @@ from extender.resources.quantity import (
 from extender.state.cluster.records import EVERY_PORT, HostPort, PodTerm, Shape
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-MOST: Final = 4096
-"""Texts of which it is known what they mean; with one more all are read anew."""
 _EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - no socket listens on it here
 _NO_FEATURES: Final[frozenset[str]] = frozenset()
 
@@ -76,7 +74,7 @@ class Shapes:
         shape = self._known.get(text)
         if shape is None:
             size = checked_size(pod.spec)
-            if len(self._known) >= MOST:
+            if len(self._known) >= REMEMBERED:
                 self._known.clear()
             shape = self._known[text] = self._read(_decode_pod(raw), namespace, size)
         return shape

@@ -9,14 +9,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from extender.api.wellknown import BESIDE_LABEL, INDEX_LABEL
-from extender.kube.sizes import NamespaceBytes, WeakDict, size_of
+from extender.kube.sizes import REMEMBERED, NamespaceBytes, WeakDict, size_of
 
-MOST: Final = 8192
-"""Mappings that are remembered: an object whose mapping was forgotten keeps it."""
 MOST_CHARACTERS: Final = 4096
 """The most characters of one of them, by `size_of`; what is longer is its object's own."""
-MOST_IN_ALL: Final = 8 * 1024 * 1024
-"""The same of all that are remembered."""
 _NONE: Final[Mapping[str, str]] = {}
 _LEFT_OUT: Final = frozenset((INDEX_LABEL, BESIDE_LABEL))
 
@@ -26,22 +22,18 @@ class SharedMappings:
 
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        self._characters = 0
 
     def of(self, mapping: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return a mapping that equals this one, the same for all that have its order too."""
         if not mapping:
             return _NONE
-        size = size_of(mapping)
-        if size > MOST_CHARACTERS:
+        if size_of(mapping) > MOST_CHARACTERS:
             return mapping
         key = tuple(mapping.items())  # the API server writes them in the order of their names
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= MOST or self._characters + size > MOST_IN_ALL:
+            if len(self._known) >= REMEMBERED:
                 self._known.clear()
-                self._characters = 0
-            self._characters += size
             found = self._known[key] = mapping
         return found
 

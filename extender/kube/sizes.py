@@ -23,6 +23,8 @@ MOST_NAMES: Final = 64
 """
 MOST_CHARACTERS: Final = 320
 """Characters of one word, such as the name of a resource: no name of Kubernetes has more."""
+REMEMBERED: Final = 4096
+"""Texts and mappings whose meaning is remembered. With one more all are read anew."""
 PODS: Final = 4 * 1024 * 1024
 """Bytes for what pods and PodGroups of one namespace say, beyond what is free for each."""
 FREE: Final = 1024

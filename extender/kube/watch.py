@@ -236,15 +236,6 @@ class _WatchStatus(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
 
 
-class _KindServed(msgspec.Struct, frozen=True, gc=False):
-    name: str = ""
-
-
-class _KindsServed(msgspec.Struct, frozen=True):
-    resources: list[_KindServed] | None = None
-
-
-_decode_resources = msgspec.json.Decoder(_KindsServed).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_version = msgspec.json.Decoder(_Versioned).decode
 _decode_status = msgspec.json.Decoder(_WatchStatus).decode
@@ -279,7 +270,7 @@ class Watcher:
         self.is_absent = False
         """True if it counts as a resource without objects."""
         self.forbidden = ""
-        """The refusal, where it is absent because the client may not read what there is."""
+        """The refusal, where it is absent because the client may not read it."""
         self._sleep = sleep
         self._backoff = backoff
         self._optional = optional
@@ -307,7 +298,7 @@ class Watcher:
                 self._go_on_from("")
                 if await self._is_another_due():
                     continue
-                await self._be_absent(error)
+                self._be_absent(error)
                 yield Init()
                 yield InitDone()
                 await self._sleep(LOOK_SECONDS)
@@ -342,35 +333,14 @@ class Watcher:
             await self._sleep(self._backoff.next())
         return True
 
-    async def _be_absent(self, error: ApiError) -> None:
+    def _be_absent(self, error: ApiError) -> None:
         self._misses, self._has_listed, self.is_absent = 0, False, True
         self._path = self._versions[0]
-        forbidden = ""
-        if isinstance(error, ForbiddenError) and await self._is_known():
-            forbidden = str(error)
+        forbidden = str(error) if isinstance(error, ForbiddenError) else ""
         if forbidden and not self.forbidden:
             _log.warning("may not be read, so it counts as absent", error=forbidden)
         self.forbidden = forbidden
         self.freshness.heard()
-
-    async def _is_known(self) -> bool:
-        """Return whether discovery has a version of a resource that may not be read.
-
-        The API server refuses what a role does not name before it looks whether there is such a
-        resource. Where discovery is not to be had either there may be one.
-        """
-        for path in self._versions:
-            of_version, _, name = path.rpartition("/")
-            try:
-                answer = await self._client.request("GET", of_version)
-                listed = decoded(_decode_resources, answer).resources or ()
-            except NotFoundError:
-                continue
-            except ApiError:
-                return True
-            if any(each.name == name for each in listed):
-                return True
-        return False
 
     async def _interrupted(self, error: ApiError) -> None:
         self.freshness.failed(error)

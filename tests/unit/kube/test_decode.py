@@ -19,8 +19,8 @@ from extender.api.wellknown import (
 )
 from extender.fit.candidates import is_feasible
 from extender.kube.decode import DecodeError, Decoder, group_of
-from extender.kube.sharing import MOST, SharedLabels
-from extender.kube.sizes import NamespaceBytes
+from extender.kube.sharing import SharedLabels
+from extender.kube.sizes import REMEMBERED, NamespaceBytes
 from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.cluster.records import (
     BudgetInfo,
@@ -241,7 +241,7 @@ def test_pods_of_one_job_share_their_labels() -> None:
 
 def test_more_labels_than_are_remembered() -> None:
     shared = SharedLabels(NamespaceBytes())
-    for number in range(MOST + 2):
+    for number in range(REMEMBERED + 2):
         assert shared.of({"app": str(number)}, "ns") == {"app": str(number)}
 
 

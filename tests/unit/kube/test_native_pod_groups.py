@@ -1,7 +1,7 @@
 """PodGroups of scheduling.k8s.io in both versions, and the pods and Jobs that name them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -89,7 +89,6 @@ async def test_nothing_is_written_of_a_native_one() -> None:
 
 NEW, OLD = "/new/things", "/old/things"
 NO, GONE = ForbiddenError("no", status=403), NotFoundError("gone", status=404)
-THINGS = {"/new": ["others"], "/old": ["others", "things"]}
 
 
 class End(Exception):  # noqa: N818 - not an error: the script is at its end
@@ -99,20 +98,18 @@ class End(Exception):  # noqa: N818 - not an error: the script is at its end
 class Server:
     """Serves these paths, and forbids or has not the others; it learns the old one after a while.
 
-    Its discovery has these resources by version. A watch fails with the next one of `troubles`.
+    A watch fails with the next one of `troubles`.
     """
 
     def __init__(
         self,
         *served: str,
         absent: ApiError = GONE,
-        known: Mapping[str, list[str]] | ApiError = THINGS,
         troubles: Iterable[ApiError] = (),
     ) -> None:
-        self.served, self.absent, self.known = {*served}, absent, known
+        self.served, self.absent = {*served}, absent
         self.troubles = iter(troubles)
         self.asked: list[str] = []
-        self.discovered: list[str] = []
         self.pauses = 0
         self.watcher = Watcher(
             self,  # type: ignore[arg-type]
@@ -127,22 +124,12 @@ class Server:
 
     async def request(self, _: str, path: str, **__: object) -> bytes:
         where = path.partition("?")[0]
-        if where in THINGS:
-            return self._discovery(where)
         self.asked.append(where)
         if where not in self.served:
             raise self.absent
         return json.dumps(
             {"metadata": {"resourceVersion": "5"}, "items": [{"metadata": {"name": where}}]}
         ).encode()
-
-    def _discovery(self, version: str) -> bytes:
-        self.discovered.append(version)
-        if isinstance(self.known, ApiError):
-            raise self.known
-        if version not in self.known:
-            raise GONE
-        return json.dumps({"resources": [{"name": each} for each in self.known[version]]}).encode()
 
     def stream(self, path: str, *, idle_seconds: float) -> Any:
         assert idle_seconds
@@ -194,27 +181,14 @@ async def test_an_api_that_is_not_there_has_no_objects_and_is_looked_for_again(
     assert found[-2:] == [OLD, "InitDone"]
 
 
-@pytest.mark.parametrize(
-    ("known", "missing"),
-    [(THINGS, True), ({"/new": ["others"]}, False), ({}, False), (NO, True)],
-    ids=["it is served", "another kind is", "no version is", "discovery may not be read either"],
-)
-async def test_where_it_is_served_a_refusal_says_that_a_right_is_missing(
-    known: Any, missing: bool
-) -> None:
-    server = Server(absent=NO, known=known)
+async def test_a_refusal_says_that_a_right_is_missing() -> None:
+    server = Server(absent=NO)
     with capture_logs() as logs:
         await server.events()
 
-    assert server.forbidden == [("no" if missing else "")] * 3 + [""]
+    assert server.forbidden == ["no"] * 3 + [""]
     warned = [each["event"] for each in logs if each["log_level"] == "warning"]
-    assert warned == ["may not be read, so it counts as absent"] * missing
-
-
-async def test_what_is_not_served_needs_no_discovery() -> None:
-    server = Server(absent=GONE)
-    await server.events()
-    assert server.discovered == []
+    assert warned == ["may not be read, so it counts as absent"]
 
 
 async def test_a_moment_without_the_right_loses_no_object() -> None:
