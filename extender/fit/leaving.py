@@ -23,7 +23,7 @@ Unit = Sequence[Placed]
 def fewest_to_leave(
     packer: Packer, wanted: Collection[Wanted], units: Sequence[Unit]
 ) -> Steps[list[int] | None]:
-    """Return the numbers of the units that have to go; None where not all pods fit even then.
+    """Return the numbers of the units that have to leave; None where not all pods fit even then.
 
     The packer counts all units as gone, and is of no use after this.
     """
@@ -62,7 +62,7 @@ class _Reprieve:
         self._used = _nodes(found)
 
     def stays(self, unit: Unit) -> bool:
-        """Put a unit back where it is in no way, and return whether it is in none."""
+        """Put a unit back if it is in the way of no pod; return whether it was put back."""
         both = [self._used[each.node.name] for each in unit if each.node.name in self._used]
         if both and self._shares_not and any(each.pod.shape.one_per_node for each in unit):
             return False

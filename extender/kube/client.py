@@ -59,7 +59,7 @@ class _Connection:
     users: int = 0
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         await self.session.close()
         if self.posts is not None:
             await self.posts.close()

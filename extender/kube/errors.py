@@ -66,7 +66,7 @@ class UnauthorizedError(UnavailableError):
     """401, or a certificate that is refused: new credentials may help."""
 
     renewed = False
-    """True if there are others by now."""
+    """True if other credentials have replaced the refused ones."""
 
 
 class LargeAnswerError(ApiError):

@@ -1,4 +1,4 @@
-"""Retries, after pauses that grow."""
+"""Pauses that grow, and work that is tried again after them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

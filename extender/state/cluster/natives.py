@@ -1,8 +1,8 @@
 """Pods of native PodGroups, and the group that each is a member of here.
 
-Where kube-scheduler schedules native groups itself their pods are in no group here, whatever their
-labels say. Where it does not, a pod is a member of the group that a label names, be it of the same
-name. Without such a label it is one of its native PodGroup, unless that has no gang policy.
+Where kube-scheduler schedules native groups itself, their pods are in no group here, whatever their
+labels say. Where it does not, a pod is a member of the group that its label names. A pod without
+such a label is a member of its native PodGroup, unless that has no gang policy.
 """
 
 from collections.abc import Collection

@@ -149,8 +149,8 @@ class Asker:
 class Reservations:
     """All reservations. Written by `Cluster` only.
 
-    Of what yields to no asker only the sum by node is ever read, so that is all that is kept of
-    bound pods: a record for each of 100,000 would cost memory and time for nothing.
+    Only a sum by node is kept of what yields to no asker, such as bound pods: nothing reads more,
+    and a record for each of 100,000 pods would cost memory and time.
     """
 
     pods: dict[str, Reservation] = field(default_factory=dict)
@@ -279,7 +279,7 @@ class Reservations:
                 self.kept.setdefault(node, {})[share] = amounts
 
     def _keep_no_more(self, reservation: Reservation) -> None:
-        """Undo `_keep`."""
+        """Undo what `_keep` noted."""
         kept, share = self.kept, _share(reservation)
         for node in reservation.amounts:
             there = kept.get(node)

@@ -191,7 +191,7 @@ class ClusterView:
         return {key for group, key in found if group != GROUP_NATIVE or self.pod_group(key)}
 
     def known_groups(self) -> Iterator[str]:
-        """Yield the groups that there are at first: those that have pods, and then a PodGroup.
+        """Yield the groups that exist when this begins: those with pods, then other PodGroups.
 
         The state may change meanwhile. A group without pods whose PodGroup has gone is left out.
         """
@@ -245,9 +245,9 @@ class ClusterView:
     def quorum(self, pod_group: PodGroupInfo) -> int:
         """Return how many members the group needs now.
 
-        That is minMember, or fewer where the Jobs of this run have so many pods behind them that
-        fewer remain to run: when such a Job starts again, the pods that remain are the gang. Of
-        others the PodGroup says how many are done.
+        That is minMember, or fewer where so many pods of this run are done that fewer remain: when
+        a Job starts again, the pods that remain are the gang. The Jobs of the group say how many
+        are done, or the PodGroup where it has none.
         """
         need = pod_group.min_member
         begun, done = self._jobs.work.get(pod_group.key, (0, 0))
@@ -407,7 +407,7 @@ class ClusterView:
         return self._jobs.made.get(maker, ())
 
     def of_workload(self, key: str) -> Collection[str]:
-        """Return the UIDs of the pods that say that they are a Workload's, by `namespace/name`."""
+        """Return the UIDs of the pods that name a Workload, which is given as `namespace/name`."""
         return self._tables.of_workload.get(key, ())
 
     @property
@@ -449,12 +449,12 @@ class ClusterView:
     def good_nodes(self, pattern: Pattern) -> Collection[str]:
         """Return the nodes that kube-scheduler found good for a pattern and that are as they were.
 
-        Room aside, and what our own reading says of them.
+        Neither room nor our own reading of the nodes is looked at.
         """
         return self._tables.feasible_by_pattern.good(pattern)
 
     def is_good(self, pattern: Pattern, node: str) -> bool:
-        """Return whether a node is one of these."""
+        """Return whether kube-scheduler found a node good for a pattern, and it is as it was."""
         return node in self._tables.feasible_by_pattern.good(pattern)
 
     def is_named(self, pattern: Pattern) -> bool:
@@ -563,7 +563,7 @@ class ClusterView:
 
     @property
     def keeps_room(self) -> bool:
-        """True if any node has such reservations."""
+        """True if any node has reservations that may yield: plans, claims or grants."""
         return bool(self._reservations.kept)
 
     def used(self, node: str) -> Mapping[str, int]:
