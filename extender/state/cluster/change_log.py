@@ -27,16 +27,14 @@ class Gains:
         """The number of the latest note; 0 before the first one."""
         self._at: dict[str, int] = {}
 
-    def note(self, nodes: Iterable[str]) -> bool:
-        """Note nodes under one new version; return whether there were any."""
+    def note(self, nodes: Iterable[str]) -> None:
+        """Note nodes, if there are any, under one new version."""
         found = list(nodes)
-        if not found:
-            return False
-        self.version += 1
+        if found:
+            self.version += 1
         for node in found:
             self._at.pop(node, None)
             self._at[node] = self.version
-        return True
 
     def forget(self, node: str) -> None:
         """Forget a node that went, once every reader has looked since."""
