@@ -84,7 +84,7 @@ async def test_many_are_written_one_after_the_other(cluster: Cluster, writer: Wr
         observe(cluster, ev.PodWaiting(members[0], "n0"))
     await asyncio.sleep(6)
 
-    assert [(when, name) for when, name, _ in writer.written] == [(5.0, "red"), (5.2, "blue")]
+    assert [(when, name) for when, name, _ in writer.written] == [(5.0, "red"), (5.1, "blue")]
 
 
 def said(reason: Reason) -> PodGroupInfo:

@@ -493,7 +493,7 @@ async def test_members_that_seek_a_held_one_are_tried_again_once_for_each_that_c
         held.append(tasks.create_task(scene.hold(WORKERS[1], "n0")))
 
     both = sorted(each.uid for each in WORKERS)
-    assert [each for each in scene.tried_beside if each[1]] == [(0.5, both), (2.5, [C.uid])]
+    assert [each for each in scene.tried_beside if each[1]] == [(1.0, both), (3.0, [C.uid])]
     assert [task.result() for task in held] == [None] * 3
     scene.idle()
 
