@@ -164,7 +164,6 @@ async def _create(
         memory=POD_MEMORY,
         group=gang,
         label=kind.label,
-        pod_spec={"schedulingGates": [{"name": gate} for gate in kind.gates]},
     )
     groups = f"/apis/{kind.api_version}/namespaces/{NAMESPACE}/podgroups"
     for url, body in ((groups, group), (_JOBS, job)):

@@ -10,6 +10,7 @@ measures. `create` returns when the API server has stored it all.
 import asyncio
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,42 @@ CONNECTIONS = 32
 _NODE_MEMORY, _NODE_PODS = "64Gi", 110
 POD_MEMORY = "64Mi"
 _FITS, _IMPOSSIBLE = "gang-", "impossible-"
+_SHAPE = re.compile(r"(?P<churn>churn:)?(?P<gangs>[1-9]\d*)x(?P<size>[1-9]\d*)", re.ASCII)
+_NAMED = {
+    "churn": ("churn:50x50",),
+    "all": ("100x50", "5000x1", "250x20", "20x250", "1x5000", "churn:50x50"),
+}
 
 Progress = Callable[[str], None]
+
+
+class LoadError(ValueError):
+    """The text is not a shape, or the pods do not go onto the nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """So many gangs of so many; with `churn` as many again that cannot ever fit."""
+
+    gangs: int
+    size: int
+    churn: bool = False
+
+
+def shapes(texts: Iterable[str]) -> list[Shape]:
+    """Return the shapes of texts, each a shape or a list with commas. Raises LoadError."""
+    words = (word.strip() for text in texts for word in text.split(","))
+    return [_shape(each) for word in words for each in _NAMED.get(word, (word,))]
+
+
+def _shape(text: str) -> Shape:
+    found = _SHAPE.fullmatch(text)
+    if not found:
+        raise LoadError(f"{text!r} is neither GANGSxSIZE, churn:GANGSxSIZE, churn nor all")
+    shape = Shape(int(found["gangs"]), int(found["size"]), churn=bool(found["churn"]))
+    if shape.churn and shape.size == 1:
+        raise LoadError(f"{text!r}: a gang of one fits wherever its pod does")
+    return shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +75,6 @@ class Load:
     size: int
     node_cpu: str = "8"
     pod_cpu: str = "100m"
-    interleave: bool = False  # first members of all gangs, then the second ones, ...
     large_nodes: int = 0  # beside the others
     impossible: bool = False  # as many gangs again that cannot ever fit, in turn with the others
 
@@ -83,19 +117,15 @@ class Load:
 
     def pod_names(self) -> list[str]:
         """Return the names of the pods, in the order of their creation."""
-        gangs, members = self.gang_names(), range(self.size)
-        if self.interleave:
-            return [f"{gang}-{member}" for member in members for gang in gangs]
-        return [f"{gang}-{member}" for gang in gangs for member in members]
+        return [f"{gang}-{member}" for gang in self.gang_names() for member in range(self.size)]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupKind:
-    """How pods say which gang they are of, and the gates that they are created behind."""
+    """How pods say which gang they are of."""
 
     label: str = objects.POD_GROUP_LABEL
     api_version: str = objects.POD_GROUP_V1ALPHA1
-    gates: tuple[str, ...] = ()
     native: bool = False
     """Whether their spec names a PodGroup of Kubernetes' own, and no label does."""
 
@@ -168,7 +198,6 @@ def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
             namespace=NAMESPACE,
             group=None if kind.native else gang_of(name),
             label=kind.label,
-            gates=kind.gates,
             **(in_group(gang_of(name)) if kind.native else {}),
         )
         yield encoded(pod)

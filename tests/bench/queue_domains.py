@@ -5,16 +5,14 @@ printed is the CPU time of each question over several rounds, in milliseconds.
 """
 
 from collections.abc import Callable
-from random import Random
 from statistics import median
 from time import thread_time
-from typing import Any, Final
+from typing import Any
 
 from extender.api.wellknown import HOSTNAME_LABEL
 from extender.gang.fit import fitting
 from extender.gang.topology import domains_of_members
 from extender.room.nodes import NodeRoom
-from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
 from extender.state.queue.records import (
@@ -27,29 +25,9 @@ from extender.state.queue.records import (
 from extender.state.queue.store import Queues
 from extender.state.topology import DomainAssignment, in_order
 from extender.steps import at_once
-from tests.makers import NAMESPACE, event_of, key, pod, pod_group, requests, shape
+from tests.bench.domains import BLOCK, MEMBERS, RACK, ROUNDS, scene
+from tests.makers import NAMESPACE, event_of, key, pod, pod_group, shape
 from tests.queue_makers import cluster_queue, flavor, group, local_queue, meta, pod_set, workload
-
-BLOCKS: Final = 50
-RACKS: Final = 5
-IN_RACK: Final = 20
-MEMBERS: Final = 512
-ROUNDS: Final = 9
-BLOCK: Final = "example.com/block"
-RACK: Final = "example.com/rack"
-
-
-def scene() -> Cluster:
-    """Return the nodes of 64 CPU, each with a pod of 32 to 60."""
-    cluster, rng = Cluster(), Random(3)
-    for number in range(BLOCKS * RACKS * IN_RACK):
-        rack = number // IN_RACK
-        name = f"node-{number}"
-        labels = {RACK: f"r{rack}", BLOCK: f"b{rack // RACKS}", HOSTNAME_LABEL: name}
-        cluster.apply(event_of(NodeInfo(name, {**requests(64), "pods": 110}, labels)))
-        taken = pod(f"on-{name}", shape(rng.choice((32, 48, 56, 60))), on=name)
-        cluster.apply(event_of(taken))
-    return cluster
 
 
 def questions() -> dict[str, Callable[[], object]]:

@@ -1,112 +1,242 @@
-"""One measured run: a fresh control plane, the load, then the scheduler and the clock.
+"""Gangs, by every side: a fresh control plane, the load, then the scheduler and the clock.
 
-Pods and groups are there before the scheduler is, and an extender is ready before it. There are
-two clocks. Both end with the last pod that gets a node. `ready_seconds` begins when the scheduler
-says that it is ready, `seconds` when the first pod has a node. The second flatters gangs: a
-scheduler that starts does not take the pods it finds in the order of their creation, so all gangs
-fill at the same time, and the first one is whole when much of the work is done.
-
-With a pace gangs come while the scheduler runs. Then the first clock begins with the first one.
+Pods and groups are there before the scheduler is, and an extender is ready before it. The clock
+begins when the scheduler says that it is ready, and ends with the last pod that gets a node. With a
+pace gangs come while the scheduler runs. Then the clock begins with the first one.
 """
 
 import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
+import msgspec
+from rich.table import Table
 from typing_extensions import override
 
-from tests.bench import histogram, load, scheduled
-from tests.bench.creation import Creation
-from tests.bench.gangs import at_the_end, judge
-from tests.bench.load import NAMESPACE, Progress, fits
+from tests.bench import load, tables
+from tests.bench.creation import Creation, Pace
+from tests.bench.gangs import Gangs, Quantiles, Waits, judge, waits
+from tests.bench.load import NAMESPACE, Load, Progress, fits
 from tests.bench.meter import Meter
-from tests.bench.results import STOCK, Audit, Case, Latency, Result
-from tests.bench.scheduled import Written
-from tests.bench.sides import Pages, Running, Settings, Side
+from tests.bench.series import Limits, Run, Series
+from tests.bench.sides import OFF, OURS, PLAIN, Settings, Side
 from tests.bench.sightings import NEW, ON_NODE, Sightings
-from tests.bench.waits import waits
+from tests.bench.tables import Row
 from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.process import Component
 from tests.harness.toolchain import Binaries, ensure_binaries
 
+STOCK = "stock"
+PROCESSES = ("scheduler", "extender", "reconciler", "controllers", "apiserver", "etcd", "bench")
 _POLL_SECONDS = 0.1
 _SETTLE_SECONDS = 5.0
-_CLOCK_TOLERANCE_SECONDS = 2.0  # the conditions have whole seconds at both ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When a run is ended although pods still wait, in seconds."""
+class Case:
+    """What to schedule, and at which QPS (`stock`, or a number).
 
-    run: float = 300.0
-    stall: float = 60.0  # without one more pod
+    Without a pace all pods are there before the scheduler is.
+    """
+
+    load: Load
+    qps: str
+    pace: Pace | None = None
+
+    @property
+    def title(self) -> str:
+        """The case in one line."""
+        made = self.load
+        nodes, gangs = f"{made.nodes} nodes", f"{made.gangs} gangs of {made.size}"
+        if made.large_nodes:
+            nodes += f" and {made.large_nodes} large ones"
+        if made.impossible:
+            gangs += " and as many that cannot fit"
+        if self.pace:
+            gangs += f" {self.pace}"
+        return f"{nodes}, {gangs}, {rate_of(self.qps)}"
+
+
+def rate_of(qps: str) -> str:
+    """Return a QPS in words."""
+    return "stock QPS" if qps == STOCK else f"QPS {qps}"
+
+
+def client(qps: str) -> Settings:
+    """Return the settings of the scheduler's client for a QPS."""
+    return {} if qps == STOCK else {"qps": float(qps), "burst": 2 * int(float(qps))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What was seen of a run; times are of the monotonic clock, and by name of the pod."""
+class Result(Run):
+    """What one run gave; times in seconds."""
 
-    ready: float
-    """When the scheduler was."""
-    created: Mapping[str, float]
-    """When each pod was there, of gangs that came while the scheduler ran."""
-    bound: Mapping[str, float]
-    """When each pod of a gang that fits had a node."""
-    strays: Set[str]
-    """Pods that had a node although their gangs cannot fit."""
+    derived: ClassVar[Sequence[str]] = ("pods_per_second",)
+    load: Load
     refused: int
-    """Pods of these gangs that were tried in vain."""
-    pods: Sequence[Object]
-    """Those that have a node at the end."""
-    written: Written
-    audit: Audit
-    pages: Pages
-    notes: Sequence[str]
+    """Pods of gangs that cannot fit that were tried and refused before the run ended."""
+    scheduled: int
+    """Pods of the gangs that fit, as are all times."""
+    seconds: float
+    gangs: Gangs
+    overcommits: Sequence[str]
+    """Sentences: each names the pods and their versions."""
+    collisions: int
+    """Pods with a node on which kube-scheduler wrote that it failed to place them."""
+    partial: int
+    """Gangs with some members on nodes at the end, by the books."""
+    waits: Waits | None = None
+    """Of gangs that came while the scheduler ran."""
+
+    @property
+    def pods_per_second(self) -> float:
+        """Rate until the last pod."""
+        return self.scheduled / self.seconds if self.seconds else 0.0
+
+    @property
+    @override
+    def faults(self) -> list[str]:
+        """Our gangs that are not whole, or cannot be; nodes of any side that had too much."""
+        gangs, found = self.gangs, list(self.overcommits)
+        if self.side not in {OURS, OFF}:
+            return found
+        if gangs.whole < self.load.gangs or gangs.partial or self.partial:
+            partial = max(gangs.partial, self.partial)
+            found.append(f"{gangs.whole} of {self.load.gangs} gangs are whole, {partial} partial")
+        if gangs.impossible_bound:
+            found.append(f"pods bound of gangs that cannot fit: {gangs.impossible_bound}")
+        return found
 
 
-def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Progress) -> Result:
-    """Return what that side made of the load."""
-    meter = Meter()
-    meter.add("bench", os.getpid())
-    binaries = ensure_binaries()
-    if side.binary:
-        binaries = dataclasses.replace(binaries, kube_scheduler=side.binary)
-    progress("starts a control plane")
-    with MeteredControlPlane(
-        binaries, meter, controllers=bool(case.pace), apiserver_args=side.apiserver_args
-    ) as control_plane:
-        kubeconfig = control_plane.admin_kubeconfig
-        with Api(kubeconfig) as api:
-            api.apply(side.crds)
-            load.create(kubeconfig, case.load, side.kind, progress, pods=not case.pace)
-            run = _Run(control_plane, api, case, side, limits=limits, progress=progress)
-            seen = run.go(meter)
-    return result(case, side, seen, meter, repeat=repeat)
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A side, and whether gangs that cannot fit are among those that it schedules."""
+
+    side: Side
+    churn: bool
+    title: str
+
+
+class Bench(Series[Column, Result]):
+    """One case by every side; where gangs cannot fit, our sides without these first.
+
+    kube-scheduler alone has no part in that: it would place pods of gangs that cannot fit.
+    """
+
+    def __init__(self, case: Case, sides: Sequence[Side], limits: Limits, repeat: int) -> None:
+        made = [Column(side, churn=False, title=side.title) for side in sides]
+        if case.load.impossible:
+            made = [
+                Column(side, churn=churn, title=f"{side.title}, {'churn' if churn else 'alone'}")
+                for side in sides
+                if side.key != PLAIN
+                for churn in (False, True)
+            ]
+        super().__init__(case.title, made, repeat)
+        self._case, self._limits = case, limits
+
+    @override
+    def measure(self, side: Column, repeat: int) -> Result:
+        case = self._case
+        if not side.churn:
+            case = dataclasses.replace(case, load=case.load.alone())
+        return measure(case, side, repeat=repeat, limits=self._limits, progress=self.progress)
+
+    @override
+    def summary(self, result: Result) -> str:
+        return (
+            f"{result.pods_per_second:.0f} pods/s, {result.gangs.whole} of {result.load.gangs} "
+            f"gangs whole, partial gangs: {result.gangs.partial}, "
+            f"overcommits: {len(result.overcommits)}, collisions: {result.collisions}"
+        )
+
+    @override
+    def table(self) -> Table:
+        columns = tables.columns(self.results, lambda each: each.title)
+        return tables.table(self.name, columns, self._rows(), heading=lambda each: each.title)
+
+    @override
+    def load_as_builtins(self) -> Any:
+        return msgspec.to_builtins(self._case)
+
+    def _ratio(self, row: Row[Result]) -> Row[Result]:
+        """Return the line of a measure relative to its baseline of the same repeat.
+
+        That is the plain kube-scheduler; with gangs that cannot fit the same side without them.
+        """
+
+        def ratio(run: Result) -> float | None:
+            key = run.side if self._case.load.impossible else PLAIN
+            for base in self.results:
+                if (base.side, base.repeat) == (key, run.repeat) and not base.load.impossible:
+                    ours, theirs = row.value(run), row.value(base)
+                    return ours / theirs if ours and theirs else None
+            return None
+
+        return Row("  ratio", ratio, "{:.2f}")
+
+    def _rows(self) -> list[Row[Result]]:
+        rate: Row[Result] = Row("pods/s", lambda run: run.pods_per_second)
+        waits: list[Row[Result]] = [
+            Row(f"{since} pod created to last on a node, {name}, ms", _wait(since, name))
+            for since in ("last", "first")
+            for name in ("p50", "p99")
+        ]
+        return [
+            rate,
+            self._ratio(rate),
+            Row("seconds", lambda run: run.seconds, "{:.1f}"),
+            Row("pods scheduled", lambda run: run.scheduled),
+            Row("gangs whole", lambda run: run.gangs.whole),
+            Row("partial gangs at the end", lambda run: run.gangs.partial),
+            Row("pods that cannot fit, bound", _impossible(lambda run: run.gangs.impossible_bound)),
+            Row("pods that cannot fit, refused", _impossible(lambda run: run.refused)),
+            Row("overcommits", lambda run: len(run.overcommits)),
+            Row("collisions", lambda run: run.collisions),
+            *(row for each in waits for row in (each, self._ratio(each))),
+            Row("extender, CPU ms a pod", _cpu_of_extender, "{:.2f}"),
+            *cast("list[Row[Result]]", tables.of_processes(PROCESSES)),
+        ]
+
+
+def _wait(since: str, quantile: str) -> Any:
+    def milliseconds(run: Result) -> float | None:
+        if run.waits is None:
+            return None
+        found: Quantiles = run.waits.from_last if since == "last" else run.waits.from_first
+        return 1000 * (found.p50 if quantile == "p50" else found.p99)
+
+    return milliseconds
+
+
+def _impossible(value: Any) -> Any:
+    return lambda run: value(run) if run.load.impossible else None
+
+
+def _cpu_of_extender(run: Result) -> float | None:
+    seconds = run.cpu_seconds.get("extender")
+    return 1000 * seconds / run.scheduled if seconds and run.scheduled else None
 
 
 class MeteredControlPlane(ControlPlane):
     """No kubelet; every process is known to the meter as soon as it runs."""
 
-    def __init__(
-        self,
-        binaries: Binaries,
-        meter: Meter,
-        *,
-        controllers: bool,
-        apiserver_args: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, side: Side, meter: Meter, *, controllers: bool) -> None:
         super().__init__(
-            binaries, kubelet=False, controllers=controllers, apiserver_args=apiserver_args
+            _binaries(side),
+            kubelet=False,
+            controllers=controllers,
+            apiserver_args=side.apiserver_args,
         )
         self._meter = meter
         self._with_controllers = controllers
+        meter.add("bench", os.getpid())
 
     @override
     def start(self) -> None:
@@ -132,6 +262,26 @@ class MeteredControlPlane(ControlPlane):
         return component
 
 
+def _binaries(side: Side) -> Binaries:
+    found = ensure_binaries()
+    return dataclasses.replace(found, kube_scheduler=side.binary) if side.binary else found
+
+
+def measure(
+    case: Case, column: Column, *, repeat: int, limits: Limits, progress: Progress
+) -> Result:
+    """Return what that side made of the load."""
+    meter, side = Meter(), column.side
+    progress("starts a control plane")
+    with MeteredControlPlane(side, meter, controllers=bool(case.pace)) as control_plane:
+        kubeconfig = control_plane.admin_kubeconfig
+        with Api(kubeconfig) as api:
+            api.apply(side.crds)
+            load.create(kubeconfig, case.load, side.kind, progress, pods=not case.pace)
+            run = _Run(control_plane, api, case, column, limits=limits, progress=progress)
+            return run.go(meter, repeat)
+
+
 class _Run:
     """From the start of the scheduler until nothing more is written."""
 
@@ -140,54 +290,62 @@ class _Run:
         control_plane: ControlPlane,
         api: Api,
         case: Case,
-        side: Side,
+        column: Column,
         *,
         limits: Limits,
         progress: Progress,
     ) -> None:
         self._control_plane, self._api = control_plane, api
-        self._case, self._side = case, side
+        self._case, self._column = case, column
         self._limits, self._progress = limits, progress
 
-    def go(self, meter: Meter) -> Seen:
+    def go(self, meter: Meter, repeat: int) -> Result:
         """Return what was seen while the meter ran."""
         kubeconfig = self._control_plane.admin_kubeconfig
+        wanted, side = self._case.load, self._column.side
         with (
             Bookkeeper(kubeconfig) as books,
             Sightings(kubeconfig, fields=ON_NODE) as on_nodes,
-            Creation(kubeconfig, self._case.load, self._side.kind, self._case.pace) as creation,
+            Creation(kubeconfig, wanted, side.kind, self._case.pace) as creation,
             meter,
         ):
             self._progress("starts the scheduler")
-            running = self._side.start(self._control_plane, client(self._case.qps))
+            scheduler = side.start(self._control_plane, client(self._case.qps))
             ready = time.monotonic()
             creation.begin()
-            ended = self._wait(on_nodes, creation, running)
+            ended = self._wait(on_nodes, creation, scheduler)
             bound = on_nodes.times()
             time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
-            pages = running.metrics()
-            written = scheduled.await_written(kubeconfig, len(bound))
-            notes = _notes(ended, on_nodes, books, written)
             refused = 0 if ended else self._refused()
-            pods = self._pods_at_the_end(running, early=bool(ended))
-            strays = on_nodes.strays()
-            audit = self._audit(books, written, last=max(bound.values(), default=0))
+            pods = self._pods_at_the_end(scheduler, early=bool(ended))
+            books.settle(self._api)
+            found = books.ask()
+            sizes = {f"{NAMESPACE}/{gang}": wanted.size for gang in wanted.gang_names()}
+            partial = len(books.partial(sizes))
         if ended:
             self._progress(f"{ended}\n{self._control_plane.tails()}")
-        return Seen(
-            ready=ready,
-            created=creation.times(),
-            bound=bound,
-            strays=strays,
+        start = min(creation.times().values(), default=ready)
+        last = max(bound.values(), default=start)
+        start = min(start, *bound.values()) if bound else start
+        return Result(
+            side=side.key,
+            title=self._column.title,
+            repeat=repeat,
+            load=wanted,
             refused=refused,
-            pods=pods,
-            written=written,
-            audit=audit,
-            pages=pages,
-            notes=notes,
+            scheduled=len(bound),
+            seconds=last - start,
+            gangs=judge(_names(pods), bound.keys() | on_nodes.strays(), wanted.size),
+            overcommits=found.breaches,
+            collisions=len(found.collisions),
+            partial=partial,
+            cpu_seconds=meter.cpu_seconds(start, last),
+            peak_mib=meter.peak_mib(),
+            notes=_notes(ended, on_nodes, books),
+            waits=waits(creation.times(), bound, wanted.size),
         )
 
-    def _wait(self, on_nodes: Sightings, creation: Creation, running: Running) -> str:
+    def _wait(self, on_nodes: Sightings, creation: Creation, scheduler: Component) -> str:
         """Return "" when all pods have a node, otherwise why it is not waited any longer."""
         began = changed = time.monotonic()
         wanted, limits, before = self._case.load.pods, self._limits, 0
@@ -197,9 +355,8 @@ class _Run:
             if count > before:
                 before, changed = count, now
             self._progress(f"{count} of {wanted} pods scheduled in {now - began:.0f} s")
-            if not running.scheduler.running:
-                code = running.scheduler.exit_code
-                return f"the scheduler ended with {code}, {count} pods scheduled"
+            if not scheduler.running:
+                return f"the scheduler ended with {scheduler.exit_code}, {count} pods scheduled"
             if now - began > limits.run:
                 limit = f"{limits.run:g} s"
                 return f"ended at the limit of {limit} with {count} of {wanted} pods scheduled"
@@ -224,45 +381,23 @@ class _Run:
                 before, changed = count, time.monotonic()
         return before
 
-    def _pods_at_the_end(self, running: Running, *, early: bool) -> list[Object]:
+    def _pods_at_the_end(self, scheduler: Component, *, early: bool) -> list[Object]:
         """Return the pods that have a node; after an early end once what is under way has ended."""
         if early:
-            running.scheduler.stop()
+            scheduler.stop()
         deadline = time.monotonic() + (_SETTLE_SECONDS if early else 0)
         while True:
             pods = self._api.list("pods", NAMESPACE, fields=ON_NODE)
-            found = judge(dict.fromkeys(_names(pods), 0.0), self._case.load.size)
-            if not found.partial or time.monotonic() > deadline:
+            partial = judge(_names(pods), set(), self._case.load.size).partial
+            if not partial or time.monotonic() > deadline:
                 return pods
             time.sleep(_POLL_SECONDS)
 
-    def _audit(self, books: Bookkeeper, written: Written, *, last: float) -> Audit:
-        cpu = books.cpu_seconds
-        books.settle(self._api)
-        found = books.ask()
-        gangs, size = self._case.load.gang_names(), self._case.load.size
-        return Audit(
-            overcommits=found.breaches,
-            collisions=len(found.collisions),
-            partial=len(books.partial({f"{NAMESPACE}/{gang}": size for gang in gangs})),
-            events=written.count,
-            repeated_events=written.repeated,
-            late_seconds=max(0.0, written.ended - last) if last else 0.0,
-            cpu_seconds=cpu,
-        )
 
-
-def client(qps: str) -> Settings:
-    """Return the settings of the scheduler's client for a QPS."""
-    return {} if qps == STOCK else {"qps": float(qps), "burst": 2 * int(float(qps))}
-
-
-def _notes(ended: str, on_nodes: Sightings, books: Bookkeeper, written: Written) -> list[str]:
+def _notes(ended: str, on_nodes: Sightings, books: Bookkeeper) -> list[str]:
     notes = [ended] if ended else []
     if books.gaps:
         notes.append(f"the books missed events, {books.gaps} times")
-    if not written.in_time:
-        notes.append("Events were still being written when it was waited no longer")
     if on_nodes.interruptions:
         notes.append(f"interruptions of the watch: {on_nodes.interruptions}")
     return notes
@@ -275,61 +410,3 @@ def _is_refused(pod: Object) -> bool:
 
 def _names(pods: Sequence[Object]) -> set[str]:
     return {pod["metadata"]["name"] for pod in pods}
-
-
-def result(case: Case, side: Side, seen: Seen, meter: Meter, *, repeat: int) -> Result:
-    """Return what the times and counts of a run come to."""
-    bound, size = seen.bound, case.load.size
-    ready = min(seen.created.values(), default=seen.ready)
-    first, last = min(bound.values(), default=ready), max(bound.values(), default=ready)
-    start, end = min(ready, first), max(last, seen.written.ended)
-    condition_seconds = _condition_seconds(
-        [pod for pod in seen.pods if pod["metadata"]["name"] in bound]
-    )
-    notes = [*seen.notes]
-    if abs(condition_seconds - (last - first)) > _CLOCK_TOLERANCE_SECONDS:
-        notes.append(f"by the pods' conditions it took {condition_seconds:g} s")
-    return Result(
-        side=side.key,
-        title=side.title,
-        repeat=repeat,
-        impossible=case.load.impossible,
-        refused=seen.refused,
-        scheduled=len(bound),
-        seconds=last - first,
-        ready_seconds=last - start,
-        condition_seconds=condition_seconds,
-        gangs=at_the_end(
-            judge(bound, size), bound=_names(seen.pods), seen=bound.keys() | seen.strays, size=size
-        ),
-        cpu_seconds=meter.cpu_seconds(start, last),
-        late_cpu_seconds=meter.cpu_seconds(start, end),
-        ledger=seen.audit,
-        peak_mib=meter.peak_mib(),
-        attempts=histogram.total(seen.pages.scheduler, "scheduler_schedule_attempts_total"),
-        filter=_latency(
-            seen.pages.extender, "gang_extender_request_duration_seconds", verb="filter"
-        ),
-        bind=_latency(seen.pages.extender, "gang_extender_binding_duration_seconds"),
-        notes=tuple(notes),
-        waits=waits(seen.created, bound, size),
-    )
-
-
-def _latency(page: str, name: str, **labels: str) -> Latency | None:
-    """Return the quantiles of a histogram that was empty when the run began: a new process."""
-    observed = histogram.parse(page, name, **labels)
-    if not observed.count:
-        return None
-    return Latency(observed.count, observed.quantile(0.5), observed.quantile(0.99))
-
-
-def _condition_seconds(pods: Sequence[Object]) -> float:
-    times = [_scheduled_at(pod) for pod in pods]
-    return (max(times) - min(times)).total_seconds() if times else 0.0
-
-
-def _scheduled_at(pod: Object) -> datetime:
-    conditions = cast("list[dict[str, Any]]", pod["status"]["conditions"])
-    text = next(each["lastTransitionTime"] for each in conditions if each["type"] == "PodScheduled")
-    return datetime.fromisoformat(text)

@@ -1,14 +1,87 @@
-"""Runs of one load by several sides, in turn; one that fails does not end the others."""
+"""What the benchmarks share: runs of a load by several sides in turn, then a table, JSON, an exit.
 
+Progress goes to standard error: one line that changes on a terminal, few lines elsewhere.
+"""
+
+import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import httpx
+import msgspec
+from rich.console import Console
+from rich.table import Table
 
-from tests.bench.progress import Progress
 from tests.harness.client import ApiError
+
+_TERMINAL_SECONDS = 0.2
+_LOG_SECONDS = 2.0
+
+
+class Progress:
+    """Writes what is new every little while; `title` says which run it is about."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        self._terminal = sys.stderr.isatty()
+        self._written = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        """Write `text`, unless a text was written just now; several lines are always written."""
+        now = time.monotonic()
+        due = now - self._written >= (_TERMINAL_SECONDS if self._terminal else _LOG_SECONDS)
+        if due or "\n" in text:
+            self._written = now
+            self._write(f"{self.title}: {text}", lasting="\n" in text)
+
+    def say(self, text: str) -> None:
+        """Write `text` in any case, on a line that stays."""
+        self._write(text, lasting=True)
+
+    def _write(self, text: str, *, lasting: bool) -> None:
+        start = "\r\x1b[K" if self._terminal else ""
+        end = "" if self._terminal and not lasting else "\n"
+        sys.stderr.write(f"{start}{text}{end}")
+        sys.stderr.flush()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a run is ended although not everything is done, in seconds."""
+
+    run: float = 300.0
+    stall: float = 60.0
+    """Without anything that happens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one run of a side gave; CPU seconds and MiB by process."""
+
+    derived: ClassVar[Sequence[str]] = ()
+    """Properties that are written as JSON, too."""
+    side: str
+    title: str
+    repeat: int
+    cpu_seconds: Mapping[str, float]
+    peak_mib: Mapping[str, float]
+    notes: Sequence[str] = ()
+    """Sentences that a reader of the figures must know."""
+
+    @property
+    def faults(self) -> Sequence[str]:
+        """What must not be, as sentences."""
+        return ()
+
+    def as_builtins(self) -> dict[str, Any]:
+        """Return all of it, as JSON has it."""
+        made: dict[str, Any] = msgspec.to_builtins(self)
+        return made | {name: getattr(self, name) for name in ("faults", *self.derived)}
 
 
 class _Titled(Protocol):
@@ -16,26 +89,21 @@ class _Titled(Protocol):
     def title(self) -> str: ...
 
 
-class _Judged(Protocol):
-    @property
-    def faults(self) -> Sequence[str]: ...
-
-
 S = TypeVar("S", bound=_Titled)
-R = TypeVar("R", bound=_Judged)
+R = TypeVar("R", bound=Run)
 
 
 class Series(ABC, Generic[S, R]):
-    """Measures every side, `repeat` times."""
+    """Measures every side, `repeat` times; a run that fails does not end the others."""
 
     def __init__(self, name: str, sides: Sequence[S], repeat: int) -> None:
         """`name` is that of the load."""
+        self.name = name
         self.results: list[R] = []
         self.failures: list[str] = []
-        self._name = name
+        self.progress = Progress()
         self._sides = sides
         self._repeat = repeat
-        self._progress = Progress()
 
     @abstractmethod
     def measure(self, side: S, repeat: int) -> R:
@@ -45,21 +113,69 @@ class Series(ABC, Generic[S, R]):
     def summary(self, result: R) -> str:
         """Return one line about a run."""
 
+    @abstractmethod
+    def table(self) -> Table:
+        """Return measures as lines and sides as columns."""
+
+    @abstractmethod
+    def load_as_builtins(self) -> Any:
+        """Return what was measured on, as JSON has it."""
+
+    def notes(self) -> list[str]:
+        """Return what is said below the table."""
+        return [
+            f"{run.title}, repeat {run.repeat}: {note}"
+            for run in self.results
+            for note in run.notes
+        ]
+
     def run(self, save: Callable[[], None]) -> None:
         """Measure all of them in turn; `save` is called after each run."""
         for number, side in product(range(1, self._repeat + 1), self._sides):
             self._run(side, number)
             save()
 
+    def show(self, console: Console) -> None:
+        """Print what was measured."""
+        if self.results:
+            console.print(self.table())
+        for line in self.notes() if self.results else ():
+            console.print(f"  {line}", soft_wrap=True, highlight=False)
+
+    def as_builtins(self) -> dict[str, Any]:
+        """Return everything that was measured, as JSON has it."""
+        runs = [each.as_builtins() for each in self.results]
+        return {"title": self.name, "load": self.load_as_builtins(), "runs": runs}
+
     def _run(self, side: S, repeat: int) -> None:
-        name = f"{self._name}, {side.title} {repeat}/{self._repeat}"
-        self._progress.title = name
+        name = f"{self.name}, {side.title} {repeat}/{self._repeat}"
+        self.progress.title = name
         try:
             result = self.measure(side, repeat)
-        except (RuntimeError, ApiError, httpx.TransportError) as error:
-            self._progress.say(f"{name}: failed: {error}")
+        except (RuntimeError, AssertionError, ApiError, httpx.TransportError) as error:
+            self.progress.say(f"{name}: failed: {error}")
             self.failures.append(f"{name}: the run failed")
             return
         self.results.append(result)
         self.failures += [f"{name}: {fault}" for fault in result.faults]
-        self._progress.say(f"{name}: {self.summary(result)}")
+        self.progress.say(f"{name}: {self.summary(result)}")
+
+
+def play(series: Sequence[Series[Any, Any]], file: Path | None) -> int:
+    """Run all, write the results after each run, print them, and return the exit code."""
+
+    def save() -> None:
+        if file is not None:
+            document = [each.as_builtins() for each in series if each.results]
+            file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
+
+    for each in series:
+        each.run(save)
+    save()
+    console = Console()
+    for each in series:
+        each.show(console)
+    failures = [sentence for each in series for sentence in each.failures]
+    for sentence in failures:
+        console.print(f"FAILED: {sentence}", style="bold red", soft_wrap=True, highlight=False)
+    return 1 if failures else 0

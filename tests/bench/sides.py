@@ -1,7 +1,4 @@
-"""What is compared: the plain kube-scheduler, the same with our extender, and another scheduler.
-
-Our extender also without the admission policies for its identity, to see what these cost.
-"""
+"""What is compared: the plain kube-scheduler, the same with our extender, and another scheduler."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -9,10 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 import yaml
 
-from extender.api.wellknown import GANG_GATE
 from tests.bench import bindings
 from tests.bench.load import NAMESPACE, GroupKind, natively
 from tests.harness.client import Api
@@ -21,36 +16,10 @@ from tests.harness.gang_scheduler import ROOT, GangScheduler, install
 from tests.harness.natives import SCHEDULED, SERVED
 from tests.harness.process import Component
 
-PLAIN, OURS, OPEN, OFF, PEER, BARE = "plain", "ours", "open", "off", "peer", "bare"
+PLAIN, OURS, OFF, PEER, BARE = "plain", "ours", "off", "peer", "bare"
 CRDS = ROOT / "manifests" / "crds"
 
 Settings = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """Metrics in Prometheus' text format; empty where there are none."""
-
-    scheduler: str = ""
-    extender: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A scheduler at work, and how to read the metrics of its extender where it has one."""
-
-    scheduler: Component
-    extender_metrics: Callable[[], str] | None = None
-
-    def metrics(self) -> Pages:
-        """Return the metrics as they are now."""
-        extender = self.extender_metrics() if self.extender_metrics else ""
-        try:
-            # Its certificate is its own invention.
-            answer = httpx.get(f"{self.scheduler.url}/metrics", verify=False, trust_env=False)
-        except httpx.TransportError:
-            return Pages(extender=extender)
-        return Pages(answer.text if answer.is_success else "", extender)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +28,7 @@ class Side:
 
     key: str
     title: str
-    start: Callable[[ControlPlane, Settings], Running]
+    start: Callable[[ControlPlane, Settings], Component]
     kind: GroupKind = field(default_factory=GroupKind)
     crds: Path = CRDS
     binary: Path | None = None  # in place of the stock kube-scheduler
@@ -73,8 +42,8 @@ def plain(*, native: bool = False) -> Side:
     """
     gates = SCHEDULED if native else ()
 
-    def start(control_plane: ControlPlane, client: Settings) -> Running:
-        return Running(control_plane.scheduler({"clientConnection": client}, args=gates))
+    def start(control_plane: ControlPlane, client: Settings) -> Component:
+        return control_plane.scheduler({"clientConnection": client}, args=gates)
 
     kind = natively() if native else GroupKind()
     served = SERVED if native else ()
@@ -83,47 +52,33 @@ def plain(*, native: bool = False) -> Side:
 
 
 def ours(
-    settings: Mapping[str, Any] | None = None,
-    *,
-    gated: bool = False,
-    policies: bool = True,
-    together: bool = True,
-    native: bool = False,
+    settings: Mapping[str, Any] | None = None, *, together: bool = True, native: bool = False
 ) -> Side:
     """Return kube-scheduler with our extender, which gets `settings` as its configuration.
 
-    `gated` pods are created behind our scheduling gate, and stay there until their gang fits.
-    Without `policies` the API server evaluates none for what the extender writes. Where equal
-    members are not bound `together`, kube-scheduler asks for each of them. `native` gangs are
-    kube-scheduler's.
+    Where equal members are not bound `together`, kube-scheduler asks for each of them. `native`
+    gangs are kube-scheduler's.
     """
     settings = dict(settings or {})
-    if gated:
-        settings["gang"] = {**settings.get("gang", {}), "ungateWhen": "fits"}
     if not together:
         settings["gang"] = {**settings.get("gang", {}), "bindTogether": "off"}
 
-    def start(control_plane: ControlPlane, client: Settings) -> Running:
-        gang_scheduler = GangScheduler(
+    def start(control_plane: ControlPlane, client: Settings) -> Component:
+        return GangScheduler(
             control_plane,
             settings=settings,
             scheduler={"clientConnection": client},
-            policies=policies,
             scheduler_args=SCHEDULED if native else (),
-        )
-        return Running(gang_scheduler.scheduler, gang_scheduler.metrics)
+        ).scheduler
 
-    kinds = (
-        ", gated" if gated else "",
-        "" if policies else ", no policies",
-        "" if together else ", one by one",
-        ", native gangs" if native else "",
+    title = f"gang-extender{', one by one' * (not together)}{', native gangs' * native}"
+    return Side(
+        key=OURS if together else OFF,
+        title=title,
+        start=start,
+        kind=natively() if native else GroupKind(),
+        apiserver_args=SERVED if native else (),
     )
-    kind = natively() if native else GroupKind(gates=(GANG_GATE,) if gated else ())
-    key = OFF if not together else OURS if policies else OPEN
-    title = "".join(("gang-extender", *kinds))
-    served = SERVED if native else ()
-    return Side(key=key, title=title, start=start, kind=kind, apiserver_args=served)
 
 
 def bare(*, arriving: bool = False) -> Side:
@@ -132,14 +87,14 @@ def bare(*, arriving: bool = False) -> Side:
     Of gangs that are `arriving` each is bound when all its pods are there.
     """
 
-    def start(control_plane: ControlPlane, _: Settings) -> Running:
+    def start(control_plane: ControlPlane, _: Settings) -> Component:
         program = (sys.executable, "-m", bindings.__name__, "--namespace", NAMESPACE)
         gangs = "--arriving" if arriving else "--no-arriving"
         writer = control_plane.spawn(
             "bindings-extender", [*program, "--kubeconfig", install(control_plane), gangs]
         )
         control_plane.wait_until("it writes", lambda: bindings.READY in writer.tail())
-        return Running(writer)
+        return writer
 
     return Side(key=BARE, title="the Bindings alone", start=start)
 
@@ -147,7 +102,7 @@ def bare(*, arriving: bool = False) -> Side:
 def peer(binary: Path, config: Path, *, name: str, kind: GroupKind, crds: Path | None) -> Side:
     """Return another scheduler that takes kube-scheduler's flags; it may do all it likes."""
 
-    def start(control_plane: ControlPlane, client: Settings) -> Running:
+    def start(control_plane: ControlPlane, client: Settings) -> Component:
         with Api(control_plane.admin_kubeconfig) as api:
             api.apply(_ALL_RIGHTS)
         settings = yaml.safe_load(config.read_text())
@@ -155,7 +110,7 @@ def peer(binary: Path, config: Path, *, name: str, kind: GroupKind, crds: Path |
         kept = {name: former[name] for name in former.keys() - {"kubeconfig", "qps", "burst"}}
         settings["clientConnection"] = {**kept, **client}
         settings.setdefault("leaderElection", {})["leaderElect"] = False
-        return Running(control_plane.scheduler(settings))
+        return control_plane.scheduler(settings)
 
     return Side(
         key=PEER,

@@ -7,20 +7,16 @@ gang is partial, a pod was bound twice or has two Events about it, a node is ove
 did not come to its end.
 """
 
-import time
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 import yaml
-from rich.console import Console
 
-from tests.bench.extender import report
-from tests.bench.extender.runs import Limits, Result, measure
+from tests.bench.extender.runs import Bench
 from tests.bench.extender.scene import Scene
-from tests.bench.progress import Progress
+from tests.bench.series import Limits, play
 
-_LIMITS: Final = Limits()
 _MOST_PODS: Final = 100_000
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -34,51 +30,19 @@ def main(
     gangs: Annotated[int, typer.Option(min=1, help="Gangs that come.")] = 100,
     size: Annotated[int, typer.Option(min=1, help="Members of a gang.")] = 50,
     ahead: Annotated[int, typer.Option(min=1, help="Gangs that wait at any time.")] = 10,
-    plain: Annotated[
-        int, typer.Option(min=0, help="Pods of no gang that come after each gang.")
-    ] = 0,
-    lag: Annotated[
-        float, typer.Option(min=0, help="Milliseconds after which changes reach kube-scheduler.")
-    ] = 0,
     runs: Annotated[int, typer.Option(min=1, max=20, help="Runs of each, in turn.")] = 3,
     config: Annotated[
         Path | None, typer.Option(exists=True, help="Configuration of the extender.")
     ] = None,
-    limit: Annotated[float, typer.Option(help="Most seconds of scheduling in a run.")] = (
-        _LIMITS.run
-    ),
-    total: Annotated[float, typer.Option(help="No run begins after so many seconds.")] = 1800,
+    limit: Annotated[float, typer.Option(help="Most seconds of scheduling in a run.")] = 300,
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
 ) -> None:
     scenes = [
-        _scene(count, running=running, gangs=gangs, size=size, ahead=ahead, plain=plain)
+        _scene(count, running=running, gangs=gangs, size=size, ahead=ahead)
         for count in _numbers(nodes)
     ]
     settings: dict[str, Any] = yaml.safe_load(config.read_text()) if config else {}
-    progress, until = Progress(), time.monotonic() + total
-    results: list[Result] = []
-    for repeat in range(1, runs + 1):
-        for scene in scenes:
-            if time.monotonic() > until:
-                progress.say(f"{scene.nodes} nodes, run {repeat}: left out, the time is up")
-                continue
-            found = measure(
-                scene,
-                repeat=repeat,
-                settings=settings,
-                limits=Limits(run=limit),
-                progress=progress,
-                lag=lag / 1000,
-            )
-            progress.say(report.line(found))
-            results.append(found)
-            if json is not None:
-                json.write_bytes(report.as_json(results))
-    console = Console(width=140)
-    console.print(report.table(results))
-    if faults := report.faults(results):
-        console.print("\n".join(faults), highlight=False, markup=False)
-        raise typer.Exit(1)
+    raise typer.Exit(play([Bench(scenes, settings, Limits(run=limit), runs)], json))
 
 
 def _numbers(text: str) -> list[int]:
@@ -91,8 +55,8 @@ def _numbers(text: str) -> list[int]:
     return found
 
 
-def _scene(nodes: int, *, running: int, gangs: int, size: int, ahead: int, plain: int) -> Scene:
-    scene = Scene(nodes=nodes, running=running, gangs=gangs, size=size, ahead=ahead, plain=plain)
+def _scene(nodes: int, *, running: int, gangs: int, size: int, ahead: int) -> Scene:
+    scene = Scene(nodes=nodes, running=running, gangs=gangs, size=size, ahead=ahead)
     if scene.pods > min(scene.room, _MOST_PODS):
         most = min(scene.room, _MOST_PODS)
         raise typer.BadParameter(f"{nodes} nodes: {scene.pods} pods come, {most} have room")

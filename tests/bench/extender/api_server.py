@@ -160,7 +160,7 @@ class StandIn:
 
         return {
             NODES: (scene.nodes, objects.node),
-            PODS: (scene.running + gangs * scene.together, pod),
+            PODS: (scene.running + gangs * scene.size, pod),
             POD_GROUPS: (before + gangs, of_gang(objects.running_group, objects.group)),
             JOBS: (before + gangs, of_gang(objects.running_job, objects.job)),
         }.get(path, (0, objects.node))
@@ -299,7 +299,6 @@ class StandIn:
             "collided": len(self._collided),
             "writes": dict(self._writes),
             "scheduler": self._counts,
-            "partial_peak": self.ledger.partial_peak,
             "faults": [*self.ledger.faults(), *events],
         }
         client.send(json.dumps(found).encode())

@@ -19,8 +19,6 @@ class Ledger:
         self._members: Counter[int] = Counter()
         self.whole = 0
         """How many gangs have all their members on nodes."""
-        self.partial_peak = 0
-        """How many gangs had some of them on nodes and not all, at most at one moment."""
         self._twice: list[str] = []
         self._over: dict[int, str] = {}
 
@@ -32,11 +30,9 @@ class Ledger:
             self._twice.append(f"{name} is on {on} and was bound to {to}")
             return False
         self.nodes[number] = node
-        if self._scene.is_member(number):
-            gang = self._scene.gang_of(number)
-            self._members[gang] += 1
-            self.whole += self._members[gang] == self._scene.size
-            self.partial_peak = max(self.partial_peak, len(self._members) - self.whole)
+        gang = self._scene.gang_of(number)
+        self._members[gang] += 1
+        self.whole += self._members[gang] == self._scene.size
         used = self._used[node]
         for what, amount in MEMBER.items():
             used[what] += amount
@@ -55,7 +51,4 @@ class Ledger:
         ]
         missing = self._scene.gangs - len(self._members)
         unbound = [f"{missing} gangs have no member on a node"] if missing else []
-        plain = len(self.nodes) - self._members.total()
-        if missing := self._scene.gangs * self._scene.plain - plain:
-            unbound.append(f"{missing} plain pods have no node")
         return [*partial, *unbound, *self._twice, *self._over.values()]

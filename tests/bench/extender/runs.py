@@ -1,4 +1,4 @@
-"""One measured run: the three processes, the gangs, and what that took."""
+"""The extender alone, by the number of nodes: the three processes, the gangs, what that took."""
 
 import sys
 import tempfile
@@ -6,19 +6,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import httpx
 import msgspec
 import psutil
 import yaml
+from rich.table import Table
 from typing_extensions import override
 
+from tests.bench import tables
 from tests.bench.extender import api_server, scheduler
 from tests.bench.extender.scene import Scene
 from tests.bench.meter import Meter
-from tests.bench.progress import Progress
-from tests.bench.scheduled import LONG_QUIET_SECONDS, MOST_LATE_SECONDS, QUIET_SECONDS
+from tests.bench.series import Limits, Progress, Run, Series
+from tests.bench.tables import Row
 from tests.harness.certificates import Authority
 from tests.harness.kubeconfig import Kubeconfig
 from tests.harness.process import Component, free_port
@@ -30,83 +32,125 @@ API_SERVER: Final = "API server's stand-in"
 _POLL_SECONDS: Final = 0.2
 _QUIET_LOOKS: Final = 10
 """In a row: the extender has read what there is when it wants no processor so many times."""
+_READY_SECONDS: Final = 600.0
+_QUIET_SECONDS: Final = 4.0
+"""Without one more Event after which no more come: some are written late on purpose."""
+_LONG_QUIET_SECONDS: Final = 15.0
+"""The same where pods have none yet."""
+_MOST_LATE_SECONDS: Final = 150.0
+"""After so long it is waited no more, whatever comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When a run is ended that is not at its end, in seconds."""
+class Result(Run):
+    """What one run gave; times in seconds.
 
-    ready: float = 600.0
-    run: float = 300.0
-    stall: float = 60.0
-    """Without one more pod that has a node."""
+    CPU is from when the first gang came to the last binding; of the stand-in for kube-scheduler
+    from the first filter.
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What one run gave; times in seconds."""
-
+    derived: ClassVar[Sequence[str]] = ("pods_per_second",)
     scene: Scene
-    repeat: int
     bound: int
     seconds: float
     """From the first filter to the last binding."""
-    cpu: Mapping[str, float]
-    """By process, from when the first gang came to the last binding; of the stand-in for
-    kube-scheduler from the first filter."""
     late_cpu: float
     """The extender's, to the last Event."""
     events: Mapping[str, int]
     """By who wrote them, and why."""
     unannounced: int
     """Pods with a node and without an Event Scheduled."""
-    peak_mib: float
-    """Of the extender, from its start."""
     counts: Mapping[str, float]
     """Those of the stand-in for kube-scheduler, none where it did not come to its end."""
     writes: Mapping[str, int]
-    partial_peak: int
-    """Gangs that had some members on nodes and not all, at most at one moment."""
-    faults: Sequence[str]
+    wrong: Sequence[str]
+    """What must not be, as sentences."""
+
+    @property
+    @override
+    def faults(self) -> Sequence[str]:
+        return self.wrong
 
     @property
     def pods_per_second(self) -> float | None:
         """Pods that got a node."""
         return self.bound / self.seconds if self.seconds > 0 else None
 
-    def cpu_milliseconds(self, process: str) -> float | None:
+    def a_pod(self, count: float | None) -> float | None:
+        """Return a count for each pod."""
+        return count / self.bound if self.bound and count is not None else None
+
+    def milliseconds(self, process: str) -> float | None:
         """Return the CPU of a process for each pod."""
-        return 1000 * self.cpu[process] / self.bound if self.bound else None
+        return self.a_pod(1000 * self.cpu_seconds[process])
 
-    @property
-    def late_milliseconds(self) -> float | None:
-        """The extender's CPU for each pod, until the last Event was written."""
-        return 1000 * self.late_cpu / self.bound if self.bound else None
 
-    def events_of(self, what: str) -> float | None:
-        """Return how many of these Events there are for each pod."""
-        return self.events.get(what, 0) / self.bound if self.bound else None
+class Bench(Series[Scene, Result]):
+    """Plays scenes, each in its turn."""
 
-    @property
-    def alone(self) -> float | None:
-        """Pods that would get a node each second if the extender had a processor for itself."""
-        milliseconds = self.cpu_milliseconds(EXTENDER)
-        return 1000 / milliseconds if milliseconds else None
+    def __init__(
+        self, scenes: Sequence[Scene], settings: Mapping[str, Any], limits: Limits, repeat: int
+    ) -> None:
+        super().__init__("The extender alone, with stand-ins around it", scenes, repeat)
+        self._settings, self._limits = settings, limits
 
-    def a_pod(self, count: str) -> float | None:
-        """Return how often kube-scheduler's stand-in did something, for each pod."""
-        return self.counts[count] / self.bound if self.bound and count in self.counts else None
+    @override
+    def measure(self, side: Scene, repeat: int) -> Result:
+        return measure(
+            side,
+            repeat=repeat,
+            settings=self._settings,
+            limits=self._limits,
+            progress=self.progress,
+        )
 
-    @property
-    def busy(self) -> float | None:
-        """How much of a processor the extender used from the first filter on, roughly."""
-        return self.cpu[EXTENDER] / self.seconds if self.seconds > 0 else None
+    @override
+    def summary(self, result: Result) -> str:
+        rate, cpu = result.pods_per_second or 0.0, result.milliseconds(EXTENDER) or 0.0
+        memory = result.peak_mib[EXTENDER]
+        return f"{rate:.0f} pods/s, {cpu:.3f} ms of CPU a pod, {memory:.0f} MiB"
 
-    @property
-    def other_writes(self) -> float | None:
-        """Writes beside bindings, for each pod."""
-        others = sum(count for what, count in self.writes.items() if what != "bindings")
-        return others / self.bound if self.bound else None
+    @override
+    def table(self) -> Table:
+        columns = tables.columns(self.results, lambda each: each.side)
+        return tables.table(self.name, columns, _ROWS, heading=lambda each: each.title)
+
+    @override
+    def load_as_builtins(self) -> Any:
+        return msgspec.to_builtins(self._sides)
+
+
+def _count(name: str) -> Callable[[Result], float | None]:
+    return lambda run: run.a_pod(run.counts.get(name))
+
+
+def _events(what: str) -> Callable[[Result], float | None]:
+    return lambda run: run.a_pod(run.events.get(what, 0))
+
+
+def _cpu(process: str) -> Callable[[Result], float | None]:
+    return lambda run: run.milliseconds(process)
+
+
+_ROWS: Sequence[Row[Result]] = (
+    Row("running pods", lambda run: run.scene.running),
+    Row("pods that came", lambda run: run.scene.pods),
+    Row("pods with a node", lambda run: run.bound),
+    Row("pods/s, first filter to last binding", lambda run: run.pods_per_second),
+    Row("filter calls a pod", _count("filters"), "{:.2f}"),
+    Row("of them refused", _count("refused"), "{:.2f}"),
+    Row("prioritize calls a pod", _count("prioritizes"), "{:.2f}"),
+    Row("bind calls a pod", _count("binds"), "{:.2f}"),
+    Row("collisions", lambda run: run.counts.get("collisions")),
+    Row("Events Scheduled a pod, kube-scheduler", _events("kube-scheduler: Scheduled"), "{:.2f}"),
+    Row("Events Scheduled a pod, extender", _events("extender: Scheduled"), "{:.2f}"),
+    Row("pods without an Event Scheduled", lambda run: run.unannounced),
+    Row("peak MiB, extender", lambda run: run.peak_mib.get(EXTENDER)),
+    Row(f"CPU ms a pod, {API_SERVER}", _cpu(API_SERVER), "{:.3f}"),
+    Row(f"CPU ms a pod, {SCHEDULER}", _cpu(SCHEDULER), "{:.3f}"),
+    Row("CPU ms a pod, extender, to the Event", lambda r: r.a_pod(1000 * r.late_cpu), "{:.3f}"),
+    Row("CPU ms a pod, extender, to the Binding", _cpu(EXTENDER), "{:.3f}"),
+)
 
 
 class Processes(Started):
@@ -118,11 +162,9 @@ class Processes(Started):
         meter: Meter,
         *,
         settings: Mapping[str, Any],
-        lag: float,
         seconds: float,
     ) -> None:
         super().__init__()
-        self._lag = lag
         self._scene, self._meter = scene, meter
         self._settings, self._seconds = settings, seconds
 
@@ -184,7 +226,7 @@ class Processes(Started):
     def schedule(self) -> Component:
         """Start the stand-in for kube-scheduler, and return it."""
         arguments = scheduler.Arguments(
-            scene=self._scene, extender_port=self._port, api_port=self._api_port, lag=self._lag
+            scene=self._scene, extender_port=self._port, api_port=self._api_port
         )
         return self._spawn(SCHEDULER, _stand_in(scheduler.__name__, arguments))
 
@@ -219,16 +261,14 @@ def measure(
     settings: Mapping[str, Any],
     limits: Limits,
     progress: Progress,
-    lag: float = 0.0,
 ) -> Result:
-    """Return what a run of the scene gave; kube-scheduler's stand-in is so many seconds late."""
+    """Return what a run of the scene gave."""
     meter = Meter()
-    progress.title = f"{scene.nodes} nodes, run {repeat}"
     with (
         meter,
-        Processes(scene, meter, settings=settings, lag=lag, seconds=limits.ready) as processes,
+        Processes(scene, meter, settings=settings, seconds=_READY_SECONDS) as processes,
     ):
-        progress.say(f"{progress.title}: the extender reads {scene.running} pods")
+        progress(f"the extender reads {scene.running} pods")
         processes.wait_ready()
         processes.begin()
         ended = _follow(processes, scene, limits, progress)
@@ -239,30 +279,31 @@ def measure(
     cpu = meter.cpu_seconds(state["began"], last)
     cpu[SCHEDULER] = meter.cpu_seconds(first, last)[SCHEDULER]
     return Result(
-        scene=scene,
+        side=str(scene.nodes),
+        title=scene.title,
         repeat=repeat,
+        scene=scene,
         bound=state["bound"],
         seconds=last - first,
-        cpu=cpu,
+        cpu_seconds=cpu,
         late_cpu=meter.cpu_seconds(state["began"], max(last, state["last_event"]))[EXTENDER],
         events=state["events"],
         unannounced=state["unannounced"],
-        peak_mib=meter.peak_mib()[EXTENDER],
+        peak_mib=meter.peak_mib(),
         counts=counts,
         writes=state["writes"],
-        partial_peak=state["partial_peak"],
-        faults=[f"{progress.title}: {fault}" for fault in (*ended, *state["faults"])],
+        wrong=[*ended, *state["faults"]],
     )
 
 
 def _await_events(processes: Processes) -> dict[str, Any]:
     """Return the state once no more Events come."""
-    until = time.monotonic() + MOST_LATE_SECONDS
+    until = time.monotonic() + _MOST_LATE_SECONDS
     while True:
         time.sleep(_POLL_SECONDS)
         state = processes.state()
         now, last = time.monotonic(), max(state["last_bound"], state["last_event"])
-        quiet = LONG_QUIET_SECONDS if state["unannounced"] else QUIET_SECONDS
+        quiet = _LONG_QUIET_SECONDS if state["unannounced"] else _QUIET_SECONDS
         if now - last > quiet or now > until:
             return state
 

@@ -35,18 +35,16 @@ class Scene:
     size: int = 50
     ahead: int = 10
     """Gangs that wait, the one that is being scheduled among them."""
-    plain: int = 0
-    """Pods of no gang that come after each gang."""
+
+    @property
+    def title(self) -> str:
+        """What its column is called."""
+        return f"{self.nodes} nodes"
 
     @property
     def pods(self) -> int:
         """How many pods come."""
-        return self.gangs * self.together
-
-    @property
-    def together(self) -> int:
-        """How many pods come at once: those of a gang, and the plain ones after it."""
-        return self.size + self.plain
+        return self.gangs * self.size
 
     @property
     def running_gangs(self) -> int:
@@ -69,20 +67,16 @@ class Scene:
 
     def gang_of(self, number: int) -> int:
         """Return the gang with which a pod comes."""
-        return number // self.together
-
-    def is_member(self, number: int) -> bool:
-        """Return whether a pod is of its gang, and not a plain one after it."""
-        return number % self.together < self.size
+        return number // self.size
 
     def of(self, gang: int) -> range:
         """Return the pods that come with a gang."""
-        return range(gang * self.together, (gang + 1) * self.together)
+        return range(gang * self.size, (gang + 1) * self.size)
 
     def number(self, name: str) -> int | None:
         """Return the number of a pod that comes, by its name."""
         kind, gang, index = name.rsplit("-", 2)
-        return int(gang) * self.together + int(index) if kind in {"gang", "beside"} else None
+        return int(gang) * self.size + int(index) if kind == "gang" else None
 
 
 def node_name(node: int) -> str:
@@ -97,8 +91,7 @@ def node_number(name: str) -> int:
 
 def pod_name(scene: Scene, number: int) -> str:
     """Return the name of a pod that comes."""
-    kind = "gang" if scene.is_member(number) else "beside"
-    return f"{kind}-{number // scene.together}-{number % scene.together}"
+    return f"gang-{number // scene.size}-{number % scene.size}"
 
 
 def pod_uid(number: int) -> str:
@@ -149,7 +142,7 @@ class Objects:
     def waiting(self, number: int, *, version: int, created: str, text: str = "") -> bytes:
         """Return a pod that has no node; `text` is why, where kube-scheduler has said so."""
         holes = {**self._member(number, version, created), b"text": text.encode()}
-        return self._filled(number, self._refused if text else self._waiting, holes)
+        return (self._refused if text else self._waiting) % holes
 
     def bound(self, number: int, *, version: int, created: str, node: int, text: str = "") -> bytes:
         """Return a pod that the API server has put on a node, and whose kubelet is silent yet.
@@ -161,11 +154,11 @@ class Objects:
             b"node": node_name(node).encode(),
             b"text": text.encode(),
         }
-        return self._filled(number, self._collided if text else self._bound, holes)
+        return (self._collided if text else self._bound) % holes
 
     def asked(self, number: int, *, created: str) -> bytes:
         """Return a pod as kube-scheduler puts it into a request."""
-        return self._filled(number, self._asked, self._member(number, 1, created))
+        return self._asked % self._member(number, 1, created)
 
     def running_group(self, gang: int) -> bytes:
         """Return the PodGroup of a gang that runs from the start."""
@@ -184,18 +177,12 @@ class Objects:
         return self._job % _of_gang(b"gang", gang, version=version, created=created.encode())
 
     def _member(self, number: int, version: int, created: str) -> dict[bytes, bytes]:
-        scene = self._scene
-        gang, index = divmod(number, scene.together)
-        kind = b"gang" if scene.is_member(number) else b"beside"
+        gang, index = divmod(number, self._scene.size)
         return {
-            **_names(kind, gang, index=index, uid=pod_uid(number)),
+            **_names(b"gang", gang, index=index, uid=pod_uid(number)),
             b"version": b"%d" % version,
             b"created": created.encode(),
         }
-
-    def _filled(self, number: int, made: bytes, holes: Mapping[bytes, bytes]) -> bytes:
-        filled = made % holes
-        return filled if self._scene.is_member(number) else _ordinary(filled)
 
 
 _GROUP_LABEL: Final = json.dumps(objects.POD_GROUP_LABEL).encode()

@@ -4,15 +4,13 @@ It asks the extender as kube-scheduler does: filter with the names of a sample o
 where more than one is left, and bind, which runs beside the next scheduling cycle. Pods that it
 sees bound it drops; one that it sees bound during its cycle ends in an error, as it does in
 kube-scheduler, with a condition and an Event. What it learns of the cluster comes as lines from the
-stand-in for the API server, because how kube-scheduler reads objects is not measured here. They are
-heard so late as is asked for.
+stand-in for the API server, because how kube-scheduler reads objects is not measured here.
 """
 
 import asyncio
 import json
 import sys
 import time
-from collections import deque
 from dataclasses import asdict, dataclass
 
 import msgspec
@@ -44,8 +42,6 @@ class Arguments:
     scene: Scene
     extender_port: int
     api_port: int
-    lag: float = 0.0
-    """Seconds after which a change reaches it."""
 
 
 @dataclass(slots=True)
@@ -62,10 +58,6 @@ class Counts:
     """Binds that were answered with an error."""
     collisions: int = 0
     """Pods that were bound by another during their cycle."""
-    in_vain: int = 0
-    """Cycles of pods that had a node already, though it was not heard yet."""
-    connections: int = 0
-    """For binds."""
 
 
 class _FilterResult(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -103,11 +95,6 @@ class Scheduler:
         self._bindings = Pool(arguments.extender_port)
         self._api = Pool(arguments.api_port)
         self._news = asyncio.Event()
-        self._lag = arguments.lag
-        self._late: deque[tuple[float, bytes]] = deque()
-        """Lines that are not heard yet, and when they are."""
-        self._listed: set[int] = set()
-        """Pods with a node by kube-scheduler's list, which is ahead of what it has handled."""
         self._said: dict[int, str] = {}
         """Why a pod has no node, as it was written last."""
         self._recorded = 0
@@ -123,29 +110,13 @@ class Scheduler:
                     await self._wait()
                 else:
                     await self._cycle(number, tasks)
-        self.counts.connections = self._bindings.opened
 
     def heard(self, piece: bytes) -> None:
         """Take lines of the stand-in for the API server."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
-        due = time.monotonic() + self._lag
         for line in lines:
-            if line.startswith(b"bound"):
-                self._listed.add(int(line.split()[1]))
-            if not self._late:
-                asyncio.get_running_loop().call_later(self._lag, self._handle)
-            self._late.append((due, line))
-        if not self._lag:
-            self._handle()
-
-    def _handle(self) -> None:
-        """Do what kube-scheduler does about what happened, when its time has come."""
-        now = time.monotonic()
-        while self._late and self._late[0][0] <= now:
-            self._take(*self._late.popleft()[1].split())
+            self._take(*line.split())
             self._news.set()
-        if self._late:
-            asyncio.get_running_loop().call_later(self._late[0][0] - now, self._handle)
 
     def _take(self, *words: bytes) -> None:
         """Take the words of a line: a gang came, a pod has a node, or a pod was touched."""
@@ -190,7 +161,6 @@ class Scheduler:
             return
         asked = self._objects.asked(number, created=_CREATED)
         self.counts.filters += 1
-        self.counts.in_vain += number in self._listed
         self.counts.first_filter = self.counts.first_filter or time.monotonic()
         found = _decode_filter(await self._cycles.post("/filter", _args(asked, names)))
         if not found.node_names:
@@ -210,7 +180,7 @@ class Scheduler:
 
     def _put_back(self, number: int, *, failed: bool) -> None:
         """Have a pod tried again, but not one that has a node by now."""
-        if number in self._listed:
+        if number in self._bound:
             return
         if failed:
             self._queue.fail(number)

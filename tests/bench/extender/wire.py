@@ -155,7 +155,6 @@ class Pool:
         self._port = port
         self._most_idle = idle
         self._idle: list[Channel] = []
-        self.opened = 0
 
     async def post(self, path: str, body: bytes, method: str = "POST") -> bytes:
         """Return the body of the answer. Raises OSError."""
@@ -172,7 +171,6 @@ class Pool:
             channel = self._idle.pop()
             if channel.is_open:
                 return channel
-        self.opened += 1
         return await connect(self._port)
 
 

@@ -9,14 +9,15 @@ from typing import NoReturn
 
 import aiohttp
 
-from tests.bench.jobs import history, manifests
-from tests.bench.jobs.history import Seen, WorkloadSeen
-from tests.bench.jobs.load import Load
+from tests.bench.jobs import manifests, measures
+from tests.bench.jobs.load import CLASS, Load
 from tests.bench.jobs.manifests import JOBS
-from tests.bench.jobs.wire import JobEvent, WorkloadEvent
+from tests.bench.jobs.measures import Event, JobSeen
 from tests.bench.queue import watching
 from tests.bench.queue.manifests import WORKLOADS
-from tests.bench.queue.runs import Limits
+from tests.bench.queue.measures import seen as seen_of_workload
+from tests.bench.queue.wire import JobEvent, WorkloadEvent
+from tests.bench.series import Limits
 from tests.harness.sessions import session
 
 _CONNECTIONS = 16
@@ -30,22 +31,20 @@ class Driver:
     """One run of it, and how far it is."""
 
     def __init__(self) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[Event] = []
         self.ended: set[str] = set()
         """Jobs that are complete, or have failed."""
         self._admitted: set[str] = set()
         self._created = 0
 
-    def take(self, seen: Seen) -> None:
+    def take(self, seen: Event) -> None:
         """Take in an event."""
-        if not seen.job:
-            return
         self.seen.append(seen)
-        if isinstance(seen, WorkloadSeen):
-            if seen.admitted:
-                self._admitted.add(seen.job)
-        elif seen.complete or seen.failed:
-            self.ended.add(seen.job)
+        if isinstance(seen, JobSeen):
+            if seen.complete or seen.failed:
+                self.ended.add(seen.name)
+        elif seen.admitted:
+            self._admitted.add(seen.name)
 
     async def create(self, http: aiohttp.ClientSession, load: Load) -> None:
         """Create all Jobs, each when it is due. RuntimeError when the API server refuses one."""
@@ -76,7 +75,7 @@ class Driver:
 
 async def drive(
     kubeconfig: Path, load: Load, *, limits: Limits, gone: Gone, say: Say
-) -> tuple[list[Seen], str]:
+) -> tuple[list[Event], str]:
     """Return what was seen, and "" or why it was not waited for all Jobs.
 
     `gone` returns which process ended before its time, if one did. Raises RuntimeError when a
@@ -125,12 +124,12 @@ async def _run_out(driver: Driver, load: Load, limits: Limits, gone: Gone, say: 
 
 async def _follow_jobs(http: aiohttp.ClientSession, version: str, driver: Driver) -> None:
     async for event in watching.events(http, JOBS, version, of=JobEvent):
-        driver.take(history.of_job(event, time.monotonic()))
+        driver.take(measures.seen(event, time.monotonic()))
 
 
 async def _follow_workloads(http: aiohttp.ClientSession, version: str, driver: Driver) -> None:
     async for event in watching.events(http, WORKLOADS, version, of=WorkloadEvent):
-        driver.take(history.of_workload(event, time.monotonic()))
+        driver.take(seen_of_workload(event, time.monotonic(), kind=CLASS))
 
 
 async def _post(http: aiohttp.ClientSession, body: bytes) -> None:

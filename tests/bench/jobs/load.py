@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tests.bench.queue import load as queues
 
 _QUEUES_OF_COHORT = 5
-_CLASS = "job"
+CLASS = "job"
 _NODE_PODS = 110
 _ROOM = 2  # times the pods that have quota
 
@@ -52,7 +52,7 @@ class Load:
     def quotas(self) -> queues.Load:
         """Return the queues, in the terms of the load of Workloads."""
         kind = {
-            "className": _CLASS,
+            "className": CLASS,
             "request": f"{self.request}m",
             "runtimeMs": round(self.runtime * 1000),
         }

@@ -1,23 +1,42 @@
-"""What a history comes to."""
+"""What a history of Jobs and their Workloads comes to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
-from tests.bench import over_time
-from tests.bench.jobs.history import JobSeen, Seen
-from tests.bench.jobs.ledger import Ledger
+import msgspec
+
 from tests.bench.jobs.load import Load
-from tests.bench.percentiles import percentile
+from tests.bench.queue.measures import Books, Ledger, Life, Seen, Times, times
+from tests.bench.queue.wire import JobEvent
+from tests.bench.tables import mean_over_time
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds between two events of each Job that had both."""
+class JobSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A Job after one event; amounts are thousandths of a core."""
 
-    count: int
-    median: float
-    p99: float
+    time: float
+    name: str
+    queue: str
+    used: int = 0
+    """By the pods that it may have running."""
+    complete: bool = False
+    failed: bool = False
+
+
+Event = JobSeen | Seen
+
+
+def seen(event: JobEvent, now: float) -> JobSeen:
+    """Return what an event says."""
+    job = event.object
+    return JobSeen(
+        time=now,
+        name=job.metadata.name,
+        queue=job.queue,
+        used=0 if event.type == "DELETED" else job.used,
+        complete=job.is_true("Complete"),
+        failed=job.is_true("Failed"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,62 +64,44 @@ class Measures:
     """The first of them, as sentences."""
 
 
-@dataclass(slots=True)
-class _Life:
-    created: float | None = None
-    admitted: float | None = None
-    complete: float | None = None
-    failed: bool = False
-    evicted: bool = False
-    evictions: int = 0
+def measure(history: Sequence[Event], load: Load) -> Measures:
+    """Return the measures of a history, which begins before the first Job was made.
 
-    def take(self, seen: Seen) -> None:
-        if isinstance(seen, JobSeen):
-            self.created = seen.time if self.created is None else self.created
-            if seen.complete and self.complete is None:
-                self.complete = seen.time
-            self.failed = self.failed or seen.failed
-            return
-        if seen.admitted and self.admitted is None:
-            self.admitted = seen.time
-        self.evictions += seen.evicted and not self.evicted
-        self.evicted = seen.evicted
-
-
-def measure(history: Sequence[Seen], load: Load) -> Measures:
-    """Return the measures of a history, which begins before the first Job was made."""
-    ledger = Ledger(load)
-    lives: dict[str, _Life] = {}
-    for seen in history:
-        ledger.apply(seen)
-        lives.setdefault(seen.job, _Life()).take(seen)
+    There are two books of the same quota, each exact by itself: what Workloads hold, and what Jobs
+    use. The second asks nothing of the controller but that it starts Jobs and stops them.
+    """
+    ledger, used = Ledger(load.quotas()), Books(load.quotas())
+    lives: dict[str, Life] = {}
+    failed = set()
+    for each in history:
+        life = lives.setdefault(each.name, Life())
+        if isinstance(each, Seen):
+            ledger.apply(each)
+            life.take(each)
+            continue
+        used.put(each.name, each.queue, each.used)
+        ledger.note(f"Jobs: {fault}" for fault in used.exceeded(each.name))
+        life.created = each.time if life.created is None else life.created
+        if each.complete and life.finished is None:
+            life.finished = each.time
+        failed.update([each.name] if each.failed else [])
     every = lives.values()
-    ends = [life.complete for life in every if life.complete is not None]
+    ends = [life.finished for life in every if life.finished is not None]
     start = min((life.created for life in every if life.created is not None), default=0.0)
     end = max(ends, default=start)
+    in_use = ((each.time, each.name, each.used) for each in history if isinstance(each, JobSeen))
     return Measures(
         start=start,
         end=end,
         created=sum(life.created is not None for life in every),
         admitted=sum(life.admitted is not None for life in every),
         complete=len(ends),
-        failed=sum(life.failed for life in every),
+        failed=len(failed),
         evictions=sum(life.evictions for life in every),
-        to_admission=_times((life.created, life.admitted) for life in every),
-        to_complete=_times((life.created, life.complete) for life in every),
-        running=_times((life.admitted, life.complete) for life in every),
-        usage=_usage(history, load, start, end),
+        to_admission=times((life.created, life.admitted) for life in every),
+        to_complete=times((life.created, life.finished) for life in every),
+        running=times((life.admitted, life.finished) for life in every),
+        usage=mean_over_time(in_use, start=start, end=end) / (load.at_once * load.request),
         broken=ledger.broken,
         violations=tuple(ledger.violations),
     )
-
-
-def _times(pairs: Iterable[tuple[float | None, float | None]]) -> Times | None:
-    # The two watches may show what follows a little before what it follows from.
-    found = [max(end - begin, 0.0) for begin, end in pairs if begin is not None and end is not None]
-    return Times(len(found), median(found), percentile(found, 0.99)) if found else None
-
-
-def _usage(history: Sequence[Seen], load: Load, start: float, end: float) -> float:
-    used = ((seen.time, seen.job, seen.used) for seen in history if isinstance(seen, JobSeen))
-    return over_time.mean(used, start=start, end=end) / (load.at_once * load.request)

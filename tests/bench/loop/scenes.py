@@ -24,7 +24,6 @@ class Sizes:
     """Nodes that fail together."""
     queues: int = 800
     heads: int = 16
-    gang: int = 1000
     seconds: int = 20
     """For how long a node is relabelled each second."""
 
@@ -169,21 +168,6 @@ def _queues(processes: Processes, sizes: Sizes) -> Iterator[str]:
     yield "pending workloads of a queue"
 
 
-def _gang(processes: Processes, sizes: Sizes) -> Iterator[str]:
-    processes.wait_ready()
-    processes.wait_quiet(_SHORT)
-    yield "first list"
-    for first in range(0, sizes.gang, 10):
-        processes.bench("send", path=PODS, first=first, count=10, variant=1)
-        time.sleep(0.02)
-    processes.wait_quiet(_SHORT)
-    yield "its pods change one after the other"
-    processes.bench("send", path=NODES, first=0, count=10, variant=1)
-    processes.wait_quiet(_SHORT)
-    yield "ten of its nodes are not ready"
-
-
-_WITHOUT_QUEUE: Final = {"reconcile": {"leaderElect": False}, "queue": {"enabled": False}}
 _ALONE: Final = {"reconcile": {"leaderElect": False}, "webhooks": {"enabled": False}}
 _HEADS: Final = {**_ALONE, "queue": {"headsPerQueue": 16}}
 
@@ -198,6 +182,4 @@ SCENES: Final = (
     Scene("serve, gangs wait", "serve", "waiting", _cluster, _relabelled),
     Scene("reconcile, gangs wait", "reconcile", "waiting", _cluster, _only_relabelled, _ALONE),
     Scene("queues", "reconcile", "queues", lambda s: (s.queues, s.heads), _queues, _HEADS),
-    Scene("a gang", "reconcile", "gang", lambda s: (s.gang, s.zone), _gang, _ALONE),
-    Scene("a pod group", "reconcile", "pod groups", lambda s: (s.gang, s.zone), _gang, _ALONE),
 )

@@ -23,8 +23,6 @@ GROUP_SIZE: Final = 100
 _CREATED: Final = "2026-01-01T00:00:00Z"
 _OPEN_NODES: Final = 50
 """Nodes that are not full; fewer than kube-scheduler makes samples of."""
-_QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
-_ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
 
 
 @dataclass(slots=True)
@@ -33,8 +31,6 @@ class Collection:
 
     make: Callable[[int, int], Object]
     count: int
-    queued: bool = False
-    """Whether all objects have the label of a queue; else none has it."""
     variants: dict[int, int] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
     stored: dict[int, Object] = field(default_factory=dict)
@@ -167,52 +163,6 @@ def waiting(pods: int, nodes: int) -> dict[str, Collection]:
     }
 
 
-def gang(size: int, nodes: int) -> dict[str, Collection]:
-    """Return one gang that runs; an odd variant of a pod is not ready."""
-
-    def one(number: int, variant: int) -> Object:
-        return pod(
-            number, node=f"node-{number % nodes}", group="gang", cpu="100m", ready=variant % 2 == 0
-        )
-
-    def group(number: int, variant: int) -> Object:
-        del number, variant
-        return objects.pod_group("gang", size, namespace=NAMESPACE)
-
-    return {
-        PODS: Collection(one, size),
-        NODES: Collection(node, nodes),
-        POD_GROUPS: Collection(group, 1),
-    }
-
-
-def pod_groups(size: int, nodes: int) -> dict[str, Collection]:
-    """Return one group of plain pods that a queue holds, and a queue that is too small for it."""
-
-    def one(number: int, variant: int) -> Object:
-        made = pod(number, node=None, group=None, cpu="1")
-        made["metadata"] |= {
-            "ownerReferences": [],
-            "labels": {
-                _QUEUE_NAME: "cq-0",
-                "kueue.x-k8s.io/managed": "true",
-                "kueue.x-k8s.io/pod-group-name": "together",
-                "variant": str(variant),
-            },
-            "annotations": {"kueue.x-k8s.io/pod-group-total-count": str(size)},
-            "finalizers": ["kueue.x-k8s.io/managed"],
-        }
-        made["spec"]["schedulingGates"] = [{"name": _ADMISSION_GATE}]
-        return made
-
-    queues_of_one = queues(1, 0)
-    return {
-        **queues_of_one,
-        PODS: Collection(one, size, queued=True),
-        NODES: Collection(node, nodes),
-    }
-
-
 def queues(count: int, heads: int) -> dict[str, Collection]:
     """Return ClusterQueues in cohorts of eight, with workloads of which none fits."""
 
@@ -274,7 +224,5 @@ def queues(count: int, heads: int) -> dict[str, Collection]:
 STAGES: Final[dict[str, Callable[[int, int], dict[str, Collection]]]] = {
     "cluster": cluster,
     "waiting": waiting,
-    "gang": gang,
-    "pod groups": pod_groups,
     "queues": queues,
 }

@@ -44,8 +44,8 @@ class StandIn:
         if "watch" in request.query:
             return await self._watch(request)
         found = self._collections.get(request.path)
-        if found is not None and _selects_none(request, found):
-            return _json(_EMPTY)
+        if "labelSelector" in request.query:
+            return _json(_EMPTY)  # objects of queues, of which there are none
         if found is None:
             of = self._named(request.path)
             if of is None:
@@ -64,9 +64,7 @@ class StandIn:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        found = self._collections.get(request.path)
-        none = found is not None and _selects_none(request, found)
-        self._watches[lines] = "" if none else request.path
+        self._watches[lines] = "" if "labelSelector" in request.query else request.path
         try:
             while (line := await lines.get()) is not None:
                 await response.write(line)
@@ -173,11 +171,6 @@ class StandIn:
     def do_object(self, path: str, number: int) -> Any:
         """Return an object."""
         return self._collections[path].object(number)
-
-
-def _selects_none(request: web.Request, found: Collection) -> bool:
-    """Return whether a request asks for objects of queues, of which there are none."""
-    return "labelSelector" in request.query and not found.queued
 
 
 def _json(body: bytes) -> web.Response:

@@ -10,15 +10,13 @@ were not finished or Jobs not complete in time, that one which was admitted by r
 or that a run failed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
-import msgspec
 import typer
 import yaml
-from rich.console import Console
 
 from tests.bench.jobs import sides
 from tests.bench.jobs.bench import Bench as JobsBench
@@ -26,10 +24,9 @@ from tests.bench.jobs.load import Load as JobsLoad
 from tests.bench.queue import controllers
 from tests.bench.queue import load as loads
 from tests.bench.queue.bench import Bench as QuotaBench
-from tests.bench.queue.runs import Limits
 from tests.bench.room import load as rooms
-from tests.bench.room import modes
 from tests.bench.room.bench import Bench as RoomBench
+from tests.bench.series import Limits, Series, play
 from tests.harness.toolchain import ensure_binaries
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -43,38 +40,6 @@ class Part(StrEnum):
     ROOM = "room"
     JOBS = "jobs"
     ALL = "all"
-
-
-class RoomMode(StrEnum):
-    """What part `room` compares."""
-
-    ROOM = modes.ROOM
-    UNKEPT = modes.UNKEPT
-    QUOTA = modes.QUOTA
-    BLOCKED = modes.BLOCKED
-
-
-class Bench(Protocol):
-    """One part: it measures, and shows what came of it."""
-
-    failures: list[str]
-
-    @property
-    def results(self) -> Sequence[object]:
-        """What was measured so far."""
-        ...
-
-    def run(self, save: Callable[[], None]) -> None:
-        """Measure all, and `save` after each run."""
-        ...
-
-    def show(self, console: Console) -> None:
-        """Print what was measured."""
-        ...
-
-    def as_builtins(self) -> dict[str, Any]:
-        """Return everything that was measured."""
-        ...
 
 
 @app.command(help=__doc__)
@@ -104,10 +69,6 @@ def main(
             "tests/bench/room/loads has some.",
         ),
     ] = rooms.FRAGMENTED,
-    room_mode: Annotated[
-        list[RoomMode] | None,
-        typer.Option(help="Part room: this mode alone; it can be given more than once."),
-    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Part jobs: number of Jobs.")] = 2000,
     jobs_pods: Annotated[
         int, typer.Option(min=1, help="Part jobs: pods of a Job, all at once.")
@@ -161,23 +122,16 @@ def main(
         jobs=jobs, pods=jobs_pods, quota=jobs_quota, runtime=jobs_runtime, rate=jobs_rate
     )
     limits = Limits(run=timeout)
-    benches: dict[Part, Bench] = {
+    benches: dict[Part, Series[Any, Any]] = {
         Part.QUOTA: QuotaBench(
-            load, config, controllers.measured(given, other, both=both), limits, repeat
+            config, load, controllers.measured(given, other, both=both), limits, repeat
         ),
-        Part.ROOM: RoomBench(room_load, room_config, repeat, modes=room_mode or ()),
+        Part.ROOM: RoomBench(room_load, room_config, repeat),
         Part.JOBS: JobsBench(real_jobs, sides.measured(given, other, both=both), limits, repeat),
     }
-    chosen = {each: bench for each, bench in benches.items() if part in {each, Part.ALL}}
     ensure_binaries()
-    console = Console()
-    for bench in chosen.values():
-        bench.run(lambda: _write(json, chosen))
-        bench.show(console)
-    failures = [sentence for bench in chosen.values() for sentence in bench.failures]
-    for sentence in failures:
-        console.print(f"FAILED: {sentence}", style="bold red", soft_wrap=True, highlight=False)
-    raise typer.Exit(1 if failures else 0)
+    chosen = [bench for each, bench in benches.items() if part in {each, Part.ALL}]
+    raise typer.Exit(play(chosen, json))
 
 
 def _load(config: Path, read: Callable[[Path], L]) -> L:
@@ -185,14 +139,6 @@ def _load(config: Path, read: Callable[[Path], L]) -> L:
         return read(config)
     except loads.LoadError as error:
         raise typer.BadParameter(f"{config}:\n{error}") from error
-
-
-def _write(file: Path | None, benches: Mapping[Part, Bench]) -> None:
-    """Write what was measured of each part."""
-    if file is None:
-        return
-    document = {part.value: each.as_builtins() for part, each in benches.items() if each.results}
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,203 @@
-"""What a history comes to."""
+"""What a history of Workloads comes to: how long they waited, what they held, what must not be."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Self
 
-from tests.bench import over_time
-from tests.bench.percentiles import percentile
-from tests.bench.queue.history import Seen
-from tests.bench.queue.ledger import Ledger
+import msgspec
+
 from tests.bench.queue.load import Load
+from tests.bench.queue.wire import WorkloadEvent
+from tests.bench.tables import mean_over_time, percentile
+
+_MOST_NAMED = 5
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """One Workload after one event; `time` is this machine's monotonic clock."""
+
+    time: float
+    name: str
+    """That of its Job, where it has one."""
+    kind: str
+    """Its class."""
+    queue: str
+    granted: int = 0
+    """Quota of its admission in thousandths of a core."""
+    held: int = 0
+    """What is left of that."""
+    held_in: str = ""
+    """The ClusterQueue that its admission names."""
+    admitted: bool = False
+    evicted: bool = False
+    finished: bool = False
+
+
+def seen(event: WorkloadEvent, now: float, *, kind: str = "") -> Seen:
+    """Return what an event says; the class is `kind`, or that of the Workload's label.
+
+    Of a Workload that was deleted nothing is left.
+    """
+    workload = event.object
+    gone = event.type == "DELETED"
+    return Seen(
+        time=now,
+        name=workload.metadata.job or workload.metadata.name,
+        kind=kind or workload.class_name,
+        queue=workload.spec.queue_name,
+        granted=0 if gone else workload.granted,
+        held=0 if gone else workload.held,
+        held_in=workload.held_in,
+        admitted=workload.is_true("Admitted") and not gone,
+        evicted=workload.is_true("Evicted"),
+        finished=workload.is_true("Finished"),
+    )
+
+
+class Recorder:
+    """Appends what is seen to a file while the context is open: the runner writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._encoder = msgspec.json.Encoder()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, each: Seen) -> None:
+        """Append one."""
+        self._file.write(self._encoder.encode(each) + b"\n")
+
+
+def read(path: Path) -> list[Seen]:
+    """Return all that was recorded, in order; a last line that was cut off is left out."""
+    decoder = msgspec.json.Decoder(Seen)
+    lines = path.read_bytes().splitlines(keepends=True)
+    return [decoder.decode(line) for line in lines if line.endswith(b"\n")]
+
+
+class Books:
+    """What is in use of each queue and cohort, by name of what uses it, in thousandths of a core.
+
+    A queue may have its nominal quota in use and what it may borrow, and a cohort what its queues
+    have together.
+    """
+
+    def __init__(self, load: Load) -> None:
+        self._queues = {queue.name: queue for queue in load.queues()}
+        self._quota: defaultdict[str, int] = defaultdict(int)
+        for queue in self._queues.values():
+            self._quota[queue.cohort] += queue.settings.nominal_quota
+        self._used: dict[str, tuple[str, int]] = {}
+        self._by_queue: defaultdict[str, int] = defaultdict(int)
+        self._by_cohort: defaultdict[str, int] = defaultdict(int)
+
+    def put(self, name: str, queue: str, amount: int) -> None:
+        """Note what `name` has in use now, in place of what it had."""
+        self._move(name, -1)
+        if amount:
+            self._used[name] = queue, amount
+            self._move(name, +1)
+        else:
+            self._used.pop(name, None)
+
+    def exceeded(self, name: str) -> Iterator[str]:
+        """Yield, as sentences, what is in use beyond quota where `name` has something in use."""
+        if name not in self._used:
+            return
+        queue = self._queues[self._used[name][0]]
+        if queue.limit is not None and (used := self._by_queue[queue.name]) > queue.limit:
+            yield f"{queue.name} holds {used}m of at most {queue.limit}m with {name}"
+        if (used := self._by_cohort[queue.cohort]) > (quota := self._quota[queue.cohort]):
+            yield f"{queue.cohort} holds {used}m of {quota}m with {name}"
+
+    def _move(self, name: str, sign: int) -> None:
+        queue, amount = self._used.get(name, ("", 0))
+        self._by_queue[queue] += sign * amount
+        if queue in self._queues:
+            self._by_cohort[self._queues[queue].cohort] += sign * amount
+
+
+class Ledger:
+    """How much quota each Workload holds, event by event, and whether one held what was not there.
+
+    A Workload holds quota from the event in which it is reserved to that in which it is finished,
+    deleted, or has let it go.
+    """
+
+    def __init__(self, load: Load) -> None:
+        self.violations: list[str] = []
+        """The first ones, as sentences."""
+        self.broken = 0
+        """Events that showed one."""
+        self._requests = {name: kind.request for name, kind in load.classes().items()}
+        self._books = Books(load)
+
+    def apply(self, seen: Seen) -> None:
+        """Take in one event."""
+        self._books.put(seen.name, seen.held_in, seen.held)
+        self.note(self._faults(seen))
+
+    def note(self, faults: Iterable[str]) -> None:
+        """Count an event that showed faults, and keep the first of all."""
+        found = list(faults)
+        self.broken += bool(found)
+        self.violations += found[: _MOST_NAMED - len(self.violations)]
+
+    def _faults(self, seen: Seen) -> Iterator[str]:
+        if not seen.granted:
+            return
+        if seen.held_in != seen.queue:
+            yield f"{seen.name} of queue {seen.queue} holds quota of {seen.held_in!r}"
+            return
+        if seen.granted != (request := self._requests[seen.kind]):
+            yield f"{seen.name} requests {request}m and was granted {seen.granted}m"
+        yield from self._books.exceeded(seen.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Seconds from the creation of a Workload to its first admission, both as the watch showed."""
+class Times:
+    """Seconds between two events of each that had both."""
 
     count: int
     mean: float
+    median: float
     p99: float
+
+
+def times(pairs: Iterable[tuple[float | None, float | None]]) -> Times | None:
+    """Return the times between two events; None where nothing had both."""
+    # Two watches may show what follows a little before what it follows from.
+    found = [max(end - begin, 0.0) for begin, end in pairs if begin is not None and end is not None]
+    if not found:
+        return None
+    return Times(len(found), mean(found), median(found), percentile(found, 0.99))
+
+
+@dataclass(slots=True)
+class Life:
+    """What happened to one Workload, or Job."""
+
+    kind: str = ""
+    created: float | None = None
+    admitted: float | None = None
+    finished: float | None = None
+    evictions: int = 0
+    evicted: bool = False
+
+    def take(self, seen: Seen) -> None:
+        """Take in an event of the Workload."""
+        self.kind = seen.kind
+        if seen.admitted and self.admitted is None:
+            self.admitted = seen.time
+        self.evictions += seen.evicted and not self.evicted
+        self.evicted = seen.evicted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,69 +210,51 @@ class Measures:
     admitted: int
     finished: int
     evictions: int
-    waits: Mapping[str, Wait]  # by class, of those that were admitted
-    usage: float  # of the nominal quota, on average while there were Workloads to admit
-    broken: int  # events after which more quota was held than there is
-    violations: Sequence[str]  # the first of them, as sentences
-
-
-@dataclass(slots=True)
-class _Life:
-    kind: str
-    created: float
-    admitted: float | None = None
-    finished: float | None = None
-    evictions: int = 0
-    evicted: bool = False
-
-    def take(self, seen: Seen) -> None:
-        if seen.admitted and self.admitted is None:
-            self.admitted = seen.time
-        if seen.finished and self.finished is None:
-            self.finished = seen.time
-        self.evictions += seen.evicted and not self.evicted
-        self.evicted = seen.evicted
+    waits: Mapping[str, Times]
+    """From creation to the first admission, by class, of those that were admitted."""
+    usage: float
+    """Of the nominal quota, on average while there were Workloads to admit."""
+    broken: int
+    """Events after which more quota was held than there is."""
+    violations: Sequence[str]
+    """The first of them, as sentences."""
 
 
 def measure(history: Sequence[Seen], load: Load) -> Measures:
     """Return the measures of a history, which begins before the first Workload was made."""
     ledger = Ledger(load)
-    lives: dict[str, _Life] = {}
-    for seen in history:
-        ledger.apply(seen)
-        lives.setdefault(seen.name, _Life(seen.kind, seen.time)).take(seen)
-    finishes = [life.finished for life in lives.values() if life.finished is not None]
+    lives: dict[str, Life] = {}
+    for each in history:
+        ledger.apply(each)
+        life = lives.setdefault(each.name, Life(created=each.time))
+        life.take(each)
+        if each.finished and life.finished is None:
+            life.finished = each.time
+    every = list(lives.values())
+    finishes = [life.finished for life in every if life.finished is not None]
     start = history[0].time if history else 0.0
+    waits = {
+        kind: times((life.created, life.admitted) for life in every if life.kind == kind)
+        for kind in load.classes()
+    }
     return Measures(
         start=start,
         end=max(finishes, default=start),
-        created=len(lives),
-        admitted=sum(life.admitted is not None for life in lives.values()),
+        created=len(every),
+        admitted=sum(life.admitted is not None for life in every),
         finished=len(finishes),
-        evictions=sum(life.evictions for life in lives.values()),
-        waits=_waits(lives, load),
-        usage=_usage(history, lives, load),
+        evictions=sum(life.evictions for life in every),
+        waits={kind: each for kind, each in waits.items() if each},
+        usage=_usage(history, every, load),
         broken=ledger.broken,
         violations=tuple(ledger.violations),
     )
 
 
-def _waits(lives: Mapping[str, _Life], load: Load) -> dict[str, Wait]:
-    seconds: defaultdict[str, list[float]] = defaultdict(list)
-    for life in lives.values():
-        if life.admitted is not None:
-            seconds[life.kind].append(life.admitted - life.created)
-    return {
-        kind: Wait(len(each), sum(each) / len(each), percentile(each, 0.99))
-        for kind in load.classes()
-        if (each := seconds[kind])
-    }
-
-
-def _usage(history: Sequence[Seen], lives: Mapping[str, _Life], load: Load) -> float:
+def _usage(history: Sequence[Seen], lives: Sequence[Life], load: Load) -> float:
     """Return the mean share of quota in use, from the first creation to the last admission."""
-    admissions = [life.admitted for life in lives.values() if life.admitted is not None]
+    admissions = [life.admitted for life in lives if life.admitted is not None]
     if not admissions:
         return 0.0
     used = ((seen.time, seen.name, seen.held if seen.admitted else 0) for seen in history)
-    return over_time.mean(used, start=history[0].time, end=max(admissions)) / load.nominal
+    return mean_over_time(used, start=history[0].time, end=max(admissions)) / load.nominal

@@ -16,12 +16,12 @@ import aiohttp
 import msgspec
 import uvloop
 
-from tests.bench.queue import history, mimic, watching
 from tests.bench.queue import load as loads
+from tests.bench.queue import measures, mimic, watching
 from tests.bench.queue.manifests import WORKLOADS
 from tests.bench.queue.mimic import Step
 from tests.bench.queue.status import Status, Writes, keep_writing, write
-from tests.bench.queue.wire import Event, Workload
+from tests.bench.queue.wire import Workload, WorkloadEvent
 from tests.harness.sessions import session
 
 _CONNECTIONS = 32
@@ -43,7 +43,7 @@ class Runner:
         self._timers: dict[str, asyncio.TimerHandle] = {}  # of those that run
         self._busy: set[str] = set()  # whose quota is being released
 
-    def take(self, event: Event) -> None:
+    def take(self, event: WorkloadEvent) -> None:
         """Take in an event and begin what it asks for."""
         workload = event.object
         name = workload.metadata.name
@@ -108,7 +108,7 @@ class Runner:
         async with self._http.get(f"{WORKLOADS}/{name}") as answer:
             body = await answer.read()
         if answer.ok:
-            self.take(Event("MODIFIED", msgspec.json.decode(body, type=Workload)))
+            self.take(WorkloadEvent("MODIFIED", msgspec.json.decode(body, type=Workload)))
 
 
 async def main(kubeconfig: Path, file: Path, record: Path) -> None:
@@ -117,7 +117,7 @@ async def main(kubeconfig: Path, file: Path, record: Path) -> None:
     this = asyncio.current_task()
     assert this is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
-    with history.Recorder(record) as recorder, contextlib.suppress(asyncio.CancelledError):
+    with measures.Recorder(record) as recorder, contextlib.suppress(asyncio.CancelledError):
         # One connection more, which the watch keeps.
         async with (
             session(kubeconfig, connections=_CONNECTIONS + 1) as http,
@@ -127,17 +127,20 @@ async def main(kubeconfig: Path, file: Path, record: Path) -> None:
             runner = Runner(http, tasks)
             writing = tasks.create_task(keep_writing(lambda: _status(runner, wanted)))
             await _follow(
-                watching.events(http, WORKLOADS, version, of=Event), runner, recorder, wanted
+                watching.events(http, WORKLOADS, version, of=WorkloadEvent),
+                runner,
+                recorder,
+                wanted,
             )
             writing.cancel()
             write(_status(runner, wanted))
 
 
 async def _follow(
-    events: AsyncIterator[Event], runner: Runner, recorder: history.Recorder, wanted: int
+    events: AsyncIterator[WorkloadEvent], runner: Runner, recorder: measures.Recorder, wanted: int
 ) -> None:
     async for event in events:
-        recorder.add(history.seen(event, time.monotonic()))
+        recorder.add(measures.seen(event, time.monotonic()))
         runner.take(event)
         if len(runner.finished) >= wanted:
             return

@@ -9,18 +9,17 @@ import asyncio
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import aiohttp
 import msgspec
-import typer
 import uvloop
 
 from extender.resources.quantity import CPU, amount
 from tests.bench.queue import watching
 from tests.bench.queue.manifests import API_VERSION, FLAVOR, NAMESPACE, WORKLOADS
 from tests.bench.queue.mimic import merged, timestamp
-from tests.bench.queue.wire import Condition, Event, Workload
+from tests.bench.queue.wire import Condition, Workload, WorkloadEvent
 from tests.harness.sessions import session
 
 _CONNECTIONS = 16
@@ -32,15 +31,11 @@ _CONFLICT = 409
 
 
 class StandIn:
-    """Admits while it runs; `overcommit` more than the quota, and evicts the first `evict`."""
+    """Admits while it runs."""
 
-    def __init__(
-        self, http: aiohttp.ClientSession, tasks: asyncio.TaskGroup, *, evict: int, overcommit: int
-    ) -> None:
+    def __init__(self, http: aiohttp.ClientSession, tasks: asyncio.TaskGroup) -> None:
         self._http = http
         self._tasks = tasks
-        self._evict = evict
-        self._overcommit = overcommit
         self._changed = asyncio.Event()
         self._cohorts: dict[str, str] = {}  # by queue
         self._limits: dict[str, int] = {}
@@ -52,7 +47,7 @@ class StandIn:
     async def follow(self) -> None:
         """Take in what happens to Workloads, without end."""
         version = await watching.newest(self._http, WORKLOADS)
-        async for event in watching.events(self._http, WORKLOADS, version, of=Event):
+        async for event in watching.events(self._http, WORKLOADS, version, of=WorkloadEvent):
             self._take(event)
             self._changed.set()
 
@@ -74,7 +69,7 @@ class StandIn:
             self._cycle()
             await asyncio.sleep(_CYCLE_SECONDS)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: WorkloadEvent) -> None:
         workload = event.object
         name = workload.metadata.name
         self._pending.pop(name, None)
@@ -104,8 +99,8 @@ class StandIn:
                 continue
             cohort = self._cohorts[queue]
             if (
-                by_queue[queue] + request > self._limits[queue] + self._overcommit
-                or by_cohort[cohort] + request > self._quota[cohort] + self._overcommit
+                by_queue[queue] + request > self._limits[queue]
+                or by_cohort[cohort] + request > self._quota[cohort]
             ):
                 refused.add((queue, request))
                 continue
@@ -131,11 +126,6 @@ class StandIn:
             Condition("QuotaReserved", "True", "QuotaReserved", f"Quota reserved in {queue}"),
             Condition("Admitted", "True", "Admitted", "The Workload is admitted"),
         ]
-        if self._evict:
-            self._evict -= 1
-            changed.append(Condition("Evicted", "True", "Preempted", "It was asked for"))
-        elif workload.condition("Evicted"):
-            changed.append(Condition("Evicted", "False", "QuotaReserved", "It has quota again"))
         if await self._patch(workload, changed, admission=admission) == _CONFLICT:
             self._assumed.pop(workload.metadata.name, None)
             self._changed.set()
@@ -178,28 +168,17 @@ class StandIn:
             return answer.status
 
 
-async def run(kubeconfig: Path, *, evict: int, overcommit: int) -> None:
+async def main(kubeconfig: Path) -> None:
     """Admit until stopped."""
     async with (
         session(kubeconfig, connections=_CONNECTIONS) as http,
         asyncio.TaskGroup() as tasks,
     ):
-        stand_in = StandIn(http, tasks, evict=evict, overcommit=overcommit)
+        stand_in = StandIn(http, tasks)
         tasks.create_task(stand_in.follow())
         tasks.create_task(stand_in.activate())
         tasks.create_task(stand_in.admit())
 
 
-def main(
-    evict: Annotated[
-        int, typer.Option(help="Evict the first so many in the write that admits them.")
-    ] = 0,
-    overcommit: Annotated[
-        int, typer.Option(help="Thousandths of a core that each cohort and queue may have more.")
-    ] = 0,
-) -> None:
-    uvloop.run(run(Path(os.environ["KUBECONFIG"]), evict=evict, overcommit=overcommit))
-
-
 if __name__ == "__main__":
-    typer.run(main)
+    uvloop.run(main(Path(os.environ["KUBECONFIG"])))

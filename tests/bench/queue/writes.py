@@ -1,4 +1,4 @@
-"""How often the API server was asked to write, or to read, by its own count."""
+"""How often the API server was asked to write, by its own count."""
 
 import re
 import time
@@ -12,7 +12,7 @@ from tests.harness.control_plane import ControlPlane
 _SETTLE_SECONDS, _QUIET_SECONDS = 15.0, 1.0
 _LINE = re.compile(r"apiserver_request_total\{(?P<labels>.*)\} (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
-WRITES: Final = {
+_WRITES: Final = {
     "POST": "POST",
     "PUT": "PUT",
     "PATCH": "PATCH",
@@ -20,14 +20,12 @@ WRITES: Final = {
     "DELETE": "DELETE",
     "DELETECOLLECTION": "DELETE",
 }
-READS: Final = {"GET": "GET", "LIST": "LIST"}
-"""Without watches, of which each has as many events as its objects change."""
 # Renewed by the API server itself, and by each leader: they go with time and not with work.
 _NO_WORK = {"leases"}
 
 
-def parse(page: str, verbs: Mapping[str, str] = WRITES) -> Counter[str]:
-    """Return the requests of these verbs, refused ones too, of a page of metrics.
+def parse(page: str) -> Counter[str]:
+    """Return the requests that write, refused ones too, of a page of metrics.
 
     They are counted by "VERB resource". The page has tens of thousands of lines, so only these few
     are looked at.
@@ -35,7 +33,7 @@ def parse(page: str, verbs: Mapping[str, str] = WRITES) -> Counter[str]:
     counts: Counter[str] = Counter()
     for found in _LINE.finditer(page):
         labels = dict(_LABEL.findall(found["labels"]))
-        verb = verbs.get(labels["verb"])
+        verb = _WRITES.get(labels["verb"])
         if verb is None or labels["resource"] in _NO_WORK or labels.get("dry_run"):
             continue
         resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))

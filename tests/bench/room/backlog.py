@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.bench.room.history import WorkloadSeen
 from tests.bench.room.load import JobClass, Load
 from tests.bench.room.manifests import class_of
+from tests.bench.room.measures import WorkloadSeen
 
 
 class Backlog:

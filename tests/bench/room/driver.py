@@ -14,13 +14,19 @@ from typing import NoReturn
 import aiohttp
 
 from tests.bench.queue import watching
-from tests.bench.room import history, manifests
+from tests.bench.queue.wire import PodEvent, WorkloadEvent
+from tests.bench.room import manifests
 from tests.bench.room.backlog import Backlog
-from tests.bench.room.history import PodSeen, Seen, WorkloadSeen
 from tests.bench.room.load import JobClass, Load
 from tests.bench.room.manifests import JOBS, PODS, WORKLOADS, class_of
-from tests.bench.room.pods import Pods
-from tests.bench.room.wire import PodEvent, WorkloadEvent
+from tests.bench.room.measures import (
+    Pods,
+    PodSeen,
+    Seen,
+    WorkloadSeen,
+    seen_of_pod,
+    seen_of_workload,
+)
 from tests.harness.sessions import session
 
 _CONNECTIONS = 32
@@ -68,7 +74,7 @@ class Driver:
 
     def workload(self, event: WorkloadEvent) -> None:
         """Take in an event of a Workload."""
-        seen = history.of_workload(event, time.monotonic())
+        seen = seen_of_workload(event, time.monotonic())
         if not seen.job:
             return
         self.seen.append(seen)
@@ -83,7 +89,7 @@ class Driver:
 
     def pod(self, event: PodEvent) -> None:
         """Take in an event of a pod."""
-        seen = history.of_pod(event, time.monotonic())
+        seen = seen_of_pod(event, time.monotonic())
         if not seen.job:
             return
         self.seen.append(seen)

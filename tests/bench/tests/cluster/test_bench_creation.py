@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.api.wellknown import GANG_GATE
 from tests.bench.creation import Creation, Pace
 from tests.bench.load import NAMESPACE, GroupKind, Load, gang_of
 from tests.bench.sides import CRDS
@@ -30,9 +29,9 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
         yield api
 
 
-def created(control_plane: ControlPlane, pace: str, kind: GroupKind) -> list[list[float]]:
+def created(control_plane: ControlPlane, pace: str) -> list[list[float]]:
     """Return when the pods of each gang were first seen, in seconds since it began."""
-    with Creation(control_plane.admin_kubeconfig, LOAD, kind, Pace.parse(pace)) as creation:
+    with Creation(control_plane.admin_kubeconfig, LOAD, GroupKind(), Pace.parse(pace)) as creation:
         began = time.monotonic()
         creation.begin()
         control_plane.wait_until("all pods are there", lambda: len(creation.times()) == LOAD.pods)
@@ -45,7 +44,7 @@ def created(control_plane: ControlPlane, pace: str, kind: GroupKind) -> list[lis
 def test_the_next_gang_comes_when_the_pods_of_the_one_before_are_there(
     control_plane: ControlPlane, api: Api
 ) -> None:
-    first, second, third = created(control_plane, "next", GroupKind(gates=(GANG_GATE,)))
+    first, second, third = created(control_plane, "next")
 
     assert max(first) < min(second)
     assert max(second) < min(third)
@@ -55,12 +54,10 @@ def test_the_next_gang_comes_when_the_pods_of_the_one_before_are_there(
     for pod in api.list("pods", NAMESPACE):
         metadata = pod["metadata"]
         assert metadata["labels"][objects.POD_GROUP_LABEL] == gang_of(metadata["name"])
-        assert pod["spec"]["schedulingGates"] == [{"name": GANG_GATE}]
 
 
 def test_so_many_gangs_come_in_a_second(control_plane: ControlPlane, api: Api) -> None:
-    gangs = created(control_plane, "0.5", GroupKind())
+    gangs = created(control_plane, "0.5")
 
     assert [len(gang) for gang in gangs] == [LOAD.size] * LOAD.gangs
     assert all(min(gang) >= 2 * number for number, gang in enumerate(gangs))
-    assert all("schedulingGates" not in pod["spec"] for pod in api.list("pods", NAMESPACE))

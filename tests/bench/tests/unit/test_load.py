@@ -16,12 +16,6 @@ def test_gang_after_gang() -> None:
     assert load.pod_names() == ["gang-00000-0", "gang-00000-1", "gang-00001-0", "gang-00001-1"]
 
 
-def test_interleaved() -> None:
-    load = Load(nodes=1, gangs=2, size=2, interleave=True)
-
-    assert load.pod_names() == ["gang-00000-0", "gang-00001-0", "gang-00000-1", "gang-00001-1"]
-
-
 def test_every_pod_is_of_one_of_the_gangs() -> None:
     load = Load(nodes=1, gangs=3, size=11)
 

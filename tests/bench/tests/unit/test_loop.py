@@ -1,7 +1,6 @@
 """The benchmark of the event loop: what it shows, and how it reads what it measured."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,29 +8,23 @@ from rich.console import Console
 
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from tests.bench.loop import report
+from tests.bench.loop.__main__ import LIMIT, table, too_long
 from tests.bench.loop.scenes import Row
 from tests.bench.loop.stage import NODES, POD_GROUPS, PODS, QUEUE_API, STAGES, Collection
 from tests.bench.loop.steps import Meter
 
 
 def row(name: str, longest: float = 3.0) -> Row:
-    return Row(name, longest, 10.0, int(longest > report.LIMIT), 1.0, "somewhere", 2**20)
+    return Row(name, longest, 10.0, int(longest > LIMIT), 1.0, "somewhere", 2**20)
 
 
-def test_steps_over_the_limit_are_named() -> None:
-    assert report.too_long([row("a"), row("b", 51.0)]) == ["b: a step of 51 ms in somewhere"]
-
-
-def test_rows_are_kept_and_shown_beside_later_ones(tmp_path: Path) -> None:
-    file = tmp_path / "before.json"
-    report.write(file, [row("a", 444.0)], how="by hand")
+def test_steps_over_the_limit_are_named_and_marked() -> None:
+    rows = [row("a"), row("b", 51.0)]
     console = Console(width=140)
     with console.capture() as captured:
-        console.print(report.table([row("a"), row("b", 77.0)], report.read(file)))
-    text = captured.get()
-    assert "444" in text
-    assert "77 !" in text
+        console.print(table(rows))
+    assert "51 !" in captured.get()
+    assert too_long(rows) == ["b: a step of 51 ms in somewhere"]
 
 
 def test_a_meter_times_each_step_alone() -> None:
@@ -48,19 +41,18 @@ def raw(collection: Collection) -> Sequence[bytes]:
     return collection.raw(range(collection.count))
 
 
-@pytest.mark.parametrize("stage", ["cluster", "waiting", "gang", "pod groups"])
+@pytest.mark.parametrize("stage", ["cluster", "waiting"])
 def test_the_processes_can_read_what_is_shown(stage: str) -> None:
     decoder, shown = Decoder(), STAGES[stage](1000, 100)
     pods = [decoder.pod(each) for each in raw(shown[PODS])]
     nodes = {decoder.node(each).name for each in raw(shown[NODES])}
     assert len({pod.uid for pod in pods}) == len(pods) >= 1000
     assert {pod.node for pod in pods if pod.node} <= nodes
-    if POD_GROUPS in shown:
-        groups = {
-            decoder.pod_group(each, api_group="scheduling.x-k8s.io").key
-            for each in raw(shown[POD_GROUPS])
-        }
-        assert {pod.group for pod in pods if pod.group} == groups
+    groups = {
+        decoder.pod_group(each, api_group="scheduling.x-k8s.io").key
+        for each in raw(shown[POD_GROUPS])
+    }
+    assert {pod.group for pod in pods if pod.group} == groups
 
 
 def test_workloads_of_a_queue_fit_nowhere_and_are_no_equals() -> None:
@@ -75,8 +67,8 @@ def test_workloads_of_a_queue_fit_nowhere_and_are_no_equals() -> None:
 
 
 def test_an_object_that_was_written_is_shown_as_written() -> None:
-    pods = STAGES["gang"](10, 10)[PODS]
-    assert pods.find("bench", "gang-3") == 3
+    pods = STAGES["cluster"](10, 10)[PODS]
+    assert pods.find("bench", "group-0-3") == 3
     assert pods.find("bench", "other") is None
     pods.gone.add(4)
     assert len(raw(pods)) == 9

@@ -1,25 +1,101 @@
-"""The stand-ins around the extender: what they show, and how they ask."""
+"""The benchmark of the extender alone: its stand-ins, what they add up, and one whole run."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from extender.kube.decode import Decoder
 from tests.bench.extender.api_server import JOBS, NODES, POD_GROUPS, PODS, StandIn
+from tests.bench.extender.ledger import Ledger
+from tests.bench.extender.runs import API_SERVER, EXTENDER, SCHEDULER, Bench
 from tests.bench.extender.sample import Nodes, nodes_to_find
-from tests.bench.extender.scene import (
-    SCHEDULER_NAME,
-    Objects,
-    Scene,
-    node_number,
-    pod_name,
-    pod_uid,
-)
+from tests.bench.extender.scene import SCHEDULER_NAME, Scene, node_number, pod_name, pod_uid
+from tests.bench.extender.scheduler import Arguments, Scheduler
 from tests.bench.extender.scheduling_queue import SchedulingQueue
-from tests.harness import objects
+from tests.bench.series import Limits
+
+
+@pytest.mark.timeout(600)
+def test_all_gangs_are_whole_and_every_process_is_measured() -> None:
+    scene = Scene(nodes=20, running=20 * 108, gangs=2, size=5)  # two more have room on each
+    # Machines that test have other work too.
+    bench = Bench([scene], {}, Limits(stall=120.0), 1)
+    bench.run(lambda: None)
+
+    assert bench.failures == []
+    [found] = bench.results
+    assert found.bound == 10
+    assert found.counts["filters"] >= found.counts["binds"] >= 1
+    assert found.writes["bindings"] == 10
+    assert found.events["kube-scheduler: Scheduled"] == found.counts["binds"]
+    assert found.unannounced == 0
+    assert found.cpu_seconds.keys() >= {EXTENDER, SCHEDULER, API_SERVER}
+    assert found.late_cpu >= found.cpu_seconds[EXTENDER] > 0
+    assert found.peak_mib[EXTENDER] > 10
+    console = Console(width=140)
+    with console.capture() as captured:
+        bench.show(console)
+    for line in ("20 nodes", "pods/s, first filter to", "to the Event", "to the Binding"):
+        assert line in captured.get()
+
+
+FOUR = Scene(nodes=4, running=8, gangs=2, size=5)
+WHOLE = [(number, number % 4) for number in range(10)]
+
+
+def faults(bindings: list[tuple[int, int]], scene: Scene = FOUR) -> list[str]:
+    ledger = Ledger(scene)
+    for number, node in bindings:
+        ledger.bind(number, node)
+    return ledger.faults()
+
+
+@pytest.mark.parametrize(
+    ("bindings", "want"),
+    [
+        pytest.param(WHOLE, [], id="all is well"),
+        pytest.param(WHOLE[:-1], ["gang-1 has 4 of 5 members on nodes"], id="a partial gang"),
+        pytest.param(
+            WHOLE[:5], ["1 gangs have no member on a node"], id="a gang that did not start"
+        ),
+        pytest.param(
+            [*WHOLE, (7, 2)],
+            ["gang-1-2 is on node-00003 and was bound to node-00002"],
+            id="bound twice",
+        ),
+        pytest.param(
+            [*WHOLE, (7, 3)],
+            ["gang-1-2 is on node-00003 and was bound to node-00003"],
+            id="bound twice to one node",
+        ),
+    ],
+)
+def test_what_must_not_be_is_named(bindings: list[tuple[int, int]], want: list[str]) -> None:
+    assert faults(bindings) == want
+
+
+@pytest.mark.parametrize(
+    ("running", "want"),
+    [
+        pytest.param(100, ["node-00000 has 110 pods, and 111 are used"], id="by number"),
+        pytest.param(1, ["node-00000 has 32000 cpu, and 32200 are used"], id="by CPU"),
+    ],
+)
+def test_an_overcommitted_node_is_named(running: int, want: list[str]) -> None:
+    """The pods that ran before count too."""
+    scene = Scene(nodes=1, running=running, gangs=1, size=1000)
+    places = scene.places(0)
+    full = Ledger(scene)
+    for number in range(places):
+        full.bind(number, 0)
+    assert full.faults() == [f"gang-0 has {places} of 1000 members on nodes"]
+    full.bind(places, 0)
+    assert full.faults()[1:] == want
+
 
 SCENE = Scene(nodes=20, running=103, gangs=3, size=5, ahead=2)
 
@@ -87,17 +163,6 @@ def test_the_extender_can_read_what_is_listed(client: Client) -> None:
     assert members == groups == dict.fromkeys(groups, 5)
     assert {pod.controller for pod in pods if pod.group} == jobs
     assert len({pod.shape for pod in pods if not pod.node}) == 1
-
-
-def test_a_node_has_as_many_places_as_by_its_requests() -> None:
-    decoder, objects = Decoder(), Objects(SCENE)
-    node = decoder.node(objects.node(0))
-    asked = decoder.pod(objects.waiting(0, version=1, created="2026-01-01T00:00:00Z"))
-    runs = decoder.pod(objects.running(0))
-    for what, amount in {"cpu": SCENE.places(0), "pods": SCENE.places(0)}.items():
-        per_pod = asked.shape.requests.get(what, 1)
-        used = SCENE.on(0) * runs.shape.requests.get(what, 1)
-        assert amount * per_pod <= node.allocatable[what] - used
 
 
 def test_a_binding_is_shown_to_both(client: Client) -> None:
@@ -191,24 +256,6 @@ def test_a_pod_that_was_bound_during_its_cycle_is_shown_with_what_is_said_of_it(
     assert (state["collided"], state["unannounced"]) == (1, 1)
     record(client, 3, SCHEDULER_NAME)
     assert client.ask("POST", "/bench/state", {})["unannounced"] == 0
-
-
-def test_plain_pods_come_after_the_members_of_a_gang() -> None:
-    scene = Scene(nodes=20, running=103, gangs=3, size=2, ahead=2, plain=1)
-    client = Client(StandIn(scene))
-    client.ask("POST", "/bench/begin", {})
-    pods = [Decoder().pod(raw) for raw in client.list(PODS)][103:]
-    assert [(pod.name, pod.group is not None) for pod in pods] == [
-        ("gang-0-0", True),
-        ("gang-0-1", True),
-        ("beside-0-2", False),
-        ("gang-1-0", True),
-        ("gang-1-1", True),
-        ("beside-1-2", False),
-    ]
-    assert [scene.number(pod.name) for pod in pods] == [*range(6)]
-    asked = json.loads(Objects(scene).asked(2, created="2026-01-01T00:00:00Z"))
-    assert objects.POD_GROUP_LABEL not in asked["metadata"]["labels"]
 
 
 @pytest.mark.parametrize(
@@ -306,3 +353,112 @@ def test_a_pod_with_a_node_is_not_tried() -> None:
     queue.add(2)
     queue.remove(1)
     assert (queue.pop(), queue.pop(), queue.has(1)) == (2, None, False)
+
+
+PAIR = Scene(nodes=10, running=0, gangs=1, size=2)
+NODE = "node-00004"
+Answer = Callable[[str, dict[str, Any]], Awaitable[Any] | Any]
+
+
+class Server:
+    """In place of connections: keeps what is sent, and answers it."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self._answer = answer
+
+    async def post(self, path: str, body: bytes, method: str = "POST") -> bytes:
+        asked = json.loads(body)
+        self.sent.append((f"{method} {path.rpartition('/')[2]}", asked))
+        answer = self._answer(path, asked)
+        return json.dumps(await answer if isinstance(answer, Awaitable) else answer).encode()
+
+
+def place(path: str, asked: dict[str, Any]) -> Any:
+    """Answer one node."""
+    del asked
+    return {"NodeNames": [NODE]} if path == "/filter" else {}
+
+
+def scheduler(answer: Answer) -> tuple[Scheduler, Server]:
+    made = Scheduler(Arguments(scene=PAIR, extender_port=1, api_port=1))
+    extender, api = Server(answer), Server(lambda *_: {})
+    made._cycles = made._bindings = extender  # type: ignore[assignment]
+    made._api = api  # type: ignore[assignment]
+    return made, api
+
+
+def said(api: Server) -> list[tuple[str, str]]:
+    """Return the Events and conditions, each with its reason."""
+    return [
+        (what, body["reason"] if "reason" in body else body["status"]["conditions"][0]["reason"])
+        for what, body in api.sent
+    ]
+
+
+def bound(pod: str) -> bytes:
+    """Return the news that a pod is on the node."""
+    number = PAIR.number(pod)
+    assert number is not None
+    return b"bound %d 4\n" % number
+
+
+async def test_a_pod_that_it_binds_gets_its_event() -> None:
+    made, api = scheduler(place)
+    made.heard(b"gang 0\n")
+
+    def bind(path: str, asked: dict[str, Any]) -> Any:
+        if path == "/bind":
+            made.heard(bound(asked["PodName"]))
+        return place(path, asked)
+
+    made._bindings = Server(bind)  # type: ignore[assignment]
+    await made.run()
+    assert (made.counts.binds, made.counts.collisions) == (2, 0)
+    assert said(api) == [("POST events", "Scheduled")] * 2
+    assert api.sent[0][1]["regarding"]["name"] == pod_name(PAIR, 0)
+
+
+async def test_a_pod_that_is_bound_during_its_cycle_ends_in_an_error() -> None:
+    def bound_meanwhile(path: str, asked: dict[str, Any]) -> Any:
+        made.heard(bound(asked["Pod"]["metadata"]["name"]))
+        return place(path, asked)
+
+    made, api = scheduler(bound_meanwhile)
+    made.heard(b"gang 0\n")
+    await made.run()
+    assert (made.counts.binds, made.counts.collisions) == (0, 2)
+    assert sorted(said(api)) == [
+        *[("PATCH status", "SchedulerError")] * 2,
+        *[("POST events", "FailedScheduling")] * 2,
+    ]
+
+
+async def test_a_pod_that_is_bound_before_its_cycle_is_dropped() -> None:
+    made, api = scheduler(place)
+    made.heard(b"gang 0\nbound 0 4\nbound 1 4\n")
+    await made.run()
+    assert (made.counts.filters, api.sent) == (0, [])
+
+
+async def test_the_same_refusal_is_written_once() -> None:
+    made, api = scheduler(place)
+    for message in ("no", "no", "still no"):
+        await made._say(0, "Unschedulable", message)
+    assert said(api) == [("POST events", "FailedScheduling"), ("PATCH status", "Unschedulable")] * 2
+
+
+async def test_a_bind_that_fails_is_tried_again_unless_another_has_bound_the_pod() -> None:
+    made, api = scheduler(lambda path, _: {"Error": "no"} if path == "/bind" else {})
+    for number in (0, 1):
+        made._queue.add(number)
+        made._queue.pop()
+        made._assumed[number] = 4
+    made.heard(b"bound 1 5\n")
+    for number in (0, 1):
+        await made._bind(number, 4)
+    assert (made._queue.seconds() is not None, made.counts.failed) == (True, 2)
+    assert [each for each in said(api) if each[0] == "PATCH status"] == [
+        ("PATCH status", "SchedulerError")
+    ] * 2
+    assert [number for *_, number in made._queue._failed] == [0]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench.queue import load as loads
 from tests.bench.queue.load import LoadError
-from tests.bench.tests.unit.queue.makers import document
+from tests.bench.tests.unit.queue_makers import document
 
 
 def test_the_default_is_fifteen_thousand_workloads_in_thirty_queues() -> None:

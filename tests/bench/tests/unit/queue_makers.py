@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.bench.queue import load as loads
-from tests.bench.queue.history import Seen
 from tests.bench.queue.load import Load
+from tests.bench.queue.measures import Seen
 
 QUEUES = ("team-0-queue-0", "team-0-queue-1")
 
@@ -39,7 +39,7 @@ def seen(time: float, name: str, *, queue: int = 0, **changes: Any) -> Seen:
 
 def admitted(time: float, name: str, *, queue: int = 0, **changes: Any) -> Seen:
     """Return a small Workload that holds its quota in its queue."""
-    fields = {"held": 1000, "held_in": QUEUES[queue], "admitted": True}
+    fields = {"held": 1000, "granted": 1000, "held_in": QUEUES[queue], "admitted": True}
     return seen(time, name, queue=queue, **{**fields, **changes})
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.bench.queue import history, manifests, mimic
+from tests.bench.queue import manifests, measures, mimic
 from tests.bench.queue.mimic import Step
-from tests.bench.queue.wire import Event, Workload
-from tests.bench.tests.unit.queue.makers import QUEUES, load
+from tests.bench.queue.wire import Workload, WorkloadEvent
+from tests.bench.tests.unit.queue_makers import QUEUES, load
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 ADMITTED = {"QuotaReserved": True, "Admitted": True}
@@ -116,7 +116,7 @@ def test_what_was_released_holds_nothing() -> None:
 def test_what_is_recorded_of_it(
     kind: str, conditions: dict[str, bool], want: tuple[int, bool]
 ) -> None:
-    got = history.seen(Event(kind, _workload(conditions)), 5.0)
+    got = measures.seen(WorkloadEvent(kind, _workload(conditions)), 5.0)
 
     assert (got.held, got.admitted) == want
     assert (got.time, got.name, got.kind, got.queue) == (5.0, "w", "small", QUEUES[0])

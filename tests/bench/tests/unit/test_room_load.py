@@ -6,7 +6,7 @@ import pytest
 
 from tests.bench.queue.load import LoadError
 from tests.bench.room import load as loads
-from tests.bench.tests.unit.room.makers import document, load
+from tests.bench.tests.unit.test_room import document, load
 
 
 @pytest.mark.parametrize("file", [loads.FRAGMENTED, loads.IN_TURN, loads.TWO_QUEUES, loads.SMALL])

@@ -1,1 +1,0 @@
-"""Nodes full of gangs of low priority, and then gangs of high priority."""
