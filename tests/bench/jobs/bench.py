@@ -12,13 +12,14 @@ from typing_extensions import override
 
 from tests.bench import tables
 from tests.bench.jobs import manifests
-from tests.bench.jobs.driver import drive
+from tests.bench.jobs.driver import JobsDriver
 from tests.bench.jobs.load import Load
 from tests.bench.jobs.measures import Measures, measure
 from tests.bench.jobs.sides import Side
 from tests.bench.meter import Meter
 from tests.bench.queue import controllers, writes
 from tests.bench.queue import manifests as queues
+from tests.bench.queue.driving import drive
 from tests.bench.queue.measures import Times
 from tests.bench.series import Limits, Run, Series
 from tests.bench.tables import Row
@@ -104,13 +105,13 @@ class Bench(Series[Side, Result]):
                 for name, pid in _pids(plane, started).items():
                     meter.add(name, pid)
                 before = writes.parse(writes.page(plane))
-                history, note = asyncio.run(
+                driver, note = asyncio.run(
                     drive(
                         plane.admin_kubeconfig,
-                        load,
+                        lambda http, tasks: JobsDriver(http, tasks, load),
                         limits=self._limits,
-                        gone=lambda: _gone(started),
                         say=progress,
+                        gone=lambda: _gone(started),
                     )
                 )
                 if note:
@@ -119,7 +120,7 @@ class Bench(Series[Side, Result]):
                 after = writes.parse(writes.settled(plane))
             finally:
                 controllers.stop(started["controller"])
-            measured = measure(history, load)
+            measured = measure(driver.seen, load)
         written = writes.between(before, after, {"POST jobs": measured.created})
         return Result(
             side=side.key,

@@ -63,4 +63,4 @@ class Load:
             "workloadsSets": [{"count": 1, "workloads": [kind]}],
         }
         cohorts = {"className": "team", "count": self.cohorts, "queuesSets": [of_cohort]}
-        return queues.parse({"cohorts": [cohorts]})
+        return queues.Load.model_validate({"cohorts": [cohorts]})

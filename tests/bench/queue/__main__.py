@@ -137,7 +137,7 @@ def main(
 def _load(config: Path, read: Callable[[Path], L]) -> L:
     try:
         return read(config)
-    except loads.LoadError as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise typer.BadParameter(f"{config}:\n{error}") from error
 
 

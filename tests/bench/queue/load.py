@@ -6,20 +6,11 @@ it, and thousandths of a core once read.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 from extender.resources.quantity import CPU, amount
@@ -27,13 +18,6 @@ from extender.resources.quantity import CPU, amount
 LOADS = Path(__file__).parent / "loads"
 BASELINE = LOADS / "baseline.yaml"
 SMALL = LOADS / "small.yaml"
-_MOST_WORKLOADS = 100_000
-
-M = TypeVar("M", bound=BaseModel)
-
-
-class LoadError(ValueError):
-    """The file is not a load; the text says where and why, one line for each fault."""
 
 
 def _milli(value: object) -> object:
@@ -125,20 +109,6 @@ class CohortsSet(Model):
         """Quota of all queues of one cohort."""
         return sum(each.count * each.nominal_quota for each in self.queues_sets)
 
-    @model_validator(mode="after")
-    def _all_can_be_admitted(self) -> Self:
-        for queues in self.queues_sets:
-            most = self.nominal
-            if queues.borrowing_limit is not None:
-                most = min(most, queues.nominal_quota + queues.borrowing_limit)
-            for each in (kind for stream in queues.workloads_sets for kind in stream.workloads):
-                if each.request > most:
-                    raise ValueError(
-                        f"{each.class_name} requests {each.request}m of CPU, "
-                        f"a queue of {queues.class_name} never has more than {most}m"
-                    )
-        return self
-
 
 class Load(Model):
     """All of a file."""
@@ -179,49 +149,10 @@ class Load(Model):
         for stream in self._streams():
             yield from stream.workloads
 
-    @model_validator(mode="after")
-    def _names_say_one_thing(self) -> Self:
-        for one, other in product(list(self._classes()), repeat=2):
-            if one.class_name == other.class_name and one != other:
-                raise ValueError(f"two different classes are called {one.class_name}")
-        names = [queue.name for queue in self.queues()]
-        if len(names) > len(set(names)):
-            raise ValueError("two queues would have the same name: name the classes differently")
-        if not 0 < self.workloads <= _MOST_WORKLOADS:
-            raise ValueError(f"{self.workloads} Workloads, not between 1 and {_MOST_WORKLOADS}")
-        return self
-
 
 def read(path: Path) -> Load:
-    """Return the load of a YAML file. Raises LoadError."""
-    return parse(document(path))
-
-
-def parse(document: Any) -> Load:
-    """Return the load that a document describes. Raises LoadError."""
-    return validated(Load, document)
-
-
-def document(path: Path) -> Any:
-    """Return what a YAML file holds. Raises LoadError."""
-    try:
-        return yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise LoadError(f"not YAML: {error}") from error
-
-
-def validated(model: type[M], document: Any) -> M:
-    """Return what a document describes, as a model. Raises LoadError."""
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise LoadError("\n".join(_sentence(each) for each in error.errors())) from error
-
-
-def _sentence(fault: Any) -> str:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
-    text = fault["msg"].removeprefix("Value error, ")
-    return f"{where.lstrip('.') or 'the file'}: {text}"
+    """Return the load of a YAML file. ValueError says where it is none."""
+    return Load.model_validate(yaml.safe_load(path.read_text()))
 
 
 def _seconds(stream: WorkloadsSet) -> float:

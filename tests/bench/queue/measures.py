@@ -3,9 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean, median
-from typing import Self
 
 import msgspec
 
@@ -16,7 +14,7 @@ from tests.bench.tables import mean_over_time, percentile
 _MOST_NAMED = 5
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One Workload after one event; `time` is this machine's monotonic clock."""
 
     time: float
@@ -55,31 +53,6 @@ def seen(event: WorkloadEvent, now: float, *, kind: str = "") -> Seen:
         evicted=workload.is_true("Evicted"),
         finished=workload.is_true("Finished"),
     )
-
-
-class Recorder:
-    """Appends what is seen to a file while the context is open: the runner writes it."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
-        self._encoder = msgspec.json.Encoder()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def add(self, each: Seen) -> None:
-        """Append one."""
-        self._file.write(self._encoder.encode(each) + b"\n")
-
-
-def read(path: Path) -> list[Seen]:
-    """Return all that was recorded, in order; a last line that was cut off is left out."""
-    decoder = msgspec.json.Decoder(Seen)
-    lines = path.read_bytes().splitlines(keepends=True)
-    return [decoder.decode(line) for line in lines if line.endswith(b"\n")]
 
 
 class Books:

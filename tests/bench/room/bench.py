@@ -4,6 +4,7 @@ Each run has a fresh control plane with nodes and both of our processes.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing_extensions import override
 
 from tests.bench import tables
 from tests.bench.meter import Meter
+from tests.bench.queue.driving import drive
 from tests.bench.room import manifests
-from tests.bench.room.driver import drive
+from tests.bench.room.driver import RoomDriver
 from tests.bench.room.load import Load
 from tests.bench.room.measures import Measures, OfClass, measure
-from tests.bench.series import Run, Series
+from tests.bench.series import Limits, Run, Series
 from tests.bench.tables import Row, cell
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
@@ -37,7 +39,6 @@ _PROCESSES = (
     "kwok",
 )
 _READY_SECONDS = 120.0
-_BEGIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +131,15 @@ class Bench(Series[Mode, Result]):
                 "kwok": plane.kwok,
             }.items():
                 meter.add(name, component.pid)
-            history = asyncio.run(
-                drive(plane.admin_kubeconfig, load, begin_seconds=_BEGIN_SECONDS, say=progress)
+            driver, _ = asyncio.run(
+                drive(
+                    plane.admin_kubeconfig,
+                    lambda http, tasks: RoomDriver(http, tasks, load),
+                    limits=Limits(run=math.inf, stall=math.inf),
+                    say=progress,
+                )
             )
-            measured = measure(history, load)
+            measured = measure(driver.seen, load)
             if measured is None:
                 raise RuntimeError(f"no Job was admitted\n{plane.tails()}")
         return Result(

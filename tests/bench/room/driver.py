@@ -7,13 +7,13 @@ and a pod does not end by itself.
 import asyncio
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import aiohttp
+from typing_extensions import override
 
-from tests.bench.queue import watching
+from tests.bench.queue.driving import Driver
 from tests.bench.queue.wire import PodEvent, WorkloadEvent
 from tests.bench.room import manifests
 from tests.bench.room.backlog import Backlog
@@ -27,13 +27,10 @@ from tests.bench.room.measures import (
     seen_of_pod,
     seen_of_workload,
 )
-from tests.harness.sessions import session
 
-_CONNECTIONS = 32
-_JSON, _STRATEGIC = "application/json", "application/strategic-merge-patch+json"
-_GONE = 404
+_STRATEGIC = "application/strategic-merge-patch+json"
+_BEGIN_SECONDS = 60.0
 _SETTLE_SECONDS = 1.0  # what happened in the window may be seen a little later
-_TICK_SECONDS = 0.2
 
 _DONE = json.dumps(
     {
@@ -48,65 +45,73 @@ _DONE = json.dumps(
 ).encode()
 _DELETE = json.dumps({"propagationPolicy": "Background"}).encode()
 
-Say = Callable[[str], None]
 
-
-class Driver:
-    """One run of it. All of its requests are tasks of a group: one that fails ends the run."""
+class RoomDriver(Driver):
+    """One run of it."""
 
     def __init__(self, http: aiohttp.ClientSession, tasks: asyncio.TaskGroup, load: Load) -> None:
+        super().__init__(http, tasks)
         self.seen: list[Seen] = []
-        self.first: float | None = None  # admission
-        self.finished = 0
-        self._http = http
-        self._tasks = tasks
+        self._began = time.monotonic()
+        self._first: float | None = None  # admission
+        self._finished = 0
         self._load = load
         self._backlog = Backlog(load)
         self._pods: dict[str, Pods] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}  # of Jobs that work
         self._deleted: set[str] = set()
-        self._slots = asyncio.Semaphore(_CONNECTIONS)
 
-    def fill(self) -> None:
+    @override
+    def watched(self) -> Mapping[str, tuple[type[Any], Callable[[Any], None]]]:
+        return {WORKLOADS: (WorkloadEvent, self._workload), PODS: (PodEvent, self._pod)}
+
+    @override
+    def standing(self) -> str:
+        since = 0.0 if self._first is None else time.monotonic() - self._first
+        return (
+            f"{self._backlog.made} Jobs made, {self._finished} finished, "
+            f"{since:.0f} of {self._load.window_seconds:g} s"
+        )
+
+    @override
+    def done(self) -> bool:
+        now, load = time.monotonic(), self._load
+        if self._first is None:
+            if now - self._began > _BEGIN_SECONDS:
+                raise RuntimeError(f"no Job was admitted within {_BEGIN_SECONDS:g} s")
+            return False
+        if now - self._first >= load.window_seconds + _SETTLE_SECONDS:
+            return True
+        if self._backlog.made >= load.most_jobs:
+            raise RuntimeError(f"all {load.most_jobs} Jobs were made before the window was over")
+        return False
+
+    @override
+    def begin(self) -> None:
         """Make the Jobs that are missing."""
         for kind, number in list(self._backlog.missing()):
-            self._tasks.create_task(self._create(kind, number))
+            self.tasks.create_task(self._create(kind, number))
 
-    def workload(self, event: WorkloadEvent) -> None:
-        """Take in an event of a Workload."""
+    def _workload(self, event: WorkloadEvent) -> None:
         seen = seen_of_workload(event, time.monotonic())
         if not seen.job:
             return
         self.seen.append(seen)
         self._backlog.take(seen)
-        if seen.admitted and self.first is None:
-            self.first = seen.time
+        if seen.admitted and self._first is None:
+            self._first = seen.time
         if seen.finished and seen.job not in self._deleted:
-            self.finished += 1
+            self._finished += 1
             self._deleted.add(seen.job)
-            self._tasks.create_task(self._delete(seen))
-        self.fill()
+            self.tasks.create_task(self._delete(seen))
+        self.begin()
 
-    def pod(self, event: PodEvent) -> None:
-        """Take in an event of a pod."""
+    def _pod(self, event: PodEvent) -> None:
         seen = seen_of_pod(event, time.monotonic())
         if not seen.job:
             return
         self.seen.append(seen)
         self._look(seen)
-
-    @property
-    def made(self) -> int:
-        """How many Jobs were made."""
-        return self._backlog.made
-
-    def standing(self) -> str:
-        """Return how far it is."""
-        since = 0.0 if self.first is None else time.monotonic() - self.first
-        return (
-            f"{self.made} Jobs made, {self.finished} finished, "
-            f"{since:.0f} of {self._load.window_seconds:g} s"
-        )
 
     def _look(self, seen: PodSeen) -> None:
         """Begin the runtime of a Job when all of its pods run, and forget it when one is gone."""
@@ -125,78 +130,14 @@ class Driver:
 
     def _end(self, job: str) -> None:
         for name in self._pods[job].names:
-            self._tasks.create_task(self._succeed(name))
+            self.tasks.create_task(self._succeed(name))
 
     async def _create(self, kind: JobClass, number: int) -> None:
         body = json.dumps(manifests.job(kind, number)).encode()
-        await self._send("POST", JOBS, body, _JSON)
+        await self.send("POST", JOBS, body)
 
     async def _succeed(self, pod: str) -> None:
-        await self._send("PATCH", f"{PODS}/{pod}/status", _DONE, _STRATEGIC)
+        await self.send("PATCH", f"{PODS}/{pod}/status", _DONE, _STRATEGIC)
 
     async def _delete(self, seen: WorkloadSeen) -> None:
-        await self._send("DELETE", f"{JOBS}/{seen.job}", _DELETE, _JSON)
-
-    async def _send(self, method: str, path: str, body: bytes, content_type: str) -> None:
-        headers = {"Content-Type": content_type}
-        async with (
-            self._slots,
-            self._http.request(method, path, data=body, headers=headers) as answer,
-        ):
-            if not answer.ok and answer.status != _GONE:
-                raise RuntimeError(f"{method} {path}: {answer.status} {await answer.text()}")
-            await answer.read()
-
-
-async def drive(kubeconfig: Path, load: Load, *, begin_seconds: float, say: Say) -> list[Seen]:
-    """Run a load for its window and return what was seen.
-
-    Raises RuntimeError when no Job is admitted for so many seconds, or a request fails.
-    """
-    # Two connections more, which the watches keep.
-    async with session(kubeconfig, connections=_CONNECTIONS + 2) as http:
-        versions = [await watching.newest(http, path) for path in (WORKLOADS, PODS)]
-        seen: list[Seen] = []
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                driver = Driver(http, tasks, load)
-                seen = driver.seen
-                tasks.create_task(_follow_workloads(http, versions[0], driver))
-                tasks.create_task(_follow_pods(http, versions[1], driver))
-                driver.fill()
-                await _run_out(driver, load, begin_seconds=begin_seconds, say=say)
-        except* _EndedError:
-            pass
-        except* (RuntimeError, aiohttp.ClientError) as group:
-            raise RuntimeError(str(group.exceptions[0])) from group
-        return seen
-
-
-class _EndedError(Exception):
-    """The window is over."""
-
-
-async def _run_out(driver: Driver, load: Load, *, begin_seconds: float, say: Say) -> NoReturn:
-    """Raise _EndedError at the end of the window: that ends whatever else is under way."""
-    began = time.monotonic()
-    while driver.first is None:
-        say(driver.standing())
-        await asyncio.sleep(_TICK_SECONDS)
-        if time.monotonic() - began > begin_seconds:
-            raise RuntimeError(f"no Job was admitted within {begin_seconds:g} s")
-    while time.monotonic() - driver.first < load.window_seconds + _SETTLE_SECONDS:
-        say(driver.standing())
-        if driver.made >= load.most_jobs:
-            raise RuntimeError(f"all {load.most_jobs} Jobs were made before the window was over")
-        await asyncio.sleep(_TICK_SECONDS)
-    raise _EndedError
-
-
-async def _follow_workloads(http: aiohttp.ClientSession, version: str, driver: Driver) -> None:
-    async for event in watching.events(http, WORKLOADS, version, of=WorkloadEvent):
-        driver.workload(event)
-
-
-async def _follow_pods(http: aiohttp.ClientSession, version: str, driver: Driver) -> None:
-    async for event in watching.events(http, PODS, version, of=PodEvent):
-        driver.pod(event)
+        await self.send("DELETE", f"{JOBS}/{seen.job}", _DELETE)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from tests.bench.queue import load as loads
 from tests.bench.queue.load import Load
 from tests.bench.queue.measures import Seen
 
@@ -28,7 +27,7 @@ def document(**queues: Any) -> dict[str, Any]:
 
 
 def load(**queues: Any) -> Load:
-    return loads.parse(document(**queues))
+    return Load.model_validate(document(**queues))
 
 
 def seen(time: float, name: str, *, queue: int = 0, **changes: Any) -> Seen:

@@ -5,14 +5,16 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
 
 from extender.resources.quantity import CPU, amount
 from tests.bench.jobs import manifests, sides
-from tests.bench.jobs.driver import Driver
+from tests.bench.jobs.driver import JobsDriver
 from tests.bench.jobs.load import CLASS, Load
 from tests.bench.jobs.measures import Event, JobSeen, measure, seen
 from tests.bench.queue import controllers, measures
@@ -231,13 +233,6 @@ def test_only_ours_with_gangs_has_the_extender(
     assert [(side.key, side.extender) for side in found] == want
 
 
-class Answer:
-    ok = True
-
-    async def read(self) -> bytes:
-        return b""
-
-
 class Session:
     """Takes a while to store each Job, and remembers when it was asked to."""
 
@@ -245,12 +240,12 @@ class Session:
         self.asked: dict[str, float] = {}
 
     @asynccontextmanager
-    async def post(self, _: str, *, data: bytes, headers: object) -> AsyncIterator[Answer]:
+    async def request(self, *_: str, data: bytes, headers: object) -> AsyncIterator[Any]:
         del headers
         name = json.loads(data)["metadata"]["name"]
         self.asked[name] = asyncio.get_running_loop().time()
         await asyncio.sleep(0.25)
-        yield Answer()
+        yield SimpleNamespace(ok=True, status=201, read=AsyncMock())
 
 
 @pytest.mark.looptime
@@ -260,15 +255,14 @@ class Session:
         # A slow API server holds up none that is due.
         pytest.param(Load(jobs=24, pods=1, rate=6), [n / 6 for n in range(24)], id="a rate"),
         pytest.param(
-            Load(jobs=40, pods=1),
-            [0.25 * turn for turn in (0, 1, 2) for _ in range(16)][:40],
-            id="as fast as they are taken",
+            Load(jobs=40, pods=1), [*[0.0] * 32, *[0.25] * 8], id="as fast as they are taken"
         ),
     ],
 )
 async def test_when_jobs_are_created(load: Load, want: list[float]) -> None:
     session: Any = Session()
-    await Driver().create(session, load)
+    async with asyncio.TaskGroup() as tasks:
+        await JobsDriver(session, tasks, load).create()
 
     asked = [at for _, at in sorted(session.asked.items())]
     assert asked == pytest.approx(want, abs=1e-3)

@@ -1,5 +1,6 @@
 """Jobs on nodes that are partly used: which are created, their admissions, what it comes to."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def load(**changes: Any) -> Load:
-    return loads.parse(document(**changes))
+    return Load.model_validate(document(**changes))
 
 
 def workload(time: float, job: str = "wide-0", **changes: Any) -> WorkloadSeen:
@@ -70,6 +71,15 @@ def pod(time: float, number: int = 0, job: str = "wide-0", **changes: Any) -> Po
 
 def bound(time: float, number: int = 0, job: str = "wide-0", **changes: Any) -> PodSeen:
     return pod(time, number, job, bound=True, **changes)
+
+
+@pytest.mark.parametrize("file", [loads.FRAGMENTED, loads.IN_TURN, loads.TWO_QUEUES, loads.SMALL])
+def test_the_loads_that_are_there_have_more_quota_than_room_for_the_wide(file: Path) -> None:
+    found = loads.read(file)
+    wide = found.kind("wide")
+
+    places = sum(each.count * (each.free // wide.cpu) for each in found.nodes)
+    assert found.quota_of(wide) // wide.request > places // wide.pods
 
 
 def _missing(backlog: Backlog) -> list[tuple[str, int]]:
