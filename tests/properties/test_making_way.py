@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from random import Random
 
-from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from extender.queueing.cycle import Admit, Preempt
@@ -11,7 +11,7 @@ from extender.queueing.options import AdmissionOptions
 from extender.state.cluster import events as cluster_events
 from extender.state.queue import events as ev
 from extender.state.queue.records import OwnerRef
-from tests.effort import examples
+from tests.effort import examples, played
 from tests.makers import cluster_of, nodes, pod
 from tests.queue_makers import (
     Admissions,
@@ -300,6 +300,12 @@ class Course:
         return World(self.sizes, self.each, self.queues, Random(self.seed), pauses, options=options)
 
 
+def comes(text: str) -> list[tuple[tuple[int, int, int], int]]:
+    """Return what comes: queue, pods and priority of each, and how many steps follow it."""
+    digits = ([int(each) for each in word if each != ":"] for word in text.split())
+    return [((queue, pods, priority), steps) for queue, pods, priority, steps in digits]
+
+
 COURSES = st.builds(
     Course,
     sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),
@@ -312,10 +318,8 @@ COURSES = st.builds(
 )
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
-@given(COURSES)
-@example(
-    Course(
+WAITS = {
+    "a head of a strict queue goes, for which quota was kept": Course(
         sizes=[3, 4, 1],
         each=1,
         queues=[
@@ -323,141 +327,69 @@ COURSES = st.builds(
             (5, True, "BestEffortFIFO", "LowerPriority", "Any"),
             (3, True, "StrictFIFO", "LowerPriority", "Any"),
         ],
-        comes=[((1, 3, 0), 6), ((2, 4, 0), 2), ((2, 1, 3), 3), ((1, 3, 3), 6)],
+        comes=comes("130:6 240:2 213:3 133:6"),
         seed=6467,
-    )
-)  # a head of a strict queue goes, for which quota was kept
-@example(
-    Course(
+    ),
+    "a victim is deleted while its pods still end": Course(
         sizes=[2, 2, 4, 2],
         each=2,
         queues=[(5, False, "BestEffortFIFO", "LowerPriority", "Any")],
-        comes=[
-            ((0, 2, 0), 4),
-            ((0, 1, 0), 5),
-            ((0, 2, 0), 7),
-            ((0, 1, 0), 7),
-            ((0, 1, 2), 6),
-            ((0, 1, 0), 2),
-            ((0, 1, 0), 2),
-            ((0, 3, 2), 4),
-            ((0, 1, 0), 3),
-            ((0, 2, 3), 9),
-            ((0, 1, 0), 4),
-            ((0, 1, 0), 3),
-            ((0, 1, 0), 7),
-            ((0, 2, 1), 8),
-        ],
+        comes=comes(
+            "020:4 010:5 020:7 010:7 012:6 010:2 010:2 032:4 010:3 023:9 010:4 010:3 010:7 021:8"
+        ),
         seed=323,
-    )
-)  # a victim is deleted while its pods still end
-@example(
-    Course(
+    ),
+    "the same, and another of its victims was admitted again meanwhile": Course(
         sizes=[4, 2, 3, 2],
         each=2,
         queues=[(5, False, "BestEffortFIFO", "LowerPriority", "Any")],
-        comes=[
-            ((0, 2, 1), 4),
-            ((0, 1, 0), 5),
-            ((0, 2, 0), 7),
-            ((0, 1, 2), 7),
-            ((0, 1, 0), 7),
-            ((0, 1, 0), 2),
-            ((0, 3, 2), 4),
-            ((0, 1, 0), 2),
-            ((0, 1, 0), 4),
-            ((0, 2, 3), 9),
-            ((0, 1, 0), 7),
-            ((0, 1, 0), 4),
-            ((0, 1, 0), 2),
-        ],
+        comes=comes(
+            "021:4 010:5 020:7 012:7 010:7 010:2 032:4 010:2 010:4 023:9 010:7 010:4 010:2"
+        ),
         seed=8,
-    )
-)  # the same, and another of its victims was admitted again meanwhile
-@example(
-    Course(
+    ),
+    "an equal that lacks quota is judged after one that waits for pods to end": Course(
         sizes=[2, 2, 4, 2],
         each=2,
         queues=[(5, False, "BestEffortFIFO", "LowerPriority", "Any")],
-        comes=[
-            ((0, 2, 1), 4),
-            ((0, 1, 0), 3),
-            ((0, 2, 0), 7),
-            ((0, 1, 0), 7),
-            ((0, 1, 2), 7),
-            ((0, 1, 0), 2),
-            ((0, 1, 0), 2),
-            ((0, 3, 2), 4),
-            ((0, 1, 0), 4),
-            ((0, 2, 3), 9),
-            ((0, 1, 0), 4),
-            ((0, 1, 0), 3),
-            ((0, 1, 0), 6),
-            ((0, 2, 1), 8),
-        ],
+        comes=comes(
+            "021:4 010:3 020:7 010:7 012:7 010:2 010:2 032:4 010:4 023:9 010:4 010:3 010:6 021:8"
+        ),
         seed=323,
-    )
-)  # an equal that lacks quota is judged after one that waits for pods to end
-@example(
-    Course(
+    ),
+    "a workload that waits for its victims is tried twice in a cycle": Course(
         sizes=[1, 1],
         each=1,
         queues=[(2, False, "StrictFIFO", "LowerPriority", "Any")],
-        comes=[((0, 1, 0), 2), ((0, 1, 0), 2), ((0, 1, 1), 2)],
+        comes=comes("010:2 010:2 011:2"),
         seed=5,
         pauses=True,
-    )
-)  # a workload that waits for its victims is tried twice in a cycle
-@example(
-    Course(
+    ),
+    "the same where it may be passed": Course(
         sizes=[1, 1],
         each=1,
         queues=[(2, False, "BestEffortFIFO", "LowerPriority", "Any")],
-        comes=[((0, 1, 0), 2), ((0, 1, 0), 2), ((0, 1, 1), 2)],
+        comes=comes("010:2 010:2 011:2"),
         seed=5,
         pauses=True,
-    )
-)  # the same where it may be passed
-@example(
-    Course(
+    ),
+    "a pod of a victim ends while it is asked what the victims leave": Course(
         sizes=[2, 4, 4],
         each=2,
         queues=[(5, False, "BestEffortFIFO", "LowerPriority", "Any")],
-        comes=[
-            ((0, 1, 0), 2),
-            ((0, 1, 0), 4),
-            ((0, 2, 0), 3),
-            ((0, 1, 0), 3),
-            ((0, 1, 0), 5),
-            ((0, 2, 0), 2),
-            ((0, 4, 1), 2),
-            ((0, 1, 0), 2),
-        ],
+        comes=comes("010:2 010:4 020:3 010:3 010:5 020:2 041:2 010:2"),
         seed=34,
         pauses=True,
-    )
-)  # a pod of a victim ends while it is asked what the victims leave
-@example(
-    Course(
+    ),
+    "the same, and a victim has to go twice": Course(
         sizes=[2, 5, 5],
         each=2,
         queues=[(5, False, "BestEffortFIFO", "LowerPriority", "Any")],
-        comes=[
-            ((0, 1, 0), 2),
-            ((0, 1, 0), 3),
-            ((0, 2, 0), 3),
-            ((0, 1, 0), 5),
-            ((0, 2, 0), 2),
-            ((0, 1, 0), 5),
-            ((0, 4, 1), 8),
-            ((0, 2, 0), 2),
-        ],
+        comes=comes("010:2 010:3 020:3 010:5 020:2 010:5 041:8 020:2"),
         seed=162,
         pauses=True,
-    )
-)  # the same, and a victim has to go twice
-@example(
-    Course(
+    ),
+    "a preemptor is passed by a head of its strict queue, and its quota is free": Course(
         sizes=[3, 5],
         each=1,
         queues=[
@@ -465,22 +397,10 @@ COURSES = st.builds(
             (5, True, "StrictFIFO", "LowerPriority", "Any"),
             (2, True, "BestEffortFIFO", "LowerPriority", "Any"),
         ],
-        comes=[
-            ((1, 3, 0), 2),
-            ((0, 1, 0), 3),
-            ((0, 1, 0), 4),
-            ((0, 1, 0), 6),
-            ((0, 1, 0), 6),
-            ((2, 3, 0), 4),
-            ((0, 1, 0), 5),
-            ((1, 2, 0), 5),
-            ((1, 4, 1), 4),
-        ],
+        comes=comes("130:2 010:3 010:4 010:6 010:6 230:4 010:5 120:5 141:4"),
         seed=0,
-    )
-)  # a preemptor is passed by a head of its strict queue, and its quota is free
-@example(
-    Course(
+    ),
+    "the same, and the head is withdrawn: the victim goes again": Course(
         sizes=[3, 5],
         each=1,
         queues=[
@@ -488,19 +408,15 @@ COURSES = st.builds(
             (5, True, "StrictFIFO", "LowerPriority", "Any"),
             (2, True, "BestEffortFIFO", "LowerPriority", "Any"),
         ],
-        comes=[
-            ((1, 3, 0), 2),
-            ((0, 1, 0), 3),
-            ((0, 1, 0), 4),
-            ((0, 1, 0), 6),
-            ((0, 1, 0), 6),
-            ((2, 3, 0), 4),
-            ((1, 2, 0), 5),
-            ((1, 4, 1), 4),
-        ],
+        comes=comes("130:2 010:3 010:4 010:6 010:6 230:4 120:5 141:4"),
         seed=0,
-    )
-)  # the same, and the head is withdrawn: the victim goes again
+    ),
+}
+
+
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+@given(COURSES)
+@played(WAITS)
 def test_no_workload_waits_for_what_is_there(course: Course) -> None:
     """Once a workload goes that kept something from others, these are tried again."""
     world = course.world()
@@ -519,31 +435,15 @@ def test_no_workload_waits_for_what_is_there(course: Course) -> None:
         world.settle()
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
-@given(COURSES)
-@example(
-    Course(
+RESTS = {
+    "a preemptor takes what another one's victims leave": Course(
         sizes=[1, 5],
         each=1,
         queues=[(6, False, "BestEffortFIFO", "LowerPriority", "Never")],
-        comes=[
-            ((1, 3, 1), 5),
-            ((2, 1, 1), 4),
-            ((1, 2, 0), 4),
-            ((2, 2, 1), 7),
-            ((1, 3, 2), 5),
-            ((1, 3, 0), 8),
-            ((0, 4, 0), 4),
-            ((2, 1, 0), 8),
-            ((1, 1, 3), 5),
-            ((1, 1, 3), 8),
-            ((2, 2, 1), 2),
-        ],
+        comes=comes("131:5 211:4 120:4 221:7 132:5 130:8 040:4 210:8 113:5 113:8 221:2"),
         seed=5186,
-    )
-)  # a preemptor takes what another one's victims leave
-@example(
-    Course(
+    ),
+    "one that reclaims from any priority goes for room, and comes back in place of another": Course(
         sizes=[4, 4],
         each=1,
         queues=[
@@ -551,32 +451,28 @@ def test_no_workload_waits_for_what_is_there(course: Course) -> None:
             (2, True, "BestEffortFIFO", "LowerPriority", "Never"),
             (5, True, "BestEffortFIFO", "Never", "Never"),
         ],
-        comes=[((2, 4, 3), 6), ((1, 4, 3), 6), ((0, 3, 0), 6), ((1, 1, 1), 6), ((1, 1, 1), 6)],
+        comes=comes("243:6 143:6 030:6 111:6 111:6"),
         seed=0,
         for_room=True,
-    )
-)  # one that reclaims from any priority goes for room, and comes back in place of another
-@example(
-    Course(
+    ),
+    "a strict head keeps, within a cycle, the quota that a preemptor has victims for": Course(
         sizes=[4, 3, 2, 2],
         each=1,
         queues=[
             (6, True, "BestEffortFIFO", "LowerPriority", "Never"),
             (4, True, "StrictFIFO", "LowerPriority", "LowerPriority"),
         ],
-        comes=[
-            ((2, 3, 1), 7),
-            ((2, 1, 3), 5),
-            ((1, 4, 3), 5),
-            ((2, 4, 3), 3),
-            ((2, 3, 2), 6),
-            ((1, 4, 3), 9),
-        ],
+        comes=comes("231:7 213:5 143:5 243:3 232:6 143:9"),
         seed=11,
         pauses=True,
         for_room=True,
-    )
-)  # in the middle of a cycle a strict head keeps the quota that a preemptor has victims for
+    ),
+}
+
+
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+@given(COURSES)
+@played(RESTS)
 def test_it_comes_to_rest_and_every_workload_has_a_turn(course: Course) -> None:
     world = course.world()
     for come, steps in course.comes:
