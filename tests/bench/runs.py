@@ -341,7 +341,7 @@ class _Run:
             partial=partial,
             cpu_seconds=meter.cpu_seconds(start, last),
             peak_mib=meter.peak_mib(),
-            notes=_notes(ended, on_nodes, books),
+            notes=_notes(ended, books),
             waits=waits(creation.times(), bound, wanted.size),
         )
 
@@ -394,12 +394,10 @@ class _Run:
             time.sleep(_POLL_SECONDS)
 
 
-def _notes(ended: str, on_nodes: Sightings, books: Bookkeeper) -> list[str]:
+def _notes(ended: str, books: Bookkeeper) -> list[str]:
     notes = [ended] if ended else []
     if books.gaps:
         notes.append(f"the books missed events, {books.gaps} times")
-    if on_nodes.interruptions:
-        notes.append(f"interruptions of the watch: {on_nodes.interruptions}")
     return notes
 
 

@@ -1,18 +1,16 @@
 """When each pod got its node, or was there, by the API server: a watch in a thread of its own.
 
 The server filters by `spec.nodeName` and sends metadata only, so that a pod costs the bench
-one small event, whatever else happens to it. A young API server has room for some ten events per
-watcher and closes the watch of one that is late (the bench may well wait for a core): it is then
-continued where it ended.
+one small event, whatever else happens to it.
 """
 
 import time
 from pathlib import Path
 from typing import Self
 
-import aiohttp
 import msgspec
 
+from tests.bench import watching
 from tests.bench.load import NAMESPACE, fits
 from tests.harness.background import Background
 from tests.harness.sessions import session
@@ -21,7 +19,6 @@ _PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 ON_NODE = "spec.nodeName!="
 NEW = "spec.nodeName="
 """Without a node: as a pod is when it is created."""
-_HEADERS = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 _CONNECT_SECONDS = 30.0
 
 
@@ -39,10 +36,6 @@ class _Event(msgspec.Struct):
     object: _Object
 
 
-class _List(msgspec.Struct):
-    metadata: _Metadata
-
-
 class Sightings:
     """Monotonic times at which pods were first seen `ON_NODE`, or `NEW`.
 
@@ -50,7 +43,6 @@ class Sightings:
     """
 
     def __init__(self, kubeconfig: Path, *, fields: str) -> None:
-        self.interruptions = 0
         self._fields = fields
         self._kubeconfig = kubeconfig
         self._seen: dict[str, float] = {}
@@ -79,29 +71,10 @@ class Sightings:
 
     async def _watch(self) -> None:
         async with session(self._kubeconfig) as http:
-            version = await self._newest(http)
-            while True:
-                version = await self._watch_from(http, version)
-                self.interruptions += 1
-
-    async def _newest(self, http: aiohttp.ClientSession) -> str:
-        async with http.get(_PATH, params={"limit": "1"}) as answer:
-            answer.raise_for_status()
-            return msgspec.json.decode(await answer.read(), type=_List).metadata.resource_version
-
-    async def _watch_from(self, http: aiohttp.ClientSession, version: str) -> str:
-        """Return the resourceVersion of the last event before the API server closed the watch."""
-        params = {"watch": "true", "fieldSelector": self._fields, "resourceVersion": version}
-        decoder = msgspec.json.Decoder(_Event)
-        async with http.get(_PATH, params=params, headers=_HEADERS) as answer:
-            answer.raise_for_status()
+            version = await watching.newest(http, _PATH)
             self._background.began()
-            async for line in answer.content:
-                now = time.monotonic()
-                event = decoder.decode(line)
-                if event.type == "ERROR":
-                    raise RuntimeError(line.decode())
-                version = event.object.metadata.resource_version
+            async for event in watching.events(
+                http, _PATH, version, of=_Event, fields=self._fields, metadata_only=True
+            ):
                 name = event.object.metadata.name
-                (self._seen if fits(name) else self._strays).setdefault(name, now)
-        return version
+                (self._seen if fits(name) else self._strays).setdefault(name, time.monotonic())

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from tests.bench.queue import watching
+from tests.bench import watching
 from tests.bench.series import Limits
 from tests.harness.sessions import session
 

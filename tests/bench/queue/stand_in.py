@@ -16,7 +16,7 @@ import msgspec
 import uvloop
 
 from extender.resources.quantity import CPU, amount
-from tests.bench.queue import watching
+from tests.bench import watching
 from tests.bench.queue.manifests import API_VERSION, FLAVOR, NAMESPACE, WORKLOADS
 from tests.bench.queue.mimic import merged, timestamp
 from tests.bench.queue.wire import Condition, Workload, WorkloadEvent
