@@ -26,7 +26,7 @@ from tests.bench import tables
 from tests.bench.load import CONNECTIONS, NAMESPACE, GroupKind, LoadError, Progress, gang_of
 from tests.bench.meter import Meter
 from tests.bench.runs import PROCESSES, MeteredControlPlane, client, rate_of
-from tests.bench.series import Limits, Run, Series
+from tests.bench.series import Limits, Run, Series, await_count
 from tests.bench.sides import OFF, OURS, Settings, Side
 from tests.bench.sightings import ON_NODE, Sightings
 from tests.bench.tables import Row
@@ -280,7 +280,14 @@ class Bench(Series[Side, Result]):
             with meter:
                 began = time.monotonic()
                 asyncio.run(_create(kubeconfig, HIGH, load, side.kind, self.progress))
-                note = self._wait(seen, scheduler)
+                note = await_count(
+                    lambda: _high(seen),
+                    load.wanted,
+                    "pods of high priority have a node",
+                    limits=self._limits,
+                    process=scheduler,
+                    say=self.progress,
+                )
                 pods = _settled(api)
                 ended = time.monotonic()
                 time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
@@ -319,22 +326,6 @@ class Bench(Series[Side, Result]):
     @override
     def load_as_builtins(self) -> Any:
         return msgspec.to_builtins(self._load)
-
-    def _wait(self, seen: Sightings, scheduler: Component) -> str:
-        """Return "" when all pods of high priority have a node, or why it is not waited longer."""
-        began = changed = time.monotonic()
-        before, wanted = 0, self._load.wanted
-        while (count := _high(seen)) < wanted:
-            now = time.monotonic()
-            if count > before:
-                before, changed = count, now
-            self.progress(f"{count} of {wanted} pods of high priority have a node")
-            if not scheduler.running:
-                return f"the scheduler ended with {scheduler.exit_code}"
-            if now - began > self._limits.run or now - changed > self._limits.stall:
-                return f"ended with {count} of {wanted} pods after {now - began:.0f} s"
-            time.sleep(_POLL_SECONDS)
-        return ""
 
 
 _ROWS: Sequence[Row[Result]] = (

@@ -22,7 +22,7 @@ from tests.bench.creation import Creation, Pace
 from tests.bench.gangs import Gangs, Quantiles, Waits, judge, waits
 from tests.bench.load import NAMESPACE, Load, Progress, fits
 from tests.bench.meter import Meter
-from tests.bench.series import Limits, Run, Series
+from tests.bench.series import Limits, Run, Series, await_count
 from tests.bench.sides import OFF, OURS, PLAIN, Settings, Side
 from tests.bench.sightings import NEW, ON_NODE, Sightings
 from tests.bench.tables import Row
@@ -313,7 +313,19 @@ class _Run:
             scheduler = side.start(self._control_plane, client(self._case.qps))
             ready = time.monotonic()
             creation.begin()
-            ended = self._wait(on_nodes, creation, scheduler)
+
+            def scheduled() -> int:
+                creation.check()
+                return on_nodes.count()
+
+            ended = await_count(
+                scheduled,
+                wanted.pods,
+                "pods scheduled",
+                limits=self._limits,
+                process=scheduler,
+                say=self._progress,
+            )
             bound = on_nodes.times()
             time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
             refused = 0 if ended else self._refused()
@@ -344,26 +356,6 @@ class _Run:
             notes=_notes(ended, books),
             waits=waits(creation.times(), bound, wanted.size),
         )
-
-    def _wait(self, on_nodes: Sightings, creation: Creation, scheduler: Component) -> str:
-        """Return "" when all pods have a node, otherwise why it is not waited any longer."""
-        began = changed = time.monotonic()
-        wanted, limits, before = self._case.load.pods, self._limits, 0
-        while (count := on_nodes.count()) < wanted:
-            creation.check()
-            now = time.monotonic()
-            if count > before:
-                before, changed = count, now
-            self._progress(f"{count} of {wanted} pods scheduled in {now - began:.0f} s")
-            if not scheduler.running:
-                return f"the scheduler ended with {scheduler.exit_code}, {count} pods scheduled"
-            if now - began > limits.run:
-                limit = f"{limits.run:g} s"
-                return f"ended at the limit of {limit} with {count} of {wanted} pods scheduled"
-            if now - changed > limits.stall:
-                return f"stalled for {limits.stall:g} s at {count} of {wanted} pods"
-            time.sleep(_POLL_SECONDS)
-        return ""
 
     def _refused(self) -> int:
         """Return how many pods of gangs that cannot fit are refused: all, or no more come.

@@ -18,9 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.harness.client import ApiError
+from tests.harness.process import Component
 
 _TERMINAL_SECONDS = 0.2
 _LOG_SECONDS = 2.0
+_POLL_SECONDS = 0.1
 
 
 class Progress:
@@ -57,6 +59,36 @@ class Limits:
     run: float = 300.0
     stall: float = 60.0
     """Without anything that happens."""
+
+
+def await_count(
+    count: Callable[[], int],
+    wanted: int,
+    what: str,
+    *,
+    limits: Limits,
+    process: Component,
+    say: Callable[[str], None],
+) -> str:
+    """Return "" when so many are there, otherwise why it is not waited any longer.
+
+    `process` is the one that makes them, and `what` they are.
+    """
+    began = changed = time.monotonic()
+    before = 0
+    while (found := count()) < wanted:
+        now, standing = time.monotonic(), f"{found} of {wanted} {what}"
+        if found > before:
+            before, changed = found, now
+        say(f"{standing} in {now - began:.0f} s")
+        if not process.running:
+            return f"{process.name} ended with {process.exit_code}: {standing}"
+        if now - began > limits.run:
+            return f"ended at the limit of {limits.run:g} s: {standing}"
+        if now - changed > limits.stall:
+            return f"stalled for {limits.stall:g} s: {standing}"
+        time.sleep(_POLL_SECONDS)
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,18 +196,6 @@ def test_the_next_gang_comes_when_one_is_whole(client: Client) -> None:
     assert len([*client.list(PODS)]) == 103 + 15
 
 
-def test_a_condition_is_kept_and_other_writes_are_counted(client: Client) -> None:
-    client.ask("POST", "/bench/begin", {})
-    path = f"/api/v1/namespaces/bench/pods/{pod_name(SCENE, 7)}"
-    text = 'it says "no"'
-    condition = {"type": "PodScheduled", "status": "False", "message": text}
-    client.ask("PATCH", f"{path}/status", {"status": {"conditions": [condition]}})
-    shown = client.ask("PATCH", path, {"metadata": {"annotations": {"a": "b"}}})
-    assert Decoder().pod(json.dumps(shown).encode()).unschedulable == text
-    writes = client.ask("POST", "/bench/state", {})["writes"]
-    assert writes == {"PATCH pods/status": 1, "PATCH pods": 1}
-
-
 def record(client: Client, number: int, whose: str, reason: str = "Scheduled") -> None:
     event = {
         "reason": reason,
@@ -309,18 +297,6 @@ def test_a_refused_pod_is_tried_again_after_an_event_once_no_other_waits() -> No
     assert queue.seconds() == 0.0
 
 
-def test_a_refused_pod_whose_backoff_is_over_goes_first_by_its_age() -> None:
-    clock = Clock()
-    queue = SchedulingQueue(clock)
-    queue.add(1)
-    queue.pop()
-    queue.refuse(1)
-    queue.move()
-    clock.now += 1.0
-    queue.add(2)
-    assert (queue.pop(), queue.pop()) == (1, 2)
-
-
 def test_a_pod_whose_cycle_failed_waits_for_its_backoff_whatever_happens() -> None:
     clock = Clock()
     queue = SchedulingQueue(clock)
@@ -345,14 +321,6 @@ def test_a_pod_that_changed_is_tried_again_and_no_other() -> None:
     queue.wake(2)
     clock.now += 60.0
     assert (queue.pop(), queue.pop()) == (2, None)
-
-
-def test_a_pod_with_a_node_is_not_tried() -> None:
-    queue = SchedulingQueue(Clock())
-    queue.add(1)
-    queue.add(2)
-    queue.remove(1)
-    assert (queue.pop(), queue.pop(), queue.has(1)) == (2, None, False)
 
 
 PAIR = Scene(nodes=10, running=0, gangs=1, size=2)
@@ -432,20 +400,6 @@ async def test_a_pod_that_is_bound_during_its_cycle_ends_in_an_error() -> None:
         *[("PATCH status", "SchedulerError")] * 2,
         *[("POST events", "FailedScheduling")] * 2,
     ]
-
-
-async def test_a_pod_that_is_bound_before_its_cycle_is_dropped() -> None:
-    made, api = scheduler(place)
-    made.heard(b"gang 0\nbound 0 4\nbound 1 4\n")
-    await made.run()
-    assert (made.counts.filters, api.sent) == (0, [])
-
-
-async def test_the_same_refusal_is_written_once() -> None:
-    made, api = scheduler(place)
-    for message in ("no", "no", "still no"):
-        await made._say(0, "Unschedulable", message)
-    assert said(api) == [("POST events", "FailedScheduling"), ("PATCH status", "Unschedulable")] * 2
 
 
 async def test_a_bind_that_fails_is_tried_again_unless_another_has_bound_the_pod() -> None:

@@ -55,22 +55,6 @@ def test_the_next_step_follows_from_the_conditions(conditions: dict[str, bool], 
     assert mimic.step(_workload(conditions)) is want
 
 
-def test_finishing_adds_one_condition() -> None:
-    assert msgspec.json.decode(mimic.finish(NOW)) == [
-        {
-            "op": "add",
-            "path": "/status/conditions/-",
-            "value": {
-                "type": "Finished",
-                "status": "True",
-                "reason": "Succeeded",
-                "message": "It ran for its time",
-                "lastTransitionTime": NOW,
-            },
-        }
-    ]
-
-
 @pytest.mark.parametrize(
     ("why", "again"),
     [
@@ -93,15 +77,6 @@ def test_releasing_clears_the_admission_of_the_version_that_was_seen(why: str, a
         "Evicted": ("True", why, THEN),
         "Requeued": (again, why, NOW),
     }
-
-
-def test_what_was_released_holds_nothing() -> None:
-    workload = _workload(PREEMPTED)
-    patch = msgspec.json.decode(mimic.release(workload, NOW))
-    workload.status = msgspec.convert(patch["status"], type(workload.status))
-
-    assert mimic.step(workload) is Step.WAIT
-    assert workload.held == 0
 
 
 @pytest.mark.parametrize(
