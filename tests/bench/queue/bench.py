@@ -100,8 +100,8 @@ class Bench(Series[Controller, Result]):
                     ("bench", os.getpid()),
                 ):
                     meter.add(name, pid)
-                before = writes.parse(writes.page(plane))
                 kubeconfig = controllers.with_all_rights(plane, "bench")
+                before = writes.parse(writes.page(plane))
                 driver, ended = asyncio.run(
                     drive(
                         kubeconfig,
