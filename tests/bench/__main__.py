@@ -19,11 +19,9 @@ from tests.bench import load as loads
 from tests.bench import preempt as preemption
 from tests.bench import sides
 from tests.bench.creation import Pace, PaceError
-from tests.bench.load import GroupKind, Load, Shape
+from tests.bench.load import Load, Shape
 from tests.bench.runs import STOCK, Bench, Case
 from tests.bench.series import Limits, Series, play
-from tests.bench.sides import Side
-from tests.harness import objects
 from tests.harness.toolchain import ensure_binaries
 
 # At the stock QPS the plain kube-scheduler binds some 50 pods a second, whatever there is to do.
@@ -56,8 +54,7 @@ def main(
         str,
         typer.Option(
             help="Create gangs as Jobs while the scheduler runs: `burst` (one after the other at "
-            "once), `next` (when the pods of the one before are there), or gangs a second. "
-            "Several with commas."
+            "once), or gangs a second. Several with commas."
         ),
     ] = "",
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each side, in turn.")] = 1,
@@ -81,12 +78,6 @@ def main(
             "alone, and with the extender beside it.",
         ),
     ] = False,
-    only: Annotated[
-        str,
-        typer.Option(
-            help="Only these sides: plain, ours; and off, bare, peer with their own options."
-        ),
-    ] = "",
     preempt: Annotated[
         bool,
         typer.Option(
@@ -111,15 +102,6 @@ def main(
         Path | None, typer.Option(exists=True, help="Its KubeSchedulerConfiguration.")
     ] = None,
     peer_name: Annotated[str, typer.Option(help="What its column is called.")] = "peer",
-    peer_label: Annotated[
-        str, typer.Option(help="Pod label that carries the name of its groups.")
-    ] = objects.POD_GROUP_LABEL,
-    peer_crd: Annotated[
-        Path | None, typer.Option(exists=True, help="Its CRDs, a file or folder; default ours.")
-    ] = None,
-    peer_pod_group_api: Annotated[
-        str, typer.Option(help="apiVersion of its PodGroups.")
-    ] = objects.POD_GROUP_V1ALPHA1,
 ) -> None:
     settings = yaml.safe_load(extender_config.read_text()) if extender_config else None
     if native and any((arrive, preempt, peer)):
@@ -132,9 +114,7 @@ def main(
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")
-        kind = GroupKind(peer_label, peer_pod_group_api)
-        compared.append(sides.peer(peer, peer_config, name=peer_name, kind=kind, crds=peer_crd))
-    compared = _chosen(compared, only.split(",") if only else ())
+        compared.append(sides.peer(peer, peer_config, name=peer_name))
     limits = Limits(run=limit)
     benches: list[Series[Any, Any]] = []
     try:
@@ -164,13 +144,6 @@ def _loads(
         kind = "preempt" if preempt else STOCK if rate == STOCK else "fast"
         shapes = loads.shapes(texts or [_SHAPES[kind]])
         yield from product([rate], _numbers(nodes or _NODES[kind]), shapes)
-
-
-def _chosen(compared: list[Side], keys: Sequence[str]) -> list[Side]:
-    there = [side.key for side in compared]
-    if unknown := [key for key in keys if key not in there]:
-        raise typer.BadParameter(f"--only: {', '.join(unknown)} is not among {', '.join(there)}")
-    return [side for side in compared if not keys or side.key in keys]
 
 
 def _qps(text: str) -> list[str]:

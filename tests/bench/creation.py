@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -23,20 +22,11 @@ from tests.harness.background import Background
 from tests.harness.sessions import session
 
 _JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-_POLL_SECONDS: Final = 0.01
 _START_SECONDS: Final = 30.0
 _CONNECTIONS: Final = 8
 _WARM_UPS: Final = 3
+_BURST: Final = "burst"
 _RATE = re.compile(r"\d+(\.\d+)?", re.ASCII)
-
-
-class Turn(StrEnum):
-    """When the next gang is created, where that is not so many times a second."""
-
-    BURST = "burst"
-    """As soon as the one before is stored: gangs queue up before the job controller, too."""
-    NEXT = "next"
-    """When all pods of the one before are there."""
 
 
 class PaceError(ValueError):
@@ -45,29 +35,25 @@ class PaceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How quickly gangs are created: in turns, or so many each second."""
+    """How many gangs are created each second; without a number one as soon as another is stored.
 
-    turn: Turn | None = None
-    rate: float = 0.0
+    Then gangs queue up before the job controller, too.
+    """
+
+    rate: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the pace of a text: a turn, or gangs a second. Raises PaceError."""
-        if text in list(Turn):
-            return cls(turn=Turn(text))
+        """Return the pace of a text: `burst`, or gangs a second. Raises PaceError."""
+        if text == _BURST:
+            return cls()
         if _RATE.fullmatch(text) and float(text) > 0:
-            return cls(rate=float(text))
-        raise PaceError(f"{text!r} is neither {' nor '.join(Turn)} nor gangs a second")
+            return cls(float(text))
+        raise PaceError(f"{text!r} is neither {_BURST} nor gangs a second")
 
     @override
     def __str__(self) -> str:
-        match self.turn:
-            case Turn.BURST:
-                return "created at once"
-            case Turn.NEXT:
-                return "created one by one"
-            case None:
-                return f"created {self.rate:g} a second"
+        return "created at once" if self.rate is None else f"created {self.rate:g} a second"
 
 
 class Creation:
@@ -120,17 +106,11 @@ class Creation:
                 with suppress(RuntimeError):  # a webhook of a side may refuse a dry run
                     await _create(http, gangs[0], self._load, self._kind, query="?dryRun=All")
             self._background.began()
-            if self._pace.rate:
+            if self._pace.rate is not None:
                 await at_rate(gangs, self._pace.rate, create)
                 return
-            for number, gang in enumerate(gangs, start=1):
+            for gang in gangs:
                 await create(gang)
-                if self._pace.turn is Turn.NEXT:
-                    await self._all_made(number * self._load.size)
-
-    async def _all_made(self, pods: int) -> None:
-        while self._made.count() < pods:  # noqa: ASYNC110  # counted in another thread
-            await asyncio.sleep(_POLL_SECONDS)
 
 
 async def at_rate(
@@ -154,7 +134,7 @@ async def at_rate(
 async def _create(
     http: aiohttp.ClientSession, gang: str, load: Load, kind: GroupKind, *, query: str = ""
 ) -> None:
-    group = objects.pod_group(gang, load.size, namespace=NAMESPACE, api_version=kind.api_version)
+    group = kind.group(gang, load.size)
     job = objects.job(
         gang,
         load.size,
@@ -163,7 +143,6 @@ async def _create(
         cpu=load.pod_cpu,
         memory=POD_MEMORY,
         group=gang,
-        label=kind.label,
     )
     groups = f"/apis/{kind.api_version}/namespaces/{NAMESPACE}/podgroups"
     for url, body in ((groups, group), (_JOBS, job)):

@@ -124,7 +124,6 @@ class Load:
 class GroupKind:
     """How pods say which gang they are of."""
 
-    label: str = objects.POD_GROUP_LABEL
     api_version: str = objects.POD_GROUP_V1ALPHA1
     native: bool = False
     """Whether their spec names a PodGroup of Kubernetes' own, and no label does."""
@@ -197,7 +196,6 @@ def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
             POD_MEMORY,
             namespace=NAMESPACE,
             group=None if kind.native else gang_of(name),
-            label=kind.label,
             **(in_group(gang_of(name)) if kind.native else {}),
         )
         yield encoded(pod)

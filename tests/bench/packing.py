@@ -181,21 +181,16 @@ def main(
     only: Annotated[
         str, typer.Option(help=f"Only these loads, with commas: {', '.join(LOADS)}.")
     ] = "",
-    side: Annotated[
-        str, typer.Option(help=f"Only what is asked by this: {' or '.join(SIDES)}.")
-    ] = "",
 ) -> None:
     """Print a row for each load: CPU ms before and now, by the median of all rounds."""
     if unknown := set(filter(None, only.split(","))) - LOADS.keys():
         raise typer.BadParameter(f"no load {sorted(unknown)}; there are {[*LOADS]}")
-    if side and side not in SIDES:
-        raise typer.BadParameter(f"{side!r} is none of {[*SIDES]}")
     trees = [start(tree.resolve()), start(HERE)]
     print("| load | nodes | asked by | before, ms | now, ms | ratio | fitted before, now |")
     print("|---|---|---|---|---|---|---|")
     for name, text in LOADS.items():
         for nodes in NODES if not only or name in only.split(",") else ():
-            for asked_by in (side,) if side else SIDES:
+            for asked_by in SIDES:
                 found = [
                     [ask(each, asked_by, name, nodes) for each in trees] for _ in range(rounds)
                 ]

@@ -27,7 +27,7 @@ from tests.bench.load import CONNECTIONS, NAMESPACE, GroupKind, LoadError, Progr
 from tests.bench.meter import Meter
 from tests.bench.runs import PROCESSES, MeteredControlPlane, client, rate_of
 from tests.bench.series import Limits, Run, Series, await_count
-from tests.bench.sides import OFF, OURS, Settings, Side
+from tests.bench.sides import CRDS, OFF, OURS, Settings, Side
 from tests.bench.sightings import ON_NODE, Sightings
 from tests.bench.tables import Row
 from tests.harness import objects
@@ -136,7 +136,6 @@ def _pods(priority: str, load: Load, kind: GroupKind) -> Iterator[bytes]:
             base.POD_MEMORY,
             namespace=NAMESPACE,
             group=base.gang_of(name),
-            label=kind.label,
             priority_class=priority,
             node_name=node,
             terminationGracePeriodSeconds=0,
@@ -271,7 +270,7 @@ class Bench(Series[Side, Result]):
             plane = stack.enter_context(MeteredControlPlane(side, meter, controllers=False))
             kubeconfig = plane.admin_kubeconfig
             api = stack.enter_context(Api(kubeconfig))
-            api.apply(side.crds)
+            api.apply(CRDS)
             fill(kubeconfig, load, side.kind, self.progress)
             books = stack.enter_context(Bookkeeper(kubeconfig))
             seen = stack.enter_context(Sightings(kubeconfig, fields=ON_NODE))

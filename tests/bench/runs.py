@@ -23,7 +23,7 @@ from tests.bench.gangs import Gangs, Quantiles, Waits, judge, waits
 from tests.bench.load import NAMESPACE, Load, Progress, fits
 from tests.bench.meter import Meter
 from tests.bench.series import Limits, Run, Series, await_count
-from tests.bench.sides import OFF, OURS, PLAIN, Settings, Side
+from tests.bench.sides import CRDS, OFF, OURS, PLAIN, Settings, Side
 from tests.bench.sightings import NEW, ON_NODE, Sightings
 from tests.bench.tables import Row
 from tests.harness.books.bookkeeper import Bookkeeper
@@ -276,7 +276,7 @@ def measure(
     with MeteredControlPlane(side, meter, controllers=bool(case.pace)) as control_plane:
         kubeconfig = control_plane.admin_kubeconfig
         with Api(kubeconfig) as api:
-            api.apply(side.crds)
+            api.apply(CRDS)
             load.create(kubeconfig, case.load, side.kind, progress, pods=not case.pace)
             run = _Run(control_plane, api, case, column, limits=limits, progress=progress)
             return run.go(meter, repeat)

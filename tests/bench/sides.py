@@ -30,7 +30,6 @@ class Side:
     title: str
     start: Callable[[ControlPlane, Settings], Component]
     kind: GroupKind = field(default_factory=GroupKind)
-    crds: Path = CRDS
     binary: Path | None = None  # in place of the stock kube-scheduler
     apiserver_args: Sequence[str] = ()
 
@@ -99,8 +98,11 @@ def bare(*, arriving: bool = False) -> Side:
     return Side(key=BARE, title="the Bindings alone", start=start)
 
 
-def peer(binary: Path, config: Path, *, name: str, kind: GroupKind, crds: Path | None) -> Side:
-    """Return another scheduler that takes kube-scheduler's flags; it may do all it likes."""
+def peer(binary: Path, config: Path, *, name: str) -> Side:
+    """Return another scheduler that takes kube-scheduler's flags; it may do all it likes.
+
+    Its pods and PodGroups are those of the coscheduling plugin, which are ours, too.
+    """
 
     def start(control_plane: ControlPlane, client: Settings) -> Component:
         with Api(control_plane.admin_kubeconfig) as api:
@@ -112,14 +114,7 @@ def peer(binary: Path, config: Path, *, name: str, kind: GroupKind, crds: Path |
         settings.setdefault("leaderElection", {})["leaderElect"] = False
         return control_plane.scheduler(settings)
 
-    return Side(
-        key=PEER,
-        title=name,
-        start=start,
-        kind=kind,
-        crds=crds or CRDS,
-        binary=binary.absolute(),
-    )
+    return Side(key=PEER, title=name, start=start, binary=binary.absolute())
 
 
 _ALL_RIGHTS = {

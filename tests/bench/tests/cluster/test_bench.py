@@ -48,10 +48,10 @@ def test_a_tiny_benchmark_has_both_sides_and_whole_gangs(tmp_path: Path) -> None
 
 @pytest.mark.timeout(900)
 def test_gangs_that_come_as_jobs_have_their_waits_in_the_report(tmp_path: Path) -> None:
-    options = ("--shape", "3x4", "--arrive", "next", "--bare")
+    options = ("--shape", "3x4", "--arrive", "burst", "--bare")
     output, (case,) = _bench(*options, results=tmp_path / "results.json")
 
-    assert "3 gangs of 4 created one by one" in output
+    assert "3 gangs of 4 created at once" in output
     assert "last pod created to last on a node, p99, ms" in output
     assert {run["side"] for run in case["runs"]} == {"plain", "ours", "bare"}
     for run in case["runs"]:

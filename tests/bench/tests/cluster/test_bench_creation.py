@@ -41,13 +41,10 @@ def created(control_plane: ControlPlane, pace: str) -> list[list[float]]:
     return [[at for _, at in gang] for _, gang in gangs]
 
 
-def test_the_next_gang_comes_when_the_pods_of_the_one_before_are_there(
-    control_plane: ControlPlane, api: Api
-) -> None:
-    first, second, third = created(control_plane, "next")
+def test_gangs_come_at_once_each_after_its_group(control_plane: ControlPlane, api: Api) -> None:
+    gangs = created(control_plane, "burst")
 
-    assert max(first) < min(second)
-    assert max(second) < min(third)
+    assert [len(gang) for gang in gangs] == [LOAD.size] * LOAD.gangs
     for gang in LOAD.gang_names():
         group = api.get(f"{objects.POD_GROUP_V1ALPHA1}/podgroups", gang, NAMESPACE)
         assert group["spec"]["minMember"] == LOAD.size

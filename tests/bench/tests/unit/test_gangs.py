@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from typing_extensions import override
 
 from tests.bench.__main__ import app
-from tests.bench.creation import Pace, PaceError, Turn
+from tests.bench.creation import Pace, PaceError
 from tests.bench.gangs import Gangs, Quantiles, Waits, judge, waits
 from tests.bench.load import Load, LoadError, Shape, shapes
 from tests.bench.runs import Bench, Case, Column, Result
@@ -195,13 +195,12 @@ def test_what_is_no_shape_is_an_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        ("burst", Pace(turn=Turn.BURST)),
-        ("next", Pace(turn=Turn.NEXT)),
+        ("burst", Pace()),
         ("0.5", Pace(rate=0.5)),
         *((wrong, None) for wrong in ("", "0", "-1", "inf", "often", "2/s")),
     ],
 )
-def test_a_pace_is_a_turn_or_a_rate(text: str, want: Pace | None) -> None:
+def test_a_pace_is_a_burst_or_a_rate(text: str, want: Pace | None) -> None:
     if want is not None:
         assert Pace.parse(text) == want
         return
@@ -221,7 +220,6 @@ def test_a_pace_is_a_turn_or_a_rate(text: str, want: Pace | None) -> None:
         pytest.param("--preempt --shape churn", "does not go with churn", id="no victims of churn"),
         pytest.param("--preempt --nodes 7", "do not fill 7 nodes evenly", id="not full"),
         pytest.param("--native --arrive burst", "--native goes with no", id="no native Jobs"),
-        pytest.param("--shape 1x1 --only ours,mine", "mine is not among plain, ours", id="no side"),
     ],
 )
 def test_wrong_use_is_an_error_before_anything_runs(options: str, want: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from extender.api.wellknown import POD_GROUP_LABEL
 from tests.bench.load import GroupKind, LoadError, nodes_of
 from tests.bench.preempt import HIGH, LOW, Load, Measures, Result, _pods, measure
 from tests.bench.sides import OURS, PLAIN
@@ -44,10 +45,10 @@ def test_the_gangs_of_low_priority_fill_each_node_to_the_last_pod() -> None:
 
 
 def test_those_of_high_priority_wait_for_a_scheduler() -> None:
-    pods = [json.loads(each) for each in _pods(HIGH, LOAD, GroupKind("label"))]
+    pods = [json.loads(each) for each in _pods(HIGH, LOAD, GroupKind())]
     assert len(pods) == LOAD.wanted == 2
     assert all("nodeName" not in each["spec"] for each in pods)
-    assert {each["metadata"]["labels"]["label"] for each in pods} == {"high-00000"}
+    assert {each["metadata"]["labels"][POD_GROUP_LABEL] for each in pods} == {"high-00000"}
 
 
 @pytest.mark.parametrize(
