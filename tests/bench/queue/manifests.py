@@ -16,16 +16,28 @@ RUNTIME_MS = "bench.gang-extender/runtime-ms"
 Object = dict[str, Any]
 
 
+def of_queue(kind: str, name: str, spec: Object, **metadata: str) -> Object:
+    """Return an object of the queue's API."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }
+
+
+def local_queue(name: str) -> Object:
+    """Return the LocalQueue of the ClusterQueue of that name."""
+    return of_queue("LocalQueue", name, {"clusterQueue": name}, namespace=NAMESPACE)
+
+
 def setting(load: Load) -> list[Object]:
     """Return what is there before the first Workload."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    flavor = {"kind": "ResourceFlavor", "metadata": {"name": FLAVOR}, "spec": {}}
-    queues = list(load.queues())
     return [
-        namespace,
-        {"apiVersion": API_VERSION, **flavor},
-        *(_cluster_queue(each) for each in queues),
-        *(_local_queue(each) for each in queues),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        of_queue("ResourceFlavor", FLAVOR, {}),
+        *(_cluster_queue(each) for each in load.queues()),
+        *(local_queue(each.name) for each in load.queues()),
     ]
 
 
@@ -69,29 +81,16 @@ def _cluster_queue(queue: Queue) -> Object:
     if settings.borrowing_limit is not None:
         quota["borrowingLimit"] = _cpu(settings.borrowing_limit)
     flavor = {"name": FLAVOR, "resources": [quota]}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ClusterQueue",
-        "metadata": {"name": queue.name},
-        "spec": {
-            "cohortName": queue.cohort,
-            "namespaceSelector": {},
-            "resourceGroups": [{"coveredResources": [CPU], "flavors": [flavor]}],
-            "preemption": {
-                "reclaimWithinCohort": settings.reclaim_within_cohort,
-                "withinClusterQueue": settings.within_cluster_queue,
-            },
+    spec = {
+        "cohortName": queue.cohort,
+        "namespaceSelector": {},
+        "resourceGroups": [{"coveredResources": [CPU], "flavors": [flavor]}],
+        "preemption": {
+            "reclaimWithinCohort": settings.reclaim_within_cohort,
+            "withinClusterQueue": settings.within_cluster_queue,
         },
     }
-
-
-def _local_queue(queue: Queue) -> Object:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "LocalQueue",
-        "metadata": {"name": queue.name, "namespace": NAMESPACE},
-        "spec": {"clusterQueue": queue.name},
-    }
+    return of_queue("ClusterQueue", queue.name, spec)
 
 
 def _cpu(milli: int) -> str:

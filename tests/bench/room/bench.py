@@ -17,6 +17,7 @@ from typing_extensions import override
 from tests.bench import tables
 from tests.bench.meter import Meter
 from tests.bench.queue.driving import drive
+from tests.bench.queue.manifests import are_active
 from tests.bench.room import manifests
 from tests.bench.room.driver import RoomDriver
 from tests.bench.room.load import Load
@@ -242,12 +243,4 @@ def _set(plane: ControlPlane, load: Load) -> None:
             return all(condition(each, "Ready") for each in pods)
 
         plane.wait_until("the nodes are filled", runs, _READY_SECONDS)
-
-        def active() -> bool:
-            kind = f"{manifests.API_VERSION}/localqueues"
-            return all(
-                condition(api.get(kind, name, manifests.NAMESPACE), "Active")
-                for name in load.quotas
-            )
-
-        plane.wait_until("the queues are active", active, _READY_SECONDS)
+        plane.wait_until("the queues are active", lambda: are_active(api), _READY_SECONDS)

@@ -14,11 +14,12 @@ import aiohttp
 from typing_extensions import override
 
 from tests.bench.queue.driving import Driver
+from tests.bench.queue.manifests import WORKLOADS
 from tests.bench.queue.wire import PodEvent, WorkloadEvent
 from tests.bench.room import manifests
 from tests.bench.room.backlog import Backlog
 from tests.bench.room.load import JobClass, Load
-from tests.bench.room.manifests import JOBS, PODS, WORKLOADS, class_of
+from tests.bench.room.manifests import JOBS, PODS, class_of
 from tests.bench.room.measures import (
     Pods,
     PodSeen,

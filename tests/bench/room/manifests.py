@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 
 from extender.resources.quantity import CPU, MEMORY
+from tests.bench.queue.manifests import FLAVOR, NAMESPACE, local_queue, of_queue
 from tests.bench.room.load import SHARED, JobClass, Load
 from tests.harness import objects
 from tests.harness.objects import Object
 
-NAMESPACE, BESIDE = "bench", "default"
-API_VERSION = "kueue.x-k8s.io/v1beta2"
-WORKLOADS = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/workloads"
+BESIDE = "default"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-FLAVOR = "bench"
 _PLENTY = "1Ti"  # of memory: the load is in CPU
 _FOR_EVER = "24h"
 
@@ -39,13 +37,10 @@ def queues(load: Load) -> list[Object]:
     """Return the namespace of the Jobs, and their queues."""
     found: list[Object] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-        _of_queue("ResourceFlavor", FLAVOR, {}),
+        of_queue("ResourceFlavor", FLAVOR, {}),
     ]
     for name, quota in load.quotas.items():
-        found += [
-            _of_queue("ClusterQueue", name, _spec(quota, load)),
-            _of_queue("LocalQueue", name, {"clusterQueue": name}, namespace=NAMESPACE),
-        ]
+        found += [of_queue("ClusterQueue", name, _spec(quota, load)), local_queue(name)]
     return found
 
 
@@ -82,15 +77,6 @@ def job(kind: JobClass, number: int) -> Object:
 def class_of(job: str) -> str:
     """Return the class of a Job by its name."""
     return job.rpartition("-")[0]
-
-
-def _of_queue(kind: str, name: str, spec: Object, **metadata: str) -> Object:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": kind,
-        "metadata": {"name": name, **metadata},
-        "spec": spec,
-    }
 
 
 def _cpu(milli: int) -> str:
