@@ -1,4 +1,4 @@
-"""What may be said on a job of a queue: the same cases for the policies and for the webhooks.
+"""What may be said on a job of a queue: the cases of the policies.
 
 Each case is a sentence, what the job says, and the field that a refusal names (empty: allowed).
 """

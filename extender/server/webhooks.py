@@ -19,7 +19,7 @@ from extender.runtime.pacer import SLICE_SECONDS
 from extender.runtime.process import deep_stack, version
 from extender.server import openapi
 from extender.webhooks import conversion, jobs
-from extender.webhooks.jobs import FieldError, Kinds, QueueFacts, Verdict
+from extender.webhooks.jobs import Kinds, QueueFacts, Verdict
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 """Takes the bytes of a review and returns those that go back; ValueError for what is no review."""
@@ -38,9 +38,7 @@ _LARGE: Final = 2**18
 """A review about a job of at least this many bytes is judged in a thread."""
 
 
-_TOO_DEEP: Final = FieldError(
-    "spec", "is nested too deeply to be queued: use fewer than 500 levels"
-)
+_TOO_DEEP: Final = "spec: is nested too deeply to be queued: use fewer than 500 levels"
 
 
 class TooLargeError(ValueError):
@@ -113,7 +111,11 @@ def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool])
 
     for path, answer, summary in (
         ("/mutate-job", judged(jobs.mutate), "Hold new jobs of a queue"),
-        ("/validate-job", judged(jobs.validate), "Refuse what is wrong with a job's queue"),
+        (
+            "/validate-job",
+            judged(jobs.allow),
+            "Allow a job, as earlier releases asked",
+        ),
     ):
         route = _route(answer, bodies, ready=ready)
         _add(app, path, route, wire=openapi.AdmissionReview, summary=summary)
@@ -169,7 +171,7 @@ def _too_deep(body: bytes) -> bytes:
     """Refuse a new job that cannot be read; an existing one must still be deletable."""
     with deep_stack():
         request = jobs.read(_decode(body))
-    verdict = Verdict((_TOO_DEEP,)) if request.operation == "CREATE" else Verdict()
+    verdict = Verdict(_TOO_DEEP) if request.operation == "CREATE" else Verdict()
     return _encode(jobs.answer(request, verdict))
 
 

@@ -163,10 +163,11 @@ CHOICES: Final = {
     ),
     "queue policies": Choice(
         {**_CONTROL_PLANE, "optional": {"queuePolicies": True}},
-        more=_optional("queue-policies.yaml"),
+        more=(*_optional("queue-policies.yaml"), *_optional("job-rules.yaml")),
     ),
     "webhooks": Choice(
-        {**_CONTROL_PLANE, "optional": {"webhooks": True}}, more=_optional("webhooks.yaml")
+        {**_CONTROL_PLANE, "optional": {"webhooks": True}},
+        more=(*_optional("webhooks.yaml"), *_optional("job-rules.yaml")),
     ),
     "images": Choice(
         {
@@ -260,6 +261,7 @@ CHOICES: Final = {
         patches=(_reads_settings("gang-reconciler"), _reads_settings("gang-scheduler", 1)),
         more=(
             *_elsewhere("queue-policies.yaml"),
+            *_elsewhere("job-rules.yaml"),
             *_elsewhere("second-scheduler-policy.yaml"),
             _settings(_ELSEWHERE, OTHER),
         ),

@@ -65,6 +65,7 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
         api.apply(MANIFESTS / "crds")
         api.apply(crd(kind) for kind in KINDS)
         api.apply(MANIFESTS / "optional" / "queue-policies.yaml")
+        api.apply(MANIFESTS / "optional" / "job-rules.yaml")
         namespace = fresh(api, default_queue=True)
         bad = Said(queue="Bad").job(namespace=namespace)
         unnamed = Said(queue=None, spec={"suspend": False})
@@ -205,7 +206,7 @@ def test_what_was_bad_before_can_still_be_ended(api: Api, namespace: str) -> Non
         bad["metadata"]["finalizers"] = ["example.com/held"]
         api.create(bad)
     finally:
-        api.apply(MANIFESTS / "optional" / "queue-policies.yaml")
+        api.apply(MANIFESTS / "optional" / "job-rules.yaml")
     api.wait_for("the rules are on", lambda: refusal(api, probe) != "", SECONDS)
 
     api.patch("batch/v1/jobs", "bad", namespace, body={"metadata": {"finalizers": None}})
@@ -388,8 +389,9 @@ def test_plain_pods_of_a_queue_wait_behind_the_gate(api: Api, namespace: str) ->
 
 
 def test_every_policy_is_bound() -> None:
-    text = (MANIFESTS / "optional" / "queue-policies.yaml").read_text()
-    documents = list(yaml.safe_load_all(text))
+    names = ("queue-policies.yaml", "job-rules.yaml")
+    texts = [(MANIFESTS / "optional" / name).read_text() for name in names]
+    documents = [each for text in texts for each in yaml.safe_load_all(text)]
     policies = {each["metadata"]["name"] for each in documents if "mutations" in each["spec"]}
     policies |= {each["metadata"]["name"] for each in documents if "validations" in each["spec"]}
 

@@ -69,7 +69,7 @@ async def test_each_webhook_answers(server: Server) -> None:
     converted = await server.post("/convert", CONVERSION)
 
     assert mutated.json()["response"]["patchType"] == "JSONPatch"
-    assert validated.json()["response"]["allowed"] is False
+    assert validated.json()["response"]["allowed"] is True
     want = {"uid": "7", "convertedObjects": [], "result": {"status": "Success"}}
     assert converted.json()["response"] == want
     assert {each.headers["content-type"] for each in (mutated, validated, converted)} == {

@@ -1,4 +1,4 @@
-"""The webhooks for jobs: the cases of the policies, and what only they can know."""
+"""The webhook for jobs: it holds them from their creation."""
 
 import base64
 import json
@@ -15,11 +15,10 @@ from extender.webhooks.jobs import (
     by_kind,
     mutate,
     read,
-    validate,
 )
 from tests.harness import objects
 from tests.harness.objects import Object
-from tests.job_rules import CREATED, MAX_SECONDS, QUEUE, RUNNING, SUSPENDED, Said, label
+from tests.job_rules import QUEUE, Said
 
 SUSPEND = {"op": "add", "path": "/spec/suspend", "value": True}
 GATE = {"name": "kueue.x-k8s.io/admission"}
@@ -93,95 +92,6 @@ def stored(said: Said) -> Object:
     return job
 
 
-def reported(verdict: Verdict) -> str:
-    return "; ".join(map(str, verdict.refusals))
-
-
-@pytest.mark.parametrize(("said", "want"), CREATED.values(), ids=CREATED)
-def test_a_new_job_is_taken_or_refused_with_the_field(said: Said, want: str) -> None:
-    verdict = validate(read(review(stored(said))), KINDS, NO_QUEUES)
-
-    assert bool(verdict.refusals) == bool(want), reported(verdict)
-    assert want in reported(verdict)
-
-
-CHANGES = {
-    **{f"suspended: {name}": (*case, False) for name, case in SUSPENDED.items()},
-    **{f"running: {name}": (*case, True) for name, case in RUNNING.items()},
-}
-
-
-@pytest.mark.parametrize(("said", "change", "want", "runs"), CHANGES.values(), ids=CHANGES)
-def test_a_change_is_taken_or_refused_with_the_field(
-    said: Said, change: Object, want: str, *, runs: bool
-) -> None:
-    old = merged(stored(said), {"spec": {"suspend": not runs}})
-
-    verdict = validate(read(review(merged(old, change), old)), KINDS, NO_QUEUES)
-
-    assert bool(verdict.refusals) == bool(want), reported(verdict)
-    assert want in reported(verdict)
-
-
-def test_what_was_bad_before_is_let_be() -> None:
-    old = stored(Said({MAX_SECONDS: "-1"}, queue="Bad"))
-
-    assert validate(read(review(merged(old, label("x", "y")), old)), KINDS, NO_QUEUES) == Verdict()
-
-
-def test_a_refusal_lists_all_that_is_wrong_with_its_code() -> None:
-    request = read(review(stored(Said({MAX_SECONDS: "0"}, queue="Bad"))))
-
-    response = answer(request, validate(request, KINDS, NO_QUEUES))["response"]
-
-    assert isinstance(response, dict)
-    assert response["uid"] == "42"
-    assert response["allowed"] is False
-    assert response["status"]["code"] == 422
-    assert QUEUE in response["status"]["message"]
-    assert MAX_SECONDS in response["status"]["message"]
-
-
-def test_a_forbidden_change_has_another_code() -> None:
-    old = merged(stored(Said()), {"spec": {"suspend": False}})
-    request = read(review(merged(old, label(QUEUE, "other")), old))
-
-    response = answer(request, validate(request, KINDS, NO_QUEUES))["response"]
-
-    assert isinstance(response, dict)
-    assert response["status"]["code"] == 403
-
-
-@pytest.mark.parametrize("has_default", [False, True])
-def test_a_queue_can_only_be_left_where_there_is_no_default_one(*, has_default: bool) -> None:
-    known = Known("default/default") if has_default else Known("other/default")
-    old = stored(Said())
-
-    verdict = validate(read(review(merged(old, label(QUEUE, None)), old)), KINDS, known)
-
-    assert bool(verdict.refusals) is has_default
-    assert ("name another queue" in reported(verdict)) is has_default
-
-
-def test_a_queue_that_there_is_not_is_warned_of_and_taken() -> None:
-    request = read(review(stored(Said())))
-
-    assert validate(request, KINDS, Known("default/q")) == Verdict()
-    verdict = validate(request, KINDS, Known("other/q"))
-    assert verdict.refusals == ()
-    assert verdict.warnings == (
-        "there is no LocalQueue default/q: the job waits until it is created",
-    )
-    response = answer(request, verdict)["response"]
-    assert response == {"uid": "42", "allowed": True, "warnings": list(verdict.warnings)}
-
-
-def test_it_is_warned_of_once() -> None:
-    old = stored(Said())
-
-    assert validate(read(review(merged(old, label("x", "y")), old)), KINDS, NO_QUEUES) == Verdict()
-
-
 def owned(by: str, kind: str, *, controller: bool = True) -> Object:
     owner = {"apiVersion": by, "kind": kind, "name": "o", "uid": "1", "controller": controller}
     job = stored(Said(spec={"suspend": False}))
@@ -232,7 +142,7 @@ def test_a_new_job_is_held(job: Object, known: Known, want: list[Object]) -> Non
 
     verdict = mutate(read(review(job)), KINDS, known)
 
-    assert (verdict.refusals, list(verdict.patch), verdict.warnings) == ((), want, ())
+    assert (verdict.refusal, list(verdict.patch)) == ("", want)
     assert job == before
 
 
@@ -260,7 +170,6 @@ def test_a_change_is_not_held_and_nor_is_a_kind_that_is_not_queued() -> None:
     assert mutate(read(review(job, job)), KINDS, NO_QUEUES) == Verdict()
     unknown = read(review(job, kind="CronJob"))
     assert mutate(unknown, KINDS, NO_QUEUES) == Verdict()
-    assert validate(unknown, KINDS, NO_QUEUES) == Verdict()
 
 
 def controlled(by: str, kind: str, workload: str = "") -> Object:
