@@ -27,7 +27,7 @@ from extender.jobs.context import (
 from extender.jobs.fields import text
 from extender.jobs.job import GenericJob
 from extender.jobs.kinds.operated import OperatedJob
-from extender.jobs.kinds.pod import PlainPod
+from extender.jobs.kinds.plain_pods import PlainPod
 from extender.jobs.pod_group_of_job import pod_group_key
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name

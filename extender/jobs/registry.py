@@ -11,8 +11,14 @@ from extender.jobs.job import GenericJob
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.kinds.jobset import JobSet
 from extender.jobs.kinds.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
-from extender.jobs.kinds.plain_pods import PlainPods, group_name_of, may_concern
-from extender.jobs.kinds.pod import PlainPod, pod_of, read
+from extender.jobs.kinds.plain_pods import (
+    PlainPod,
+    PlainPods,
+    group_name_of,
+    may_concern,
+    pod_of,
+    read,
+)
 from extender.jobs.kinds.ray_job import RayJob
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from extender.jobs import templates
 from extender.jobs.job import GenericJob, JobPodSet, Step
-from extender.jobs.kinds.plain_pods import PlainPods
-from extender.jobs.kinds.pod import pod_of
+from extender.jobs.kinds.plain_pods import PlainPods, pod_of
 from extender.jobs.registry import Integration, builtin
 from extender.jobs.templates import Placement
 from extender.jobs.workload import Priority, build

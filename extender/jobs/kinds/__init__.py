@@ -1,1 +1,1 @@
-"""The built-in kinds of jobs, one file for each family; `operated` and `pod` are helpers."""
+"""The built-in kinds of jobs, one file for each family; `operated` is a helper of several."""

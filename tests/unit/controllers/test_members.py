@@ -12,7 +12,7 @@ from extender.controllers.job import JobController
 from extender.controllers.job_facts import JobOptions, Members
 from extender.controllers.workload import WorkloadController
 from extender.controllers.workload_writer import Workloads
-from extender.jobs.kinds.pod import read
+from extender.jobs.kinds.plain_pods import read
 from extender.jobs.registry import builtin
 from extender.queueing.lifecycle import LifecycleRules
 from extender.queueing.options import AdmissionOptions

@@ -11,8 +11,7 @@ from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.decide import decide
 from extender.jobs.job import Step
-from extender.jobs.kinds.plain_pods import PlainPods
-from extender.jobs.kinds.pod import pod_of
+from extender.jobs.kinds.plain_pods import PlainPods, pod_of
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement
 from extender.kube.decode import Decoder
