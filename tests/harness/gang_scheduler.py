@@ -23,13 +23,12 @@ SERVICE_ACCOUNT = "gang-extender"
 KUBE_SCHEDULER = "system:kube-scheduler"
 
 
-def install(control_plane: ControlPlane, *, crds: bool = True, policies: bool = True) -> Path:
+def install(control_plane: ControlPlane, *, crds: bool = True) -> Path:
     """Apply what an administrator applies, and return the kubeconfig of the extender's account."""
-    left_out = {"crds": not crds, "policies": not policies}
+    parts = ["namespace.yaml", "rbac", "policies", "flow-control"]
     with Api(control_plane.admin_kubeconfig) as api:
-        for part in ("crds", "namespace.yaml", "rbac", "policies", "flow-control"):
-            if not left_out.get(part):
-                api.apply(ROOT / "manifests" / part)
+        for part in ["crds", *parts] if crds else parts:
+            api.apply(ROOT / "manifests" / part)
     return control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
 
 
@@ -55,7 +54,6 @@ class GangScheduler:
     with a profile of another name than `default-scheduler`. With a `kubeconfig` both run with that.
     With `api_port` the extender reaches the API server through that port of 127.0.0.1, with
     `scheduler_api_port` kube-scheduler does.
-    Without `policies` nothing but roles limits what the extender writes.
     `program` is the module that is run as the extender.
     """
 
@@ -71,11 +69,10 @@ class GangScheduler:
         api_port: int | None = None,
         scheduler_api_port: int | None = None,
         kubeconfig: Path | None = None,
-        policies: bool = True,
         program: str = "extender",
     ) -> None:
         self._control_plane = control_plane
-        account = install(control_plane, policies=policies)
+        account = install(control_plane)
         own = kubeconfig or account
         if api_port is not None:
             own = control_plane.through(own, api_port, name)
