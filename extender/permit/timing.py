@@ -62,9 +62,6 @@ REMEMBERED: Final = 100_000
 
 # --- Derived: what kube-scheduler and the API server force --------------------------------
 
-ONCE_IN_SECONDS: Final = BACK_OFF_SECONDS
-"""If a group that was started ahead has to wait again, leave it to kube-scheduler for this many
-seconds, unless it changes."""
 SILENT_SECONDS: Final = AHEAD_SECONDS - 1
 """No write begins after this many seconds without a call of kube-scheduler."""
 STOPPED_SECONDS: Final = AHEAD_SECONDS + 5
@@ -84,14 +81,8 @@ STANDBY_SECONDS: Final = UNSURE_SECONDS
 
 TURNS_SETTLE_SECONDS: Final = SLICE_SECONDS / 2
 """Seconds between two looks at whose turn it is, to handle changes together."""
-FIRST_ASK_SECONDS: Final = LOOK_SECONDS / 4
-"""Seconds until a group without a sent Binding is asked for again; twice as long each time."""
-LAG_EVERY_SECONDS: Final = LOOK_SECONDS / 2
-"""Seconds between two looks at what kube-scheduler has seen."""
 FIRST_PAUSE: Final = MOMENT_SECONDS
 """Seconds until a pod is retried for which kube-scheduler had not seen enough; then longer."""
-EVENTS_EVERY_SECONDS: Final = LOOK_SECONDS / 4
-"""Seconds between two looks for Events that are due."""
 SPARED_SECONDS: Final = 0.3 * LOOK_SECONDS
 """Seconds for which members are not woken that are about to be bound without another try."""
 PREEMPT_EVERY_SECONDS: Final = LOOK_SECONDS

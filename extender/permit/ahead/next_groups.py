@@ -20,9 +20,9 @@ from extender.gang.begin import Prospect
 from extender.permit.ahead.begin import Begin
 from extender.permit.plans import Plans
 from extender.permit.timing import (
-    FIRST_ASK_SECONDS,
+    BACK_OFF_SECONDS,
+    MOMENT_SECONDS,
     MOST_GROUPS,
-    ONCE_IN_SECONDS,
     PODS_AT_ONCE,
     REMEMBERED,
     REST,
@@ -62,7 +62,7 @@ class NextGroups:
         """The time when a group that was asked for may be asked for again: until then it is left to
         that ask, or to kube-scheduler."""
         self._paused: TTLCache[str, float] = TTLCache(
-            REMEMBERED, 2 * ONCE_IN_SECONDS, plans.clock.monotonic
+            REMEMBERED, 2 * BACK_OFF_SECONDS, plans.clock.monotonic
         )
         """The last pause of each group that was asked for, in seconds."""
         cluster.subscribe(self.on_change)
@@ -83,7 +83,7 @@ class NextGroups:
         An ask may come to nothing: the group was just looked at, a member was taken back, or its
         Bindings are refused.
         """
-        pause = min(ONCE_IN_SECONDS, self._paused.get(group, FIRST_ASK_SECONDS / 2) * 2)
+        pause = min(BACK_OFF_SECONDS, self._paused.get(group, MOMENT_SECONDS) * 2)
         self._paused[group] = pause
         self._asked[group] = self._clock.monotonic() + pause
         self._starter.ask(group)

@@ -17,9 +17,9 @@ from cachetools import TTLCache
 
 from extender.permit.timing import (
     FIRST_PAUSE,
-    LAG_EVERY_SECONDS,
     LAG_SECONDS,
     LATE_SECONDS,
+    LOOK_SECONDS,
     REMEMBERED,
 )
 from extender.runtime.clock import Clock
@@ -120,7 +120,7 @@ class SchedulerLag:
                 self.look()
             except Exception as error:  # noqa: BLE001 - the next look is another one
                 FAULTS.report("scheduler-lag", error)
-            await asyncio.sleep(LAG_EVERY_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def look(self) -> None:
         """Count pods as seen whose time is over."""

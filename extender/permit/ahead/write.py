@@ -25,7 +25,7 @@ from extender.permit.timing import (
     AHEAD_SECONDS,
     ANSWER_HELD_SECONDS,
     EVENT_SECONDS,
-    EVENTS_EVERY_SECONDS,
+    LOOK_SECONDS,
     PARALLEL,
     SILENT_SECONDS,
     SLICE_PODS,
@@ -99,7 +99,7 @@ class Announcer:
                 self.look()
             except Exception as error:  # noqa: BLE001 - an Event decides nothing
                 FAULTS.report("announcer", error)
-            await asyncio.sleep(EVENTS_EVERY_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def look(self) -> None:
         """Record the Events that are due, except those that kube-scheduler may still write."""
