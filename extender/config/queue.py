@@ -153,8 +153,6 @@ class Queue(Section):
     """whether jobs without a queue name are held back too"""
     managed_jobs_namespace_selector: NamespaceSelector = Field(default_factory=_all_but_system)
     """namespaces in which jobs without a queue name are held back"""
-    heads_per_queue: int = Field(default=16, ge=1)
-    """workloads of one ClusterQueue that one admission cycle considers"""
     require_room: bool = False
     """whether a workload is admitted only when its pods fit on nodes now; the annotation
     scheduling.x-k8s.io/require-room of a ClusterQueue overrides it"""
@@ -187,7 +185,6 @@ class Queue(Section):
         return queueing.AdmissionOptions(
             pods_ready=self.wait_for_pods_ready.policy(),
             requeuing_timestamp=self.wait_for_pods_ready.requeuing_strategy.timestamp,
-            heads_per_queue=self.heads_per_queue,
             require_room=self.require_room,
             aging=self.aging_seconds,
             preempt_for_room=self.preempt_for_room,

@@ -13,9 +13,10 @@ import structlog
 
 from extender.api.reasons import Unadmitted
 from extender.controllers.pending_reasons import PendingReasons
+from extender.controllers.timing import LATE
 from extender.controllers.workload_writer import AdmissionResult, AdmissionWriter, Workloads, event
 from extender.kube.recorder import Event
-from extender.queueing.admission import ROOM_PERIOD, AdmissionCore
+from extender.queueing.admission import RELEASE_DELAY, ROOM_PERIOD, AdmissionCore
 from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.pending import PendingQueues, Recalled, recall, recalled
 from extender.queueing.preempt import Victim
@@ -23,7 +24,7 @@ from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
+from extender.runtime.pacer import SLICE_SECONDS, Pacer
 from extender.state.queue import events
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
@@ -33,17 +34,10 @@ from extender.telemetry.queue_metrics import QueueMetrics
 
 _log = structlog.get_logger(__name__)
 
-SLICE: Final = 0.01
-"""Seconds that a cycle works before the event loop goes on to other tasks."""
 SETTLE: Final = 0.005
 """Seconds to wait for more changes before a cycle begins."""
 LONGEST_LEAD: Final = 1.0
 """Most seconds to wait until earlier admissions are sent: what is decided is written after them."""
-FIRST_BACKOFF: Final = 0.5
-LONGEST_BACKOFF: Final = 60.0
-"""Seconds before a workload is queued again after its admission failed."""
-FAULT_PAUSE: Final = 5.0
-"""Seconds before the next cycle after one that failed as a whole."""
 _LONGEST_MESSAGE: Final = 500
 _NOT_STORED: Final = "The API server did not store its admission: it is tried again after a pause"
 _NOT_PREEMPTED: Final = (
@@ -197,7 +191,7 @@ class AdmissionLoop:
             # failed preparation is not repeated before the next cycle: it must not stop admission.
             self._requeue_all = self._requeue_all or not preparing
             self._wakeup.set()
-            await asyncio.sleep(FAULT_PAUSE)
+            await asyncio.sleep(ROOM_PERIOD)
 
     async def _place_all(self) -> None:
         """Place all workloads anew, and requeue all of them."""
@@ -270,7 +264,7 @@ class AdmissionLoop:
             if piece is not None:
                 decided.append(piece)
             took = self._clock.monotonic() - began
-            if took >= SLICE:
+            if took >= SLICE_SECONDS:
                 return decided, took, False
         return decided, self._clock.monotonic() - began, True
 
@@ -324,7 +318,7 @@ class AdmissionLoop:
         """Keep a workload out of the queues for a while, longer after each failure."""
         failures = self._failures.pop(key, 0)
         self._failures[key] = min(failures + 1, 32)
-        pause = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2**failures)
+        pause = min(LATE, RELEASE_DELAY * 2**failures)
         self._backing_off.add(key)
         self.pending.remove(key)
         asyncio.get_running_loop().call_later(pause, self._end_backoff, key)
@@ -384,9 +378,8 @@ class AdmissionLoop:
 
 
 FIRST_ROOM_PAUSE: Final = 0.1
-LONGEST_ROOM_PAUSE: Final = 2.0
 PAUSE_PER_SWEEP: Final = 5
-"""The pause after a sweep, as a multiple of its duration, between these limits."""
+"""The pause after a sweep, as a multiple of its duration, and the shortest one in seconds."""
 
 
 class RoomRetry:
@@ -407,8 +400,8 @@ class RoomRetry:
 
     def on_change(self) -> None:
         """Try soon: something about the nodes has changed."""
-        pause = min(LONGEST_ROOM_PAUSE, PAUSE_PER_SWEEP * self._sweep_seconds)
-        self.try_within(max(FIRST_ROOM_PAUSE, pause))
+        pause = max(FIRST_ROOM_PAUSE, PAUSE_PER_SWEEP * self._sweep_seconds)
+        self.try_within(min(ROOM_PERIOD, pause))
 
     def try_within(self, seconds: float = ROOM_PERIOD) -> None:
         """Try after so many seconds at the latest."""

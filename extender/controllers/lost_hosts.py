@@ -17,12 +17,12 @@ from extender.controllers.workload_writer import Workloads, event
 from extender.jobs.pod_group_of_job import pod_group_key
 from extender.kube.errors import ApiError
 from extender.kube.recorder import Event
-from extender.room.lost_hosts import (
+from extender.queueing.admission import ROOM_PERIOD
+from extender.queueing.lost_hosts import (
     HELD,
     HostRules,
     HostStep,
     LostAt,
-    are_on,
     concerns,
     hosts_gone,
     is_fixed,
@@ -34,6 +34,7 @@ from extender.room.lost_hosts import (
 )
 from extender.room.nodes import NodeRoom
 from extender.room.pods import members
+from extender.room.replacing import are_on
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
@@ -45,11 +46,8 @@ from extender.steps import at_once
 
 _log = structlog.get_logger(__name__)
 PERIOD: Final = 1.0
-"""Seconds between two looks at the nodes."""
-PAUSE: Final = 2.0
-AGAIN: Final = 10.0
-"""Seconds after which a workload that lacks hosts is tried again: where something about the nodes
-has changed, and in any case."""
+"""Seconds between two looks at the nodes, and before a workload that lacks hosts is tried again
+where something about the nodes has changed. Without a change that is `ROOM_PERIOD`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ class LostHosts:
             self._due.add(key)
 
     def _may_have_room(self, tried: _Tried, now: float) -> bool:
-        return now >= tried.at + PAUSE and tried.room != self._cluster.capacity_version
+        return now >= tried.at + PERIOD and tried.room != self._cluster.capacity_version
 
     async def replace(self, tasks: asyncio.TaskGroup) -> None:
         """Decide about the workloads that were found, and begin to write that."""
@@ -159,7 +157,7 @@ class LostHosts:
                 self._replace(key, tasks)
             except Exception as error:  # noqa: BLE001 - the others are still looked at
                 FAULTS.report("lost-hosts", error, key=key)
-                self._wait(key, AGAIN)
+                self._wait(key, ROOM_PERIOD)
             if self._pacer.is_due:
                 await self._pacer.rest()
 
@@ -171,7 +169,7 @@ class LostHosts:
             self._intact.clear()
         lost, _ = lost_of(workload, self._known, now)
         step = self._step(workload, lost, now)
-        pause = AGAIN if step.again is None else max(PERIOD, min(AGAIN, step.again))
+        pause = ROOM_PERIOD if step.again is None else max(PERIOD, min(ROOM_PERIOD, step.again))
         if step.after != workload:
             self._wait(key, pause)
             given = step.after.admission
@@ -221,6 +219,6 @@ class LostHosts:
                 warning = step.reason != HostReason.REPLACED
                 self._record(event(before, step.reason, step.message, warning=warning))
             return
-        self._wait(before.key, PAUSE)
+        self._wait(before.key, PERIOD)
         if given is not None:
             self._queues.apply(events.Forgotten(before.key, given))

@@ -20,7 +20,7 @@ from extender.kube.recorder import Event
 from extender.queueing import transitions
 from extender.queueing.cycle import NotAdmitted
 from extender.queueing.pending import PendingQueues
-from extender.queueing.room import RoomFinder
+from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
@@ -54,7 +54,7 @@ class PendingReasons:
         self._record, self._clock, self._pacer = record, clock, pacer
         self.admissions_wait: Callable[[], bool] = lambda: False
         """Tells whether admissions wait to be written."""
-        self.room: RoomFinder | None = None
+        self.room: NodeRoom | None = None
         """Keeps room for workloads that have waited long; None if no room is ever kept."""
         self._waits: dict[str, NotAdmitted] = {}
         self._unwritten: WorkQueue[str] = WorkQueue()

@@ -25,7 +25,7 @@ from extender.explain.facts import Facts, GroupFacts, moment, owners_of
 from extender.explain.gang import counts, group_state
 from extender.explain.outlook import Lacks, briefly
 from extender.gang.gates import cannot_start
-from extender.queueing.options import Order
+from extender.state.queue.records import Order
 from extender.steps import Steps
 
 LARGEST_LIMIT: Final = 1000

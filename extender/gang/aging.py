@@ -38,9 +38,8 @@ from extender.state.topology import Domain
 from extender.steps import PIECE, Steps
 
 MOST = 20
-"""The largest number of claims, and of groups without a claim that are tried in one look."""
-SHAPES = 16
-"""The largest number of a group's pod shapes that decide which nodes it can use."""
+"""The largest number of claims, of groups without a claim that are tried in one look, and of a
+group's pod shapes that decide which nodes it can use."""
 LARGEST = 3
 """The largest multiple of its own room that a group may claim. Pods of services never end, and
 their new pods must find room whatever a gang waits for."""
@@ -61,7 +60,7 @@ class _Aged:
     """The pods that the group still needs, `missing` of them."""
     missing: int
     shapes: Sequence[Shape]
-    """The first `SHAPES` shapes of `pods`: they decide which nodes the group may use."""
+    """The first `MOST` shapes of `pods`: they decide which nodes the group may use."""
     domains: Sequence[Domain | None] = ()
     """The domain of each of `pods`; empty unless a queue has chosen domains."""
 
@@ -239,7 +238,7 @@ def _aged(key: str, since: float, *, view: ClusterView, now: float, aging: float
     if missing <= 0 or len(pods) < missing:
         return None
     periods = min(int((now - since) / aging), LARGEST)
-    shapes = tuple(islice(dict.fromkeys(pod.shape for pod in pods), SHAPES))
+    shapes = tuple(islice(dict.fromkeys(pod.shape for pod in pods), MOST))
     domains: Sequence[Domain | None] = ()
     if pod_group.assigned:
         by_uid = topology.domains_of_members(pods, pod_group, view=view)

@@ -10,10 +10,8 @@ from extender.api.core_v1 import Amount
 from extender.resources.quantity import QuantityError, Resources, exact, parse_resources
 from extender.state.cluster.records import Grant, NominatedRoom, PreemptedRoom, VictimInfo
 
-_LARGEST_PREEMPTION: Final = 500_000
-"""Bytes; more is neither written nor read. The UIDs of 10,000 pods are less."""
-_LARGEST_GRANT: Final = 100_000
-"""Bytes; more is neither written nor read."""
+_LARGEST: Final = 500_000
+"""Bytes of either field; more is neither written nor read. The UIDs of 10,000 pods are less."""
 _MOST: Final = 2**63
 """No node has as much of anything: Kubernetes counts in 64 bits."""
 
@@ -49,12 +47,12 @@ def preemption_as_json(nomination: PreemptedRoom) -> dict[str, Any] | None:
         ],
         "victims": [_victim(each) for each in nomination.victims],
     }
-    return found if len(msgspec.json.encode(found)) <= _LARGEST_PREEMPTION else None
+    return found if len(msgspec.json.encode(found)) <= _LARGEST else None
 
 
 def read_preemption(raw: bytes | msgspec.Raw) -> PreemptedRoom | None:
     """Return what is stored, None where there is nothing or where it cannot be believed."""
-    if not bytes(raw) or len(bytes(raw)) > _LARGEST_PREEMPTION:
+    if not bytes(raw) or len(bytes(raw)) > _LARGEST:
         return None
     try:
         found = _decode_preemption(raw)
@@ -93,12 +91,12 @@ def grant_as_json(grant: Grant) -> dict[str, Any] | None:
     until = datetime.fromtimestamp(grant.until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     nodes = {node: plain(amounts) for node, amounts in grant.rooms.items()}
     found = {"until": until, "nodes": nodes}
-    return found if len(msgspec.json.encode(found)) <= _LARGEST_GRANT else None
+    return found if len(msgspec.json.encode(found)) <= _LARGEST else None
 
 
 def read_grant(raw: bytes | msgspec.Raw) -> Grant | None:
     """Return a stored grant, None where there is none or where it cannot be believed."""
-    if not bytes(raw) or len(bytes(raw)) > _LARGEST_GRANT:
+    if not bytes(raw) or len(bytes(raw)) > _LARGEST:
         return None
     try:
         found = _decode_grant(raw)

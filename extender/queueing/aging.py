@@ -12,26 +12,25 @@ from typing import Final
 from extender.api.reasons import Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing.flavors import counts, unfit
-from extender.queueing.options import Order, queue_order
+from extender.queueing.options import queue_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules, Aged, Choice, RoomFinder
+from extender.queueing.room import AdmissionRules
 from extender.queueing.status import activity, selects_namespace
 from extender.resources.quantity import PODS
+from extender.room.nodes import NodeRoom
+from extender.room.reserved import MOST, Aged, Choice
 from extender.state.queue.records import (
     Assignment,
     ClusterQueueInfo,
     FlavorResource,
+    Order,
     PodSetInfo,
     WorkloadInfo,
 )
 from extender.state.queue.view import QueueView
 from extender.steps import PIECE, Steps
 
-LOOKS: Final = 32
-"""Workloads that are looked at, at most, first in turn first."""
-_CHOICES: Final = 8
-"""Choices of flavors that are tried for one workload, at most."""
 _HAS_QUOTA: Final = frozenset((Unadmitted.WAITING_FOR_ROOM, Unadmitted.WAITING_FOR_PREEMPTED))
 
 _Flavors = Mapping[str, str]
@@ -60,7 +59,8 @@ def deciding(
     """Return the workloads that have waited for long, first in turn first; `now` since the epoch.
 
     Whatever waits no more, in a queue that admits, is none of them. Nor is what was just found to
-    fit nowhere: any number of such workloads would keep those behind them from a look.
+    fit nowhere: any number of such workloads would keep those behind them from a look. There are
+    at most twice as many as can have room kept, each with as many choices of flavors.
     """
     found: list[tuple[Order, float]] = []
     for number, key in enumerate([*pending.waiting_for_room], 1):
@@ -75,21 +75,21 @@ def deciding(
         if since is not None and tree.has(name) and rules.room_for(queue) is not None:
             found.append((pending.order(key), since))
     aged: list[Aged] = []
-    for order, since in nsmallest(LOOKS, found):
+    for order, since in nsmallest(2 * MOST, found):
         yield
         key = order[-1]
         workload, name = view.workloads.get(key), pending.cluster_queue_of(key)
         queue = view.cluster_queues.get(name or "")
         if workload is None or queue is None or not _may_be_admitted(workload, queue, view):
             continue
-        choices = tuple(islice(_choices(workload, queue, tree=tree, view=view), _CHOICES))
+        choices = tuple(islice(_choices(workload, queue, tree=tree, view=view), MOST))
         if choices:
             only_room, like = _lacks_only_room(workload), pending.equivalence(key)
             aged.append(Aged(workload, order, since, choices, only_room, like))
     return aged
 
 
-def _has_a_turn(key: str, pending: PendingQueues, room: RoomFinder | None) -> bool:
+def _has_a_turn(key: str, pending: PendingQueues, room: NodeRoom | None) -> bool:
     if pending.is_backing_off(key) or room is None:
         return False
     return key in room.reserved or pending.equivalence(key) not in room.never_fit
@@ -125,7 +125,7 @@ def _choices(
     """Yield the flavors for all pods that the ClusterQueue could have quota of one day."""
     left, node = counts(workload), tree.queue(queue.name)
     by_set = [[*_flavors(each, queue, tree=tree, view=view)] for each in workload.pod_sets]
-    for chosen in islice(product(*by_set), 4 * _CHOICES):
+    for chosen in islice(product(*by_set), 4 * MOST):
         given: list[Assignment] = []
         total: dict[FlavorResource, int] = {}
         for pod_set, flavors in zip(workload.pod_sets, chosen, strict=True):

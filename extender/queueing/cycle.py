@@ -1,12 +1,12 @@
 """One cycle of admission, piece by piece.
 
 In each round every ClusterQueue sends its head. Each head is judged on the current usage. Then the
-heads are served in order: those within their quota before those that borrow, then by priority and
-age. Quota that one head gets counts as used for the next, which is judged again where that matters.
-A few rounds make a cycle. So a ClusterQueue needs no cycle for each of its workloads, and the order
-among ClusterQueues is that of one head at a time. A head that borrows waits for later rounds while
-a workload behind another head may have its own quota to use: it would reclaim it in a moment. What
-waiting heads keep is in `provisional`.
+heads are served in order: preemptors that wait for their victims, then those within their quota
+before those that borrow, then by priority and age. Quota that one head gets counts as used for the
+next, which is judged again where that matters. A few rounds make a cycle, so a ClusterQueue needs
+no cycle for each of its workloads. A head that borrows waits for a later round while a workload
+behind another head may have its own quota to use: it would reclaim it in a moment. What waiting
+heads keep is in `provisional`.
 
 The state may change between two pieces. Each head is served on a judgement of the state as it is
 then: what was judged before a change is judged again. A change of the structure ends the cycle.
@@ -17,6 +17,7 @@ becomes inadmissible until something changes. Usage on the tree is tentative and
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from extender.api.reasons import Preempted, Unadmitted
 from extender.queueing import aging
@@ -97,8 +98,8 @@ class Result:
     """
 
 
-_Judged = tuple[CycleOrder, Nomination, Basis, Basis]
-"""A judgement with its order, what it was based on, and the same without provisional quota."""
+ROUNDS: Final = 16
+"""The largest number of rounds of a cycle, and so of workloads of one ClusterQueue."""
 
 
 class Cycle:
@@ -129,10 +130,9 @@ class Cycle:
         """The roots of the trees in which workloads are tried."""
         self._tried: set[str] = set()
         self._behind: dict[QuotaNode, int] = {}
-        """The level up to which workloads may borrow that come next in this round, by root.
-        """
-        self._deferred: dict[str, _Judged] = {}
-        """Heads that would borrow from farther up than those that may come next."""
+        """The level up to which the workloads that come next may borrow, by root, in this round."""
+        self._deferred: list[str] = []
+        """Heads of this round that would borrow from farther up than those that may come next."""
         self._await_pods: set[str] = set()
         """Workloads that wait for the pods of others with provisional quota: judged once."""
         self._admitted: list[tuple[QuotaNode, Mapping[FlavorResource, int]]] = []
@@ -210,29 +210,16 @@ class Cycle:
         if not roots:
             return
         yield from self._tree.holders.reading([*self._view.cluster_queues])
-        waiting = self._kept.heads(roots)
-        yield from self._round(self._in_flight(), as_given=True)
-        waiting += self._in_flight(chosen=False)
-        for _ in range(self._rules.options.heads_per_queue):
-            heads = self._heads()
-            heads += [key for key in [*waiting, *self._deferred] if key not in heads]
-            again = [key for key in self._in_flight() if key in heads]
-            if again:  # something has changed since they were tried at the beginning
-                # No head of a strict queue keeps quota from them: none did so then.
-                yield from self._round([*again, *self._kept.withdraw(again)], as_given=True)
-                continue
+        waiting = [*self._in_flight(), *self._kept.heads(roots), *self._in_flight(chosen=False)]
+        for _ in range(ROUNDS):
+            heads = list(dict.fromkeys([*self._heads(), *waiting]))
             if not heads:
                 break
-            yield from self._round([*heads, *self._kept.withdraw(heads)], may_defer=True)
-            waiting = []
-        if self._deferred:  # each cycle serves them, however many come before them
-            heads = [*self._deferred]
-            yield from self._round([*heads, *self._kept.withdraw(heads)])
-        for _ in range(self._rules.options.heads_per_queue):
-            outdated = [key for key in self._kept.outdated() if self._stands(key)]
-            if not outdated:
-                break
-            yield from self._round(self._kept.withdraw(outdated))
+            heads += (key for key in self._kept.withdraw(heads) if key not in heads)
+            yield from self._round(heads, may_defer=True)
+            waiting = self._deferred
+        if waiting:  # each cycle serves them, however many come before them
+            yield from self._round([*waiting, *self._kept.withdraw(waiting)], may_defer=False)
 
     def _ready(self) -> list[str]:
         """Return the ClusterQueues with heads; a tree with heads since the start has to wait."""
@@ -276,27 +263,32 @@ class Cycle:
 
     # -- one round: judge all heads, then serve each of them
 
-    def _round(
-        self, keys: Collection[str], *, as_given: bool = False, may_defer: bool = False
-    ) -> Iterator[Outcome | None]:
-        """Judge workloads and serve them, in the order of the cycle, or of the keys `as_given`.
+    def _round(self, keys: Collection[str], *, may_defer: bool) -> Iterator[Outcome | None]:
+        """Judge workloads and serve them in the order of the cycle.
 
         With `may_defer` some of those that borrow are left for the next round.
         """
         yield from self._look_at_nodes(keys)
-        judged: list[_Judged] = []
+        judged: list[tuple[Nomination, Basis]] = []
         yield from self._judge_all(keys, judged)
-        if not as_given:
-            judged.sort(key=lambda each: (self._takes(each[1]), each[0]))
-        self._behind.clear()
-        for each in judged:
-            _, nomination, seen, standing = each
-            if not self._stands(nomination.key):
+        in_flight = {key: place for place, key in enumerate(self._in_flight())}
+
+        def turn(each: tuple[Nomination, Basis]) -> tuple[int, bool, CycleOrder]:
+            found, key = each[0], each[0].key
+            order = cycle_order(found.borrow, self._pending.order(key))
+            return in_flight.get(key, len(in_flight)), self._takes(found), order
+
+        judged = [each for each in judged if self._stands(each[0].key)]
+        judged.sort(key=turn)
+        self._behind, self._deferred = {}, []
+        for nomination, seen in judged:
+            key = nomination.key
+            if not self._stands(key):
                 continue
-            if may_defer and self._has_to_wait(nomination):
-                self._deferred[nomination.key] = each
+            if may_defer and key not in in_flight and self._has_to_wait(nomination):
+                self._deferred.append(key)
                 continue
-            outcome = yield from self._serve_again(nomination, seen, standing)
+            outcome = yield from self._serve_again(nomination, seen)
             if outcome is not None:
                 yield outcome
 
@@ -325,13 +317,12 @@ class Cycle:
         if self._room is not None and any(map(self._rules.room_for, queues)):
             yield from self._room.prepare()
 
-    def _judge_all(self, keys: Collection[str], judged: list[_Judged]) -> Iterator[Outcome | None]:
+    def _judge_all(
+        self, keys: Collection[str], judged: list[tuple[Nomination, Basis]]
+    ) -> Iterator[Outcome | None]:
+        """Append the judgement of each of these heads, and what it is based on."""
         for key in keys:
-            known = self._deferred.pop(key, None)
             if not self._stands(key):
-                continue
-            if known is not None and known[2][-1] == self._bases.seen(key)[-1]:
-                judged.append(known)
                 continue
             self._kept.release(key)
             try:
@@ -340,19 +331,10 @@ class Cycle:
                 yield self._set_aside(key, error, self._mark())
                 continue
             if found is not None:
-                order = cycle_order(found.borrow, self._pending.order(key))
-                seen, standing = self._bases.seen(key), self._bases.standing(key)
-                judged.append((order, found, seen, standing))
+                judged.append((found, self._bases.seen(key)))
             yield None
 
     def _judge(self, key: str) -> Steps[Nomination | None]:
-        """Judge a head; a blocking one only where others got quota since."""
-        before, basis = self._kept.blocking.pop(key, (None, None))
-        if before is not None and basis == self._bases.standing(key):
-            return before
-        return (yield from self._judge_anew(key))
-
-    def _judge_anew(self, key: str) -> Steps[Nomination | None]:
         """Judge a head on the state at the end of the judgement; None where that keeps changing."""
         began = self._bases.state_changes, self._bases.node_changes
         found = yield from self._nominator.judging(key, state=lambda: self._bases.seen(key))
@@ -362,23 +344,16 @@ class Cycle:
             self._freed.update(filter(None, [self._pending.cluster_queue_of(key)]))
         return found
 
-    def _serve_again(
-        self, nomination: Nomination, seen: Basis, standing: Basis
-    ) -> Steps[Outcome | None]:
+    def _serve_again(self, nomination: Nomination, seen: Basis) -> Steps[Outcome | None]:
         """Serve a head, judged again where its judgement is outdated; None where it is gone."""
-        key = nomination.key
-        basis: Basis | None = standing
+        key, mark = nomination.key, self._mark()
         try:
             if not self._is_valid(nomination, seen):
-                found = yield from self._judge_anew(key)
+                found = yield from self._judge(key)
                 if found is None or not self._stands(key):
                     return None
-                nomination, basis = found, None
-        except Exception as error:  # noqa: BLE001 - as above
-            return self._set_aside(key, error, self._mark())
-        mark = self._mark()
-        try:
-            return self._serve(nomination, basis)
+                nomination, mark = found, self._mark()
+            return self._serve(nomination)
         except Exception as error:  # noqa: BLE001 - as above
             return self._set_aside(key, error, mark)
 
@@ -409,18 +384,18 @@ class Cycle:
 
     # -- serve one head
 
-    def _serve(self, nomination: Nomination, basis: Basis | None) -> Outcome:
+    def _serve(self, nomination: Nomination) -> Outcome:
         key = nomination.key
         self._tried.add(key)
         before = self._pending.provisional.pop(key, None)
-        outcome = self._outcome(nomination, basis)
+        outcome = self._outcome(nomination)
         admitted = isinstance(outcome, Admit)
         if before and not admitted and before.exceeds(self._pending.provisional.get(key)):
             self._freed.add(before.cluster_queue)
         self._make_way(nomination)
         return outcome
 
-    def _outcome(self, nomination: Nomination, basis: Basis | None) -> Outcome:
+    def _outcome(self, nomination: Nomination) -> Outcome:
         workload = self._view.workloads[nomination.key]
         if nomination.fits:
             waits = self._unready.holds(workload)
@@ -430,7 +405,7 @@ class Cycle:
         self._mark_inadmissible(nomination)
         if nomination.plan is not None:
             return self._preempt(nomination, workload)
-        self._kept.keep_while_blocking(nomination, basis)
+        self._kept.keep_while_blocking(nomination)
         self._pending.preemptors.expect(nomination.key, ())
         reason, gated = nomination.proposal.reason, nomination.gated
         return NotAdmitted(nomination.key, reason, nomination.message, gated=gated)
@@ -447,7 +422,7 @@ class Cycle:
             # Workloads with quota there may be victims now, for preemptors that found none.
             self._freed.add(nomination.queue.name)
         self._admitted.append((nomination.node, usage))
-        self._bases.count(nomination.node, standing=True)
+        self._bases.count(nomination.node)
         if self._room is not None:
             self._room.take(workload, nomination.proposal.assignments)
         admission = AdmissionInfo(nomination.queue.name, nomination.proposal.assignments)

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from extender.api.reasons import Preempted
 from extender.queueing.preempt import Leaving, Plan, Preemptor, Victim, is_enough, victim
 from extender.queueing.quota import QuotaHolder, QuotaNode, QuotaTree, level
-from extender.queueing.room import RoomFinder, requires_room
+from extender.queueing.room import requires_room
+from extender.room.nodes import NodeRoom
 from extender.state.queue.records import AdmissionInfo, Assignment, FlavorResource, WorkloadInfo
 from extender.state.queue.usage import usage
 from extender.state.queue.view import QueueView
@@ -33,7 +34,7 @@ class ForRoom:
     """The search for one preemptor, on the tree as it is now."""
 
     preemptor: Preemptor
-    room: RoomFinder
+    room: NodeRoom
     view: QueueView
     tree: QuotaTree
     leaving: Leaving

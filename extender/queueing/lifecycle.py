@@ -33,8 +33,6 @@ from extender.state.queue.records import (
 )
 from extender.state.queue.view import QueueView
 
-LOOK_AGAIN: Final = 1.0
-"""Seconds before the next look at a workload whose pods are ready and whose status lags behind."""
 _RESTARTED: Final[Mapping[str, RequeueReason]] = {
     EvictionReason.CLUSTER_QUEUE_STOPPED: RequeueReason.CLUSTER_QUEUE_RESTARTED,
     EvictionReason.LOCAL_QUEUE_STOPPED: RequeueReason.LOCAL_QUEUE_RESTARTED,
@@ -228,7 +226,7 @@ def _not_ready_in_time(
     if now < until.at:
         return WorkloadStep(again=until.at - now)
     if rules.pods_ready(workload):
-        return WorkloadStep(again=LOOK_AGAIN)
+        return WorkloadStep(again=readiness.STORED_SECONDS)  # its status lags behind
     return _requeue_with_backoff(workload, until, policy, now=now)
 
 

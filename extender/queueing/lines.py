@@ -13,7 +13,7 @@ from enum import Enum, auto
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
-from extender.queueing.options import Order
+from extender.state.queue.records import Order
 
 
 class Cause(Enum):

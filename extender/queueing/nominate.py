@@ -26,12 +26,9 @@ from extender.state.queue.records import ClusterQueueInfo, FlavorResource
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
 
-_TRIES: Final = 8
-"""Most sets of victims to try for one head, where the sets before give no room."""
-_MORE_TRIES: Final = 32
-"""Most further sets to try in a cycle: each of them asks all nodes."""
-_BEGINNINGS: Final = 32
-"""Most times a judgement begins again because the state changes in its pauses."""
+_TRIES: Final = 32
+"""The largest number of further sets of victims that are tried in a cycle where the first ones give
+no room, and of beginnings of one judgement where the state changes in its pauses."""
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -100,7 +97,7 @@ class Nominator:
         self._rules, self._room = rules, rules.room
         self.leaving = Leaving(view, tree.holders)
         self._active: dict[str, Activity] = {}
-        self._more_tries = _MORE_TRIES
+        self._more_tries = _TRIES
         self.victims = pending.preemptors.all_victims()
         """Victims of all preemptors: one may fit into what the victims of another release."""
         self.leaving.choose(self.victims)
@@ -129,7 +126,7 @@ class Nominator:
         """
         if self._room is not None:
             self._room.judge()
-        for _ in range(_BEGINNINGS):
+        for _ in range(_TRIES):
             queue = self._view.cluster_queues.get(self._pending.cluster_queue_of(key) or "")
             room = self._rules.room_for(queue)
             if room is not None:
@@ -273,7 +270,7 @@ class Nominator:
         first: Plan | None = None
         spared: Spared | None = None
         protected: frozenset[str] = frozenset()
-        for _ in range(_TRIES):
+        while True:
             plan = self._find(head, proposal.usage, proposal.short, protected=protected)
             if room is None:
                 return plan

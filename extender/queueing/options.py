@@ -6,7 +6,7 @@ from typing import Literal
 from extender.api.job_overrides import DEFAULT, Overrides
 from extender.api.reasons import EvictionReason
 from extender.api.wellknown import WorkloadCondition
-from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.records import Order, WorkloadInfo
 
 PreemptForRoom = Literal["Never", "LowerPriority"]
 ResourceClaims = Literal["Refuse", "Ignore"]
@@ -33,12 +33,11 @@ class PodsReady:
 class AdmissionOptions:
     """The section `queue`, as decisions about admission read it. Times are in seconds.
 
-    `config/queue.py` documents each setting. The defaults are those of the section: Kueue's, except
-    for the number of heads.
+    `config/queue.py` documents each setting. The defaults are those of the section, which are
+    Kueue's.
     """
 
     quota_check: Literal["BlockUndeclared", "IgnoreUndeclared"] = "BlockUndeclared"
-    heads_per_queue: int = 16
     require_room: bool = False
     aging: float = 300.0
     preempt_for_room: PreemptForRoom = "Never"
@@ -49,12 +48,6 @@ class AdmissionOptions:
     kinds: frozenset[str] | None = None
     """Kinds of jobs, as group/Kind, whose pods are watched for readiness; None: all."""
 
-
-Order = tuple[int, float, int, str, str]
-"""Lowest first: negated priority, time, arrival, UID, `namespace/name`.
-
-The API server stores whole seconds, so the arrival decides within one second.
-"""
 
 CycleOrder = tuple[int, int, float, int, str, str]
 """Lowest first: how far up the tree it borrows, then as in a ClusterQueue."""

@@ -10,11 +10,11 @@ from typing import Final
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing.flavors import counts
 from extender.queueing.lines import Cause, ClusterQueueLines, Line, QueueEntry
-from extender.queueing.options import AdmissionOptions, Order, queue_order
+from extender.queueing.options import AdmissionOptions, queue_order
 from extender.queueing.preempt import preemptor_named_in
 from extender.queueing.quota import CohortTrees
 from extender.queueing.status import Queued, selects_namespace, standing
-from extender.state.queue.records import ClusterQueueInfo, WorkloadInfo
+from extender.state.queue.records import ClusterQueueInfo, Order, WorkloadInfo
 from extender.state.queue.usage import Usage
 from extender.state.queue.view import QueueView
 
@@ -359,11 +359,9 @@ def recall(found: Iterable[Recalled], pending: PendingQueues) -> None:
 
 _NONE: frozenset[str] = frozenset()
 _NO_COUNTS: Final[Mapping[str, int]] = {}
-_AT_ONCE: Final = 2
-"""The number of times that victims for room are chosen without a pause."""
-FIRST_PAUSE: Final = 60.0
-LONGEST_PAUSE: Final = 3600.0
-"""Seconds until they are chosen once more; each further pause is twice as long."""
+PAUSE: Final = 60.0
+"""Seconds between the second and the third choice of victims for room by one workload; each further
+pause is longer by as much."""
 
 
 class Preemptors:
@@ -425,10 +423,7 @@ class Preemptors:
     def may_choose_for_room(self, preemptor: str, now: float) -> bool:
         """Return whether a workload may choose victims for room now."""
         times, last = self._choices.get(preemptor, (0, now))
-        if times < _AT_ONCE:
-            return True
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(times - _AT_ONCE, 32))
-        return not 0 <= now - last < pause
+        return not 0 <= now - last < PAUSE * (times - 1)
 
     def forget(self, preemptor: str) -> None:
         """Forget a workload: it has quota, has finished or is gone."""

@@ -29,15 +29,12 @@ class Bases:
         self._view, self._pending, self._tree, self._rules = view, pending, tree, rules
         self._usage: dict[QuotaNode, int] = {}
         """The number of changes of tentative usage, by root."""
-        self._standing: dict[QuotaNode, int] = {}
-        """The same number without provisional quota of heads that block a strict queue."""
         self.state_changes = 0
         self.node_changes = 0
 
-    def count(self, node: QuotaNode, *, standing: bool) -> None:
-        """Count a change of usage; not `standing` where the usage may be released in the cycle."""
-        for counts in (self._usage, self._standing) if standing else (self._usage,):
-            counts[node.root] = counts.get(node.root, 0) + 1
+    def count(self, node: QuotaNode) -> None:
+        """Count a change of tentative usage."""
+        self._usage[node.root] = self._usage.get(node.root, 0) + 1
 
     def root(self, key: str) -> QuotaNode | None:
         """Return the root of the tree in which a workload waits."""
@@ -46,15 +43,8 @@ class Bases:
 
     def seen(self, key: str) -> Basis:
         """Return what a judgement of a workload is based on now."""
-        return self._basis(key, self._usage)
-
-    def standing(self, key: str) -> Basis:
-        """Return the same without provisional quota of heads that block a strict queue."""
-        return self._basis(key, self._standing)
-
-    def _basis(self, key: str, counts: Mapping[QuotaNode, int]) -> Basis:
         name = self._pending.cluster_queue_of(key) or ""
-        usage = counts.get(self._tree.queue(name).root, 0) if self._tree.has(name) else 0
+        usage = self._usage.get(self._tree.queue(name).root, 0) if self._tree.has(name) else 0
         room = self._rules.room_for(self._view.cluster_queues.get(name))
         if room is None:
             return usage, 0, self.state_changes
@@ -69,15 +59,14 @@ class ProvisionalQuota:
     ) -> None:
         self._pending, self._tree, self._bases, self._rules = pending, tree, bases, rules
         self._in_tree: dict[str, tuple[QuotaNode, Mapping[FlavorResource, int]]] = {}
-        self.blocking: dict[str, tuple[Nomination, Basis | None]] = {}
-        """Heads that block a strict queue, and what each was judged on without provisional quota;
-        None where a head of its round had been served before."""
+        self._blocking: dict[str, None] = {}
+        """The heads that keep quota while they block a strict queue."""
 
     # -- workloads keep quota
 
     def keep(self, nomination: Nomination) -> None:
         """Keep all that a workload asks for."""
-        self._keep(nomination, nomination.proposal.usage, 0, standing=True)
+        self._keep(nomination, nomination.proposal.usage, 0)
 
     def keep_room(self, nomination: Nomination, workload: WorkloadInfo) -> None:
         """Keep room on nodes for a preemptor that waits for its victims, if it needs room."""
@@ -85,50 +74,45 @@ class ProvisionalQuota:
         if room is not None:
             room.take(workload, nomination.proposal.assignments, without=nomination.victims)
 
-    def keep_while_blocking(self, nomination: Nomination, basis: Basis | None) -> None:
+    def keep_while_blocking(self, nomination: Nomination) -> None:
         """Keep quota for a head that blocks a strict queue, unless it can surely reclaim it."""
         queue = nomination.queue
         sure = queue.preemption.reclaim_within_cohort == "Any"
         if queue.strategy == "StrictFIFO" and nomination.could_preempt and not sure:
             usage = dict(_within_reach(nomination))
-            self._keep(nomination, usage, nomination.borrow, standing=False)
-            self.blocking[nomination.key] = nomination, basis
+            self._keep(nomination, usage, nomination.borrow)
+            self._blocking[nomination.key] = None
 
     def _keep(
-        self,
-        nomination: Nomination,
-        usage: Mapping[FlavorResource, int],
-        borrow: int,
-        *,
-        standing: bool,
+        self, nomination: Nomination, usage: Mapping[FlavorResource, int], borrow: int
     ) -> None:
         key, node = nomination.key, nomination.node
         self._pending.provisional[key] = Provisional(nomination.queue.name, dict(usage), borrow)
         self._in_tree[key] = node, usage
         self._tree.take(node, usage)
-        self._bases.count(node, standing=standing)
+        self._bases.count(node)
 
     # -- workloads release it
 
     def release(self, key: str) -> None:
         """Release what a workload keeps in the tree, if anything."""
+        self._blocking.pop(key, None)
         if key in self._in_tree:
             node, usage = self._in_tree.pop(key)
             self._tree.give(node, usage)
-            self._bases.count(node, standing=False)
+            self._bases.count(node)
             self._let_go(key)
 
     def forget(self, key: str) -> None:
         """Forget a workload whose changes of the tree were undone."""
+        self._blocking.pop(key, None)
         if self._in_tree.pop(key, None) is not None:
             self._let_go(key)
-        self.blocking.pop(key, None)
 
     def look_again(self) -> None:
         """Release what is kept no more, because the state has changed."""
         for key in [key for key in self._in_tree if key not in self._pending.provisional]:
             self.release(key)
-            self.blocking.pop(key, None)
 
     def end_untried(self, tried: Collection[str], roots: Collection[QuotaNode]) -> Iterator[str]:
         """Release what untried workloads keep in these trees; yield their ClusterQueues.
@@ -160,18 +144,10 @@ class ProvisionalQuota:
         A head that is served now may come before them, so all of them are served in one order.
         """
         roots = {root for root in map(self._bases.root, heads) if root is not None}
-        found = [key for key in self.blocking if self._bases.root(key) in roots]
+        found = [key for key in self._blocking if self._bases.root(key) in roots]
         for key in found:
             self.release(key)
         return found
-
-    def outdated(self) -> list[str]:
-        """Return the blocking heads that were judged before usage changed."""
-        return [
-            key
-            for key, (_, basis) in self.blocking.items()
-            if basis is None or basis[0] != self._bases.standing(key)[0]
-        ]
 
     def _is_in(self, cluster_queue: str, roots: Collection[QuotaNode]) -> bool:
         tree = self._tree

@@ -25,7 +25,7 @@ from extender.state.queue.records import (
     WorkloadInfo,
     quotas_of,
 )
-from extender.state.queue.usage import Usage, usage
+from extender.state.queue.usage import Usage, leaves, usage
 from extender.state.queue.view import QueueView
 from extender.steps import PIECE, Steps
 
@@ -166,14 +166,6 @@ def _held(holders: dict[str, QuotaHolder], version: int = -1) -> Held:
     leaving = frozenset(key for key, each in holders.items() if each.leaves)
     lowest = min(each.workload.priority for each in holders.values())
     return Held(holders, leaving, lowest, version)
-
-
-def leaves(workload: WorkloadInfo) -> bool:
-    """Return whether a workload has to give its quota back.
-
-    One that was evicted before and is being admitted again has not: its status is not written yet.
-    """
-    return workload.evicted and workload.admission is not None
 
 
 def _holder(workload: WorkloadInfo, held: AdmissionInfo) -> QuotaHolder:

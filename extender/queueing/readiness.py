@@ -15,7 +15,7 @@ from extender.state.queue.view import QueueView
 
 _MOST_DOUBLED: Final = 64
 """Most times that a back-off is doubled, so that it stays a finite number."""
-_STORED: Final = 1.0
+STORED_SECONDS: Final = 1.0
 """Conditions store whole seconds, rounded down: the actual time may be this much later."""
 
 
@@ -79,10 +79,10 @@ def deadline(workload: WorkloadInfo, policy: PodsReady) -> Deadline | None:
         return None  # without the condition no deadline was set at the admission
     if ready.reason != PodsReadyReason.WAIT_FOR_RECOVERY:
         since = max(admitted.transition, ready.transition)
-        return Deadline(since + _STORED + policy.timeout, PodsReadyReason.WAIT_FOR_START)
+        return Deadline(since + STORED_SECONDS + policy.timeout, PodsReadyReason.WAIT_FOR_START)
     if policy.recovery_timeout is None:
         return None
-    return Deadline(ready.transition + _STORED + policy.recovery_timeout, ready.reason)
+    return Deadline(ready.transition + STORED_SECONDS + policy.recovery_timeout, ready.reason)
 
 
 def back_off(times: int, policy: PodsReady) -> float:

@@ -18,12 +18,9 @@ from extender.fit.packer import Found, Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.gang.fit import candidates
 from extender.jobs.pod_group_of_job import pod_group_key
-from extender.queueing.options import Order
-from extender.queueing.room import Aged
 from extender.resources.quantity import Resources, add, show, subtract
 from extender.room.answers import Answer, Answers, GainsAnswer, NeededAnswer, key_of
 from extender.room.domains import DomainPlacer
-from extender.room.lost_hosts import are_on, replacing
 from extender.room.pods import (
     Awaited,
     HeldRoom,
@@ -34,19 +31,15 @@ from extender.room.pods import (
     members,
     within,
 )
-from extender.room.reserved import Afterwards, Reserved
+from extender.room.replacing import are_on, replacing
+from extender.room.reserved import Afterwards, Aged, Reserved
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
+from extender.state.queue.records import AdmissionInfo, Assignment, Order, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.state.topology import DomainAssignment
-from extender.steps import Steps, at_once
+from extender.steps import PIECE, Steps, at_once
 
-_NODES_AT_ONCE: Final = 500
-_HOLDERS_AT_ONCE: Final = 20
-_PODS_AT_ONCE: Final = 1000
-_HELD_AT_ONCE: Final = 250
-"""Pods of possible victims, of which it may have to be found out what they are."""
 _BESIDE: Final = 32
 """The most gangs outside the queue that are planned."""
 
@@ -462,7 +455,7 @@ class NodeRoom:
         yield
         for number, node in enumerate([*self._cluster.nodes.values()]):
             packer.look_at(node)
-            if number % _NODES_AT_ONCE == 0:
+            if number % PIECE == 0:
                 yield
         yield from self._place_admitted(packer)
         yield from self._place_beside(packer)
@@ -488,7 +481,7 @@ class NodeRoom:
         for number, key in enumerate([*self._queues.holders()], 1):
             if key in workloads:
                 groups.add(pod_group_key(workloads[key]))
-            if number % _NODES_AT_ONCE == 0:
+            if number % PIECE == 0:
                 yield
         self._groups = groups
 
@@ -511,14 +504,13 @@ class NodeRoom:
     def _place_admitted(self, packer: Packer) -> Generator[None, None, None]:
         queues = self._queues
         lacking: list[WorkloadInfo] = []
-        for number, key in enumerate([*queues.holders()]):
+        for key in [*queues.holders()]:
             held = queues.admission(key)
             if held is not None:
                 self._keeps[key] = held
                 if self._awaited.without_node(queues.workloads[key], held)[0]:
                     lacking.append(queues.workloads[key])
-            if number % _HOLDERS_AT_ONCE == 0:
-                yield
+            yield
         # A workload without promised nodes does not take those that are promised.
         lacking.sort(key=lambda each: (not self._promised(each), *_since(each)))
         for workload in lacking:
@@ -741,9 +733,9 @@ class NodeRoom:
             for each in (yield from self._given_back(without, deleted=True)):
                 gone.setdefault(each.node.name, []).append(each)
             units: list[Unit] = []
-            read = _HELD_AT_ONCE
+            read = PIECE
             for key in candidates:
-                if read >= _HELD_AT_ONCE:
+                if read >= PIECE:
                     read = 0
                     yield
                 there = self._queues.workloads.get(key)
@@ -778,7 +770,7 @@ class NodeRoom:
         for number, (node, pod) in enumerate(pods, 1):
             nodes.setdefault(node.name, node)
             counts[node.name, self._shapes.of_pod(pod)] += 1
-            if number % _PODS_AT_ONCE == 0:
+            if number % PIECE == 0:
                 yield
         return [Placed(nodes[name], like, count) for (name, like), count in counts.items()]
 

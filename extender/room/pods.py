@@ -16,7 +16,6 @@ from extender.fit.candidates import AntiAffinityKey, PodShape
 from extender.fit.room_left import Placed
 from extender.gang.topology import domains_of
 from extender.jobs.pod_group_of_job import made_for, pod_group_key
-from extender.queueing.quota import leaves
 from extender.resources.quantity import Resources
 from extender.state.cluster.records import (
     LONGEST_SECONDS,
@@ -34,7 +33,7 @@ from extender.state.queue.records import (
     PodSetInfo,
     WorkloadInfo,
 )
-from extender.state.queue.usage import remaining
+from extender.state.queue.usage import leaves, remaining
 from extender.state.queue.view import QueueView
 from extender.state.topology import Domain
 

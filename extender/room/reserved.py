@@ -20,21 +20,38 @@ from typing import Final
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.packer import Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
-from extender.queueing.options import Order
-from extender.queueing.room import Aged, Choice
 from extender.resources.quantity import Resources, add
 from extender.room.pods import PodShapes, workloads_of
 from extender.state.cluster.node_order import NodeOrder
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.records import Assignment, Order, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import PIECE, Steps
 
+Choice = tuple[Assignment, ...]
+"""Flavors for all pod sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """A workload for which room is to be kept."""
+
+    workload: WorkloadInfo
+    order: Order
+    """Its turn, which is its place among all that wait: priority, time, arrival."""
+    since: float
+    """The time since which room is kept for it, in seconds since the epoch; now if none is kept."""
+    choices: tuple[Choice, ...]
+    """The flavors that it could have, those that its ClusterQueue tries first before others."""
+    has_quota: bool
+    """True if it lacks nothing but room, as far as is stored."""
+    like: Hashable = None
+    """The key that it shares with equivalent workloads."""
+
+
 _MUCH: Final = 1 << 50
 """An amount larger than any node has of any resource."""
-_ALL_SECONDS: Final = 30.0
-"""Seconds after which all nodes are read again."""
 
 
 class Afterwards:
@@ -67,7 +84,7 @@ class Afterwards:
         version, since = self._cluster.pods_version, now - self._read_all_at
         moved = self._cluster.pods_since(self._version) if self._version >= 0 else None
         self._version = version
-        if moved is None or not 0 <= since < _ALL_SECONDS:
+        if moved is None or not 0 <= since < HOPELESS_SECONDS:
             self._known.clear()
             self._read_all_at = now
         for pod in moved or ():
@@ -139,9 +156,9 @@ LARGEST: Final = 3
 LOOK_SECONDS: Final = 1.0
 """Seconds between two looks, unless a reservation is needed no more."""
 HOPELESS_SECONDS: Final = 30.0
-"""Seconds before workloads are looked at again of which an equivalent one fits nowhere."""
-RETRY_SECONDS: Final = 5.0
-"""Seconds before a workload that found no place is planned again beside the same reservations."""
+"""Seconds after which all nodes are read again, workloads are looked at again of which an
+equivalent one fits nowhere, and one that found no place is planned again beside the same
+reservations."""
 
 WantedOf = Callable[[WorkloadInfo, Choice], list[Wanted]]
 """Returns the pods of a workload that are to run, with their flavors."""
@@ -349,7 +366,7 @@ class Reserved:
                 )
             look.packer.undo(found)
         barred = yield from self._usable_alone(look, aged)
-        self._refused[key] = _NoPlace(look.beside, look.now + RETRY_SECONDS, barred)
+        self._refused[key] = _NoPlace(look.beside, look.now + HOPELESS_SECONDS, barred)
         if not barred and aged.like is not None:
             self.never_fit[aged.like] = look.now + HOPELESS_SECONDS
         yield from self._bar(look, barred)

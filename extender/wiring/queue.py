@@ -32,10 +32,10 @@ from extender.kube.queues import QueueWriter, WorkloadWriter
 from extender.kube.recorder import Event, ObjectRef, Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import lifecycle
+from extender.queueing.lost_hosts import HostRules
 from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules
-from extender.room.lost_hosts import HostRules
 from extender.room.nodes import NodeRoom
 from extender.room.pods import members, workloads_of
 from extender.runtime.clock import Clock

@@ -20,7 +20,6 @@ from extender.queueing.cycle import Admit, Outcome, Preempt
 from extender.queueing.flavors import counts
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.options import queue_order
-from extender.queueing.quota import leaves
 from extender.queueing.status import Queued, standing
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
@@ -33,6 +32,7 @@ from extender.state.queue.records import (
     ResourceGroupInfo,
     WorkloadInfo,
 )
+from extender.state.queue.usage import leaves
 from extender.steps import at_once
 from tests.effort import examples
 from tests.queue_makers import (

@@ -24,6 +24,9 @@ from extender.state.topology import DomainAssignment
 
 FlavorResource = tuple[str, str]
 """A flavor's name and a resource's: what quota is counted by."""
+Order = tuple[int, float, int, str, str]
+"""The place of a workload among all that wait, lowest first: negated priority, time, arrival, UID,
+`namespace/name`. The API server stores whole seconds, so the arrival decides within one second."""
 
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 

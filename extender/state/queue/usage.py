@@ -27,6 +27,14 @@ def usage(admission: AdmissionInfo, workload: WorkloadInfo) -> Usage:
     return taken
 
 
+def leaves(workload: WorkloadInfo) -> bool:
+    """Return whether a workload has to give its quota back.
+
+    One that was evicted before and is being admitted again has not: its status is not written yet.
+    """
+    return workload.evicted and workload.admission is not None
+
+
 def remaining(
     assignment: Assignment, workload: WorkloadInfo, done: Mapping[str, int] = _NONE
 ) -> int:

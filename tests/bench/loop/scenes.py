@@ -169,7 +169,6 @@ def _queues(processes: Processes, sizes: Sizes) -> Iterator[str]:
 
 
 _ALONE: Final = {"reconcile": {"leaderElect": False}, "webhooks": {"enabled": False}}
-_HEADS: Final = {**_ALONE, "queue": {"headsPerQueue": 16}}
 
 
 def _cluster(sizes: Sizes) -> tuple[int, int]:
@@ -181,5 +180,5 @@ SCENES: Final = (
     Scene("reconcile", "reconcile", "cluster", _cluster, _lists, _ALONE),
     Scene("serve, gangs wait", "serve", "waiting", _cluster, _relabelled),
     Scene("reconcile, gangs wait", "reconcile", "waiting", _cluster, _only_relabelled, _ALONE),
-    Scene("queues", "reconcile", "queues", lambda s: (s.queues, s.heads), _queues, _HEADS),
+    Scene("queues", "reconcile", "queues", lambda s: (s.queues, s.heads), _queues, _ALONE),
 )

@@ -44,9 +44,9 @@ def test_what_is_wrong_is_said(
 
 
 def test_settings_become_options_of_admission() -> None:
-    chosen = Queue(heads_per_queue=3, ignore_undeclared_resources=True)
+    chosen = Queue(aging_seconds=3, ignore_undeclared_resources=True)
 
-    assert chosen.options() == AdmissionOptions(heads_per_queue=3, quota_check="IgnoreUndeclared")
+    assert chosen.options() == AdmissionOptions(aging=3, quota_check="IgnoreUndeclared")
     assert Queue().options() == AdmissionOptions()
 
 

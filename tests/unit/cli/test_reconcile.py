@@ -54,13 +54,13 @@ def test_flags_become_settings_of_the_queue(
 def test_flags_win_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text(
-        "queue: {manageJobsWithoutQueueName: true, externalIntegrations: ['a:B'], headsPerQueue: 3}"
+        "queue: {manageJobsWithoutQueueName: true, externalIntegrations: ['a:B'], agingSeconds: 3}"
     )
     argv = ("--config", str(path), "--no-manage-jobs-without-queue-name", "--integration", "c:D")
 
     _, [settings] = started(monkeypatch, *argv)
 
-    assert settings.queue == Queue(external_integrations=["c:D"], heads_per_queue=3)
+    assert settings.queue == Queue(external_integrations=["c:D"], aging_seconds=3)
 
 
 def test_an_integration_that_is_none_is_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:

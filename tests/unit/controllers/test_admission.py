@@ -13,6 +13,7 @@ from extender.controllers.admission import AdmissionLoop
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.recorder import Event
+from extender.queueing import cycle
 from extender.queueing.admission import RELEASE_DELAY, ROOM_PERIOD
 from extender.queueing.cycle import Outcome
 from extender.queueing.nominate import Nomination, Nominator
@@ -239,10 +240,12 @@ async def test_while_others_are_waited_for_nothing_is_tried_before_something_cha
         assert scene.metrics.cycles - before <= 100 / ROOM_PERIOD
 
 
-async def test_workloads_that_take_turns_in_keeping_quota_cause_no_busy_loop() -> None:
+async def test_workloads_that_take_turns_in_keeping_quota_cause_no_busy_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whichever of two is held sends the other one away, and what stands before that is tried."""
-    blocking = AdmissionOptions(pods_ready=PodsReady(block_admission=True), heads_per_queue=1)
-    scene = Scene(blocking)
+    monkeypatch.setattr(cycle, "ROUNDS", 1)
+    scene = Scene(AdmissionOptions(pods_ready=PodsReady(block_admission=True)))
     records = (cluster_queue("cq", 4, "all"), cluster_queue("b", 0, "all"), local_queue("b"))
     runs = holder("runs", 1, "cq")
     waiting = (

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from extender.controllers.admission import FAULT_PAUSE
 from extender.controllers.timing import SETTLE
 from extender.kube.errors import UnknownOutcomeError
 from extender.queueing.admission import ROOM_PERIOD
@@ -153,7 +152,7 @@ async def test_admissions_of_a_slice_that_fails_are_decided_again(
     scene.add("a", "b", "c")
     interrupt(monkeypatch, lambda outcome: isinstance(outcome, Admit), fail)
     async with scene.running():
-        await asyncio.sleep(3 * FAULT_PAUSE)
+        await asyncio.sleep(3 * ROOM_PERIOD)
     assert scene.admitted() == {"a", "b", "c"}
 
 
@@ -166,7 +165,7 @@ async def test_preemptions_of_a_cycle_that_fails_are_decided_again(
     scene = preempting_scene(1, low("victim"), workload("a", 1, priority=100))
     interrupt(monkeypatch, is_preempt, fail)
     async with scene.running():
-        await asyncio.sleep(3 * FAULT_PAUSE)
+        await asyncio.sleep(3 * ROOM_PERIOD)
     assert evicted(scene, "victim")
 
 
@@ -178,7 +177,7 @@ async def test_a_look_at_all_that_always_fails_does_not_stop_admissions(
     scene.put(cluster_queue("cq", 2))
     scene.add("a")
     async with scene.running():
-        await asyncio.sleep(3 * FAULT_PAUSE)
+        await asyncio.sleep(3 * ROOM_PERIOD)
     assert scene.admitted() == {"a"}
 
 

@@ -14,6 +14,7 @@ from extender.controllers.workload_writer import Workloads
 from extender.fit.room_left import RoomLeft
 from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event
+from extender.queueing import cycle
 from extender.queueing.admission import ROOM_PERIOD
 from extender.queueing.cycle import Outcome
 from extender.queueing.options import AdmissionOptions
@@ -89,8 +90,8 @@ class Metrics(QueueMetrics):
 
 
 class Bench:
-    def __init__(self, cluster: Cluster, heads: int = 16) -> None:
-        options = AdmissionOptions(require_room=True, heads_per_queue=heads)
+    def __init__(self, cluster: Cluster) -> None:
+        options = AdmissionOptions(require_room=True)
         self.cluster, self.queues, self.metrics = cluster, Queues(), Metrics()
         self.events: list[Event] = []
         self.clock = Clock()
@@ -127,10 +128,10 @@ class Bench:
 
 
 @asynccontextmanager
-async def waiting(cluster: Cluster, heads: int = 16) -> AsyncIterator[Bench]:
+async def waiting(cluster: Cluster) -> AsyncIterator[Bench]:
     """Have a workload of four pods wait for room beside one node with two CPUs."""
     observe(cluster, *nodes(2))
-    bench = Bench(cluster, heads)
+    bench = Bench(cluster)
     task = asyncio.create_task(bench.admission.run())
     bench.put("w", 4)
     await asyncio.sleep(1)
@@ -214,8 +215,11 @@ async def test_room_that_comes_while_it_is_asked_for_is_not_missed(
     assert bench.reported("w").startswith("QuotaReserved: ")
 
 
-async def test_the_last_of_many_is_tried_while_nodes_change_all_the_time(cluster: Cluster) -> None:
-    async with waiting(cluster, heads=1) as bench:
+async def test_the_last_of_many_is_tried_while_nodes_change_all_the_time(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycle, "ROUNDS", 1)
+    async with waiting(cluster) as bench:
         for number in range(200):
             bench.put(f"large{number}", 3 + number)
         bench.put("small", 1)
@@ -227,8 +231,11 @@ async def test_the_last_of_many_is_tried_while_nodes_change_all_the_time(cluster
         raise AssertionError("it never was its turn")
 
 
-async def test_what_comes_while_others_are_tried_is_not_forgotten(cluster: Cluster) -> None:
-    async with waiting(cluster, heads=1) as bench:
+async def test_what_comes_while_others_are_tried_is_not_forgotten(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycle, "ROUNDS", 1)
+    async with waiting(cluster) as bench:
         for number in range(60):
             bench.put(f"large{number}", 5 + number)
         await asyncio.sleep(ROOM_PERIOD)
@@ -243,7 +250,7 @@ async def test_what_comes_while_others_are_tried_is_not_forgotten(cluster: Clust
 
 async def test_the_pause_is_longer_than_what_it_takes_to_try_all(cluster: Cluster) -> None:
     async with waiting(cluster) as bench:
-        for number in range(5 * AdmissionOptions().heads_per_queue):
+        for number in range(5 * cycle.ROUNDS):
             bench.put(f"large{number}", 5 + number)
         await asyncio.sleep(10)
         bench.slow(0.05)

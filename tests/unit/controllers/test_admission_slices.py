@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.controllers.admission import SLICE
 from extender.queueing.cycle import Admit, Cycle, Outcome
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
+from extender.runtime.pacer import SLICE_SECONDS
 from extender.state.queue import events as ev
 from tests.makers import ManualClock
 from tests.queue_makers import admission, cluster_queue, condition, local_queue, workload
@@ -25,7 +25,7 @@ class WorkingClock(ManualClock):
 
     @override
     def monotonic(self) -> float:
-        self.now += SLICE / 4
+        self.now += SLICE_SECONDS / 4
         return self.now
 
 

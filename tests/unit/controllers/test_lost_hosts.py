@@ -12,7 +12,7 @@ from extender.controllers.workload_writer import Workloads
 from extender.gang.options import GangOptions, OnPartial
 from extender.kube.errors import ApiError
 from extender.kube.recorder import Event
-from extender.room.lost_hosts import UNREADY_SECONDS, HostRules
+from extender.queueing.lost_hosts import UNREADY_SECONDS, HostRules
 from extender.room.nodes import NodeRoom
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import NodeInfo

@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 from extender.api.reasons import Unadmitted
+from extender.queueing import cycle
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
 from extender.state.queue import events as ev
 from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
@@ -163,9 +166,9 @@ def test_a_head_that_finds_nothing_keeps_none_behind_it_from_its_own_quota() -> 
     assert outcomes == {key("large"): NotAdmitted, key("x1"): Admit, key("y1"): NotAdmitted}
 
 
-def test_a_head_that_borrows_is_served_in_each_cycle() -> None:
+def test_a_head_that_borrows_is_served_in_each_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "ROUNDS", 2)
     queues = cohort()
-    queues.options = replace(queues.options, heads_per_queue=2)
     queues.put(*(workload(f"x{i}", 1, "x") for i in range(4)), workload("y1", 6, "y"))
 
     assert queues.admitted() == ["x0", "x1", "y1"]

@@ -7,7 +7,6 @@ import pytest
 from extender.api.core_v1 import LabelSelector
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.queueing.lines import Counts
-from extender.queueing.options import AdmissionOptions
 from extender.state.queue import events as ev
 from extender.state.queue.records import NamespaceInfo, RequeueInfo, WorkloadInfo
 from tests.makers import key
@@ -239,16 +238,6 @@ def test_counts_by_local_queue(queues: Admissions) -> None:
     queues.run()
     assert queues.pending.queue("cq").counts("ns/cq") == Counts(inadmissible=1)
     assert queues.pending.queue("nowhere").counts() == Counts()
-
-
-def test_no_more_heads_than_agreed_in_one_cycle() -> None:
-    queues = Admissions(
-        cluster_queue(cpu=9), local_queue(), options=AdmissionOptions(heads_per_queue=2)
-    )
-    queues.put(*(workload(name) for name in "abcde"))
-    assert queues.admitted() == ["a", "b"]
-    assert queues.pending.ready() == ["cq"]
-    assert queues.admitted() == ["c", "d"]
 
 
 def test_a_new_head_of_a_strict_queue_is_tried() -> None:

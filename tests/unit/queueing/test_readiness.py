@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.job_overrides import Overrides, parsed
-from extender.queueing import readiness
+from extender.queueing import cycle, readiness
 from extender.queueing import transitions as to
 from extender.queueing.lifecycle import LifecycleRules, WorkloadStep, decide
 from extender.queueing.options import AdmissionOptions, PodsReady
@@ -479,7 +479,7 @@ def test_others_are_still_preempted_and_the_preemptor_goes_on_when_all_are_ready
     queues.put(workload("next", 1))
     assert outcomes(queues)[0] == ("high", "WaitingForPodsReady")
     ready(queues, "first")
-    assert outcomes(queues) == [("high", "Admit"), ("next", "WaitingForQuota")]
+    assert outcomes(queues) == [("high", "Admit")]
 
 
 # -- nothing is tried again before something changes
@@ -525,10 +525,11 @@ def test_a_workload_that_waits_for_victims_beside_a_held_head_has_no_other_tried
         assert not queues.last.more
 
 
-def test_heads_beyond_those_of_a_cycle_are_tried_in_the_next_one() -> None:
-    queues = Admissions(
-        cluster_queue(cpu=4), local_queue(), options=AdmissionOptions(heads_per_queue=1)
-    )
+def test_heads_beyond_those_of_a_cycle_are_tried_in_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cycle, "ROUNDS", 1)
+    queues = Admissions(cluster_queue(cpu=4), local_queue())
     queues.put(workload("a"), workload("b"))
     assert outcomes(queues) == [("a", "Admit")]
     assert queues.last.more

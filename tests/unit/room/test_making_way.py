@@ -106,7 +106,7 @@ def test_some_have_quota_and_of_others_the_pods_still_end() -> None:
 def test_a_pod_that_ends_while_it_is_asked_what_all_leave_is_not_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(room_nodes, "_PODS_AT_ONCE", 1)
+    monkeypatch.setattr(room_nodes, "PIECE", 1)
     cluster, queues = four_small_ones()
     leave(cluster, queues, 0, 1, 2, 3)
     assert isinstance(queues.room, NodeRoom)

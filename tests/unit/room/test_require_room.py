@@ -9,6 +9,7 @@ import pytest
 from extender.api.core_v1 import Toleration
 from extender.api.wellknown import POD_GROUP_LABEL, REQUIRE_ROOM_ANNOTATION
 from extender.fit.packer import Packer
+from extender.queueing import cycle
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.room import unreadable
@@ -560,9 +561,9 @@ def test_a_workload_without_room_is_inadmissible_until_there_may_be_some(strateg
     assert not queues.pending.lacks_capacity
 
 
-def test_each_has_a_turn_before_any_has_a_second() -> None:
-    queues = queues_of(cluster_of(node("n", 2)), options=AdmissionOptions(
-        require_room=True, heads_per_queue=1))  # fmt: skip
+def test_each_has_a_turn_before_any_has_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "ROUNDS", 1)
+    queues = queues_of(cluster_of(node("n", 2)))
     queues.put(*[gang(f"w{count}", count) for count in (3, 4, 5)])
     for _ in range(3):
         queues.run()
@@ -585,9 +586,9 @@ def test_quota_that_comes_back_is_none_of_their_turns() -> None:
     assert reported(queues)[0].startswith("WaitingForRoom")
 
 
-def test_a_queue_that_becomes_strict_has_its_turn() -> None:
-    queues = queues_of(cluster_of(node("n", 2)), options=AdmissionOptions(
-        require_room=True, heads_per_queue=1))  # fmt: skip
+def test_a_queue_that_becomes_strict_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "ROUNDS", 1)
+    queues = queues_of(cluster_of(node("n", 2)))
     queues.put(*[gang(f"w{count}", count) for count in (3, 4, 5)])
     for _ in range(3):
         queues.run()

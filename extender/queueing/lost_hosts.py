@@ -8,28 +8,18 @@ gang asks for that (`gang.onPartial`), and after the patience of a gang that is 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from math import inf
 from typing import Final
 
 from extender.api.reasons import EventReason, EvictionReason, HostReason
 from extender.api.wellknown import HOSTNAME_LABEL, WorkloadCondition
-from extender.fit.candidates import PodShape
-from extender.fit.domains import Spread
-from extender.fit.packer import Packer
-from extender.fit.replacing import UNKNOWN, replaced
-from extender.fit.room_left import Placed
 from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import policy
 from extender.jobs.pod_group_of_job import pod_group_key
 from extender.queueing import transitions
-from extender.room.domains import DomainPlacer, InDomains, lack_of, levels_of
-from extender.room.pods import PodSetCount
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.records import Assignment, DomainRequest, WorkloadInfo
-from extender.state.topology import Domain, DomainAssignment, in_order
-from extender.steps import PIECE, Steps
+from extender.state.queue.records import Assignment, WorkloadInfo
 
 UNREADY_SECONDS: Final = 30.0
 """The time for which a node must have been not ready before it counts as gone, as in Kueue."""
@@ -87,11 +77,6 @@ def lost_of(
             else:
                 soon = min(soon, at)
     return frozenset(lost), soon if soon < inf else None
-
-
-def are_on(given: DomainAssignment, lost: Collection[str]) -> bool:
-    """Return whether pods were given any of these hosts."""
-    return given.levels == (HOSTNAME_LABEL,) and any(host in lost for (host,), _ in given.domains)
 
 
 def concerns(workload: WorkloadInfo) -> bool:
@@ -172,65 +157,3 @@ def _hosts(assignments: Iterable[Assignment]) -> set[str]:
 def _named(hosts: Sequence[str]) -> str:
     more = len(hosts) - _NAMED
     return ", ".join(hosts[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def replacing(
-    domains: DomainPlacer,
-    packer: Packer,
-    counts: PodSetCount,
-    *,
-    workload: WorkloadInfo,
-    pod: PodShape,
-    lost: Collection[str],
-) -> Steps[InDomains]:
-    """Choose and take other hosts for the pods of a pod set that were given lost ones.
-
-    What stays keeps its rank. Pods that are done need no other host.
-    """
-    given, topology = counts.assignment.topology, domains.topology_of(counts.assignment)
-    assert given is not None
-    if topology is None:
-        return InDomains(missing=1, lack="its topology is not there any more")
-    nodes, done = domains.nodes(topology.levels), domains.done_ranks(workload, given)
-    paths, hosts = {domain[-1]: domain for domain in nodes}, [*given.by_rank()]
-    dropped = _surplus(hosts, lost, count=counts.count) if done is None else done
-    ranks = [
-        None if host in lost and rank not in dropped else paths.get(host, UNKNOWN)
-        for rank, (host,) in enumerate(hosts)
-    ]
-    capacity = yield from _capacity(packer, pod, nodes, lost=lost)
-    asked = counts.pod_set.topology or DomainRequest()
-    found = replaced(ranks, capacity, levels_of(asked, topology.levels))
-    if not found.complete:
-        lack = lack_of(Spread((), found.fits, found.wanted), topology, asked)
-        return InDomains(missing=found.wanted - found.fits, lack=lack)
-    placed: list[Placed] = []
-    for rank, domain in enumerate(found.ranks):
-        if ranks[rank] is None:
-            placed += packer.put_on(nodes[domain], pod, 1)
-            hosts[rank] = domain[-1:]
-    if done is None:  # a place that no pod needs is not to be on a host that is gone
-        hosts = [host for rank, host in enumerate(hosts) if rank not in dropped]
-    return InDomains(placed, in_order(given.levels, hosts))
-
-
-def _surplus(hosts: Sequence[Domain], lost: Collection[str], *, count: int) -> Collection[int]:
-    """Return which places on lost hosts are not needed for so many pods."""
-    spare = max(0, len(hosts) - count)
-    return frozenset(islice((n for n, (host,) in enumerate(hosts) if host in lost), spare))
-
-
-def _capacity(
-    packer: Packer,
-    pod: PodShape,
-    nodes: Mapping[Domain, Sequence[NodeInfo]],
-    *,
-    lost: Collection[str],
-) -> Steps[dict[Domain, int]]:
-    found: dict[Domain, int] = {}
-    for number, (domain, there) in enumerate(nodes.items()):
-        if number % PIECE == PIECE - 1:
-            yield
-        if domain[-1] not in lost:
-            found[domain] = packer.capacity(pod, there)
-    return found
