@@ -40,11 +40,12 @@ from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events
-from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
+from extender.state.queue.records import Assignment, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.steps import at_once
 
 _log = structlog.get_logger(__name__)
+_LACKS: Final = WorkloadCondition.HOSTS_LOST
 PERIOD: Final = 1.0
 """Seconds between two looks at the nodes, and before a workload that lacks hosts is tried again
 where something about the nodes has changed. Without a change that is `ROOM_PERIOD`."""
@@ -82,10 +83,6 @@ class LostHosts:
         """Has `replace` called soon."""
         self._known: LostAt = {}
         self._version = -1
-        self._soon: float | None = None
-        """The time when another host may count as gone, without any change."""
-        self._intact: dict[str, AdmissionInfo] = {}
-        """Workloads that lacked no host at the last look, and what they had been given."""
         self._waiting: dict[str, _Tried] = {}
         """Workloads that lack some."""
         self._due: set[str] = set()
@@ -104,45 +101,37 @@ class LostHosts:
     def look(self) -> Iterator[None]:
         """Find the workloads that lack hosts, one at a step."""
         now = self._clock.wall()
-        if self._read_hosts() or (self._soon is not None and self._soon <= now):
-            self._soon = None
-            self._intact.clear()
+        self._read_hosts()
         yield
         for key in [*self._view.holders()]:
             self._look_at(key, now)
             yield
-        for key in [*self._waiting.keys() | self._intact.keys()]:
+        for key in [*self._waiting]:
             if self._view.admission(key) is None:
-                self._waiting.pop(key, None)
-                self._intact.pop(key, None)
+                del self._waiting[key]
 
-    def _read_hosts(self) -> bool:
-        """Read which hosts there are, and return whether any node has changed."""
-        if self._version == self._cluster.nodes_version:
-            return False
-        self._version = self._cluster.nodes_version
-        self._known = lost_at(self._cluster.nodes.values())
-        return True
+    def _read_hosts(self) -> None:
+        """Read which hosts there are, if any node has changed."""
+        if self._version != self._cluster.nodes_version:
+            self._version = self._cluster.nodes_version
+            self._known = lost_at(self._cluster.nodes.values())
 
     def _look_at(self, key: str, now: float) -> None:
-        held, workload = self._view.admission(key), self._view.workloads.get(key)
-        if held is None or workload is None or self._intact.get(key) is held:
+        workload = self._view.workloads.get(key)
+        if workload is None or self._view.is_assumed(key) or not concerns(workload):
             return
-        if self._view.is_assumed(key) or not concerns(workload):
-            return
-        lost, soon = lost_of(workload, self._known, now)
-        if soon is not None:
-            self._soon = min(soon, self._soon or soon)
-        if not lost and not workload.holds(WorkloadCondition.HOSTS_LOST):
-            self._intact[key] = held
+        lost, lacks = lost_of(workload, self._known, now), workload.holds(_LACKS)
+        if not lost and not lacks:
             self._waiting.pop(key, None)
             return
         tried = self._waiting.get(key)
-        if not lost or tried is None or now >= tried.again or self._may_have_room(tried, now):
+        news = tried is not None and tried.room != self._cluster.capacity_version
+        if (
+            tried is None
+            or not lost
+            or now >= (tried.at + PERIOD if lacks and news else tried.again)
+        ):
             self._due.add(key)
-
-    def _may_have_room(self, tried: _Tried, now: float) -> bool:
-        return now >= tried.at + PERIOD and tried.room != self._cluster.capacity_version
 
     async def replace(self, tasks: asyncio.TaskGroup) -> None:
         """Decide about the workloads that were found, and begin to write that."""
@@ -165,21 +154,16 @@ class LostHosts:
         workload, now = self._view.workloads.get(key), self._clock.wall()
         if workload is None or not concerns(workload) or self._view.is_assumed(key):
             return
-        if self._read_hosts():
-            self._intact.clear()
-        lost, _ = lost_of(workload, self._known, now)
+        self._read_hosts()
+        lost = lost_of(workload, self._known, now)
         step = self._step(workload, lost, now)
         pause = ROOM_PERIOD if step.again is None else max(PERIOD, min(ROOM_PERIOD, step.again))
+        self._wait(key, pause)
         if step.after != workload:
-            self._wait(key, pause)
             given = step.after.admission
             if given is not None and given != workload.admission:
                 self._queues.apply(events.Assumed(key, given))
             tasks.create_task(self._write(workload, step))
-        elif workload.holds(WorkloadCondition.HOSTS_LOST):
-            self._wait(key, pause)
-        elif workload.admission is not None:  # the pods that had these hosts are done
-            self._intact[key] = workload.admission
 
     def _wait(self, key: str, seconds: float) -> None:
         now = self._clock.wall()

@@ -83,8 +83,6 @@ class Memory:
     lacking: dict[str, tuple[tuple[object, ...], Standing]] = field(default_factory=dict)
     """The groups that did not fit: the demand of each, and a refusal that stands until there may
     be room."""
-    nodes: dict[str, NodeInfo] = field(default_factory=dict)
-    """The nodes as they were in the last look."""
     version: int = 0
     share: FairShare = field(default_factory=lambda: FairShare(MOST))
 
@@ -93,25 +91,11 @@ class Memory:
         queue = view.queue
         self.lacking = {group: each for group, each in self.lacking.items() if group in queue}
 
-    def look(self, view: ClusterView) -> "Nodes":
+    def changed_nodes(self, view: ClusterView) -> Collection[str]:
         """Return the nodes that have changed since the last look."""
-        changed, resized = set(view.changed_since(self.version)), set[str]()
+        changed = frozenset(view.changed_since(self.version))
         self.version = view.nodes_version
-        for name in changed:
-            before, now = self.nodes.pop(name, None), view.nodes.get(name)
-            if now is not None:
-                self.nodes[name] = now
-            if before is None or now is None or before.allocatable != now.allocatable:
-                resized.add(name)
-        return Nodes(changed, resized)
-
-
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """The nodes that changed, and those of them that came, went or have other amounts."""
-
-    changed: Collection[str]
-    resized: Collection[str]
+        return changed
 
 
 @dataclass(slots=True)
@@ -175,7 +159,7 @@ def deciding(
     memory.forget_others(view)
     if not options.aging or not view.queue:
         return ()
-    nodes, earlier = memory.look(view), _Earlier()
+    changed, earlier = memory.changed_nodes(view), _Earlier()
     most_nodes = max(1, len(view.nodes) * options.claim_nodes_percentage // 100)
     turns = yield from _turns(view, now, options.aging, entered=entered)
     others = (group for _, group in turns if group not in view.claims)
@@ -198,7 +182,7 @@ def deciding(
         usable = None if in_one is None else frozenset[str]().union(*in_one.values())
         allowed = most_nodes - taken
         look = _Look(
-            aged, earlier, nodes, memory, view, most_nodes, allowed, in_one, usable, places
+            aged, earlier, changed, memory, view, most_nodes, allowed, in_one, usable, places
         )
         claim = yield from look.claim(now)
         if claim is not None:
@@ -288,7 +272,8 @@ class _Look:
 
     aged: _Aged
     earlier: _Earlier
-    nodes: Nodes
+    changed: Collection[str]
+    """The nodes that have changed since the last look."""
     memory: Memory
     view: ClusterView
     limit: int
@@ -339,10 +324,10 @@ class _Look:
         """Return whether nothing that a claim was based on has changed."""
         if not claim.amounts:
             same = claim.made_for == (*self.aged.demand, self.earlier.places)
-            return same and not self.nodes.resized and self._bars_the_same(claim)
+            return same and not self.changed
         if claim.made_for != self.aged.demand or len(claim.amounts) > self.allowed:
             return False
-        changed = claim.amounts.keys() & self.nodes.changed
+        changed = claim.amounts.keys() & self.changed
         if self.domains is not None and changed:
             within = (nodes for nodes in self.domains.values() if claim.amounts.keys() <= nodes)
             if not any(True for _ in within):
@@ -358,13 +343,6 @@ class _Look:
             return False
         left = self.earlier.left(node)
         return all(left.get(resource, 0) >= value for resource, value in amounts.items())
-
-    def _bars_the_same(self, claim: Claim) -> bool:
-        """Return whether a claim bars exactly those of the changed nodes that the group can use."""
-        if not claim.barred:
-            return not self.nodes.changed
-        usable = {name for name in self.nodes.changed if any(self._may_use(name))}
-        return usable == claim.barred & set(self.nodes.changed)
 
     def _may_use(self, name: str) -> Iterator[bool]:
         """Yield for each shape of the group whether its pods may go to a node."""

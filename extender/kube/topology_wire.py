@@ -12,8 +12,6 @@ import msgspec
 from extender.api.core_v1 import Wire
 from extender.state.topology import DomainAssignment
 
-_LARGEST: Final = 200_000
-"""Bytes of an annotation that is read; all annotations of an object have 256 KiB."""
 _LONGEST: Final = 253
 """Characters of a name of a node; labels have fewer."""
 _MOST: Final = 100_000
@@ -76,7 +74,7 @@ def read(raw: bytes | msgspec.Raw) -> DomainAssignment | None:
 
 def read_annotation(text: str | None) -> Mapping[str, DomainAssignment]:
     """Return the assignments of pod sets; none where they cannot be read."""
-    if not text or len(text) > _LARGEST:
+    if not text:
         return {}
     try:
         return {name: _plain(each) for name, each in _decode_all(text).items()}

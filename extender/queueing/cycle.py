@@ -364,9 +364,7 @@ class Cycle:
         now, unless the state has changed.
         """
         now = self._bases.seen(nomination.key)
-        if seen == now or not _is_hopeful(nomination):
-            return seen[-1] == now[-1]
-        return seen[1:] == now[1:] and self._nominator.still_fits(nomination)
+        return seen == now or (not _is_hopeful(nomination) and seen[-1] == now[-1])
 
     def _mark(self) -> tuple[int, int]:
         """Return a mark to go back to."""

@@ -61,22 +61,14 @@ def lost_at(nodes: Iterable[NodeInfo]) -> LostAt:
     return found
 
 
-def lost_of(
-    workload: WorkloadInfo, known: LostAt, now: float
-) -> tuple[frozenset[str], float | None]:
-    """Return the hosts of a workload that are gone, and when more may be."""
+def lost_of(workload: WorkloadInfo, known: LostAt, now: float) -> frozenset[str]:
+    """Return the hosts of a workload that are gone."""
     held = workload.admission
-    lost, soon = set[str](), inf
-    for each in held.assignments if held is not None else ():
-        if each.topology is None or each.topology.levels != (HOSTNAME_LABEL,):
-            continue
-        for (host,), _ in each.topology.domains:
-            at = known.get(host, 0.0)
-            if at <= now:
-                lost.add(host)
-            else:
-                soon = min(soon, at)
-    return frozenset(lost), soon if soon < inf else None
+    given = [each.topology for each in held.assignments if each.topology] if held else []
+    hosts = (each.domains for each in given if each.levels == (HOSTNAME_LABEL,))
+    return frozenset(
+        host for domains in hosts for (host,), _ in domains if known.get(host, 0.0) <= now
+    )
 
 
 def concerns(workload: WorkloadInfo) -> bool:

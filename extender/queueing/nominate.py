@@ -139,24 +139,6 @@ class Nominator:
                 return found
         return None
 
-    def still_fits(self, found: Nomination) -> bool:
-        """Return whether a head that fits would be judged the same, where usage alone has changed.
-
-        With one flavor for each resource, all of its pods, and quota alone to ask for, all that
-        usage decides is whether there is quota, and how far up the tree it is.
-        """
-        several = any(len(group.flavors) > 1 for group in found.queue.resource_groups)
-        if not found.fits or several or self._rules.room_for(found.queue) is not None:
-            return False
-        whole = counts(self._view.workloads[found.key])
-        if any(each.count < whole[each.name] for each in found.proposal.assignments):
-            return False  # there may be quota for more of its pods now
-        asked = [each for each in found.proposal.usage.items() if each[1]]
-        if any(amount > found.node.available(what) for what, amount in asked):
-            return False
-        heights = (level(found.node, what, amount)[0] for what, amount in asked)
-        return max(heights, default=0) == found.borrow
-
     def _judge_on_one_state(
         self, key: str, state: Callable[[], object]
     ) -> Steps[Nomination | None]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -522,60 +522,6 @@ def test_no_order_of_events_exceeds_quota() -> None:
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),
     )
-
-
-@settings(max_examples=examples(150))
-@given(
-    own=st.lists(st.integers(0, 4), min_size=3, max_size=3),
-    limit=LIMIT,
-    held=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), max_size=3),
-    before=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), max_size=2),
-    back=st.integers(0, 2),
-    taken=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), max_size=3),
-    pods=st.integers(1, 8),
-    least=st.none() | st.integers(1, 2),
-)
-@example(  # what was released meanwhile is enough for more of its pods, as near as before
-    own=[4, 4, 0], limit=None, held=[], before=[("b", 3)], back=1, taken=[], pods=8, least=2
-)
-def test_a_head_still_fits_where_it_is_judged_the_same_again(
-    own: list[int],
-    limit: int | None,
-    held: list[tuple[str, int]],
-    before: list[tuple[str, int]],
-    back: int,
-    taken: list[tuple[str, int]],
-    pods: int,
-    least: int | None,
-) -> None:
-    """Others of its cohorts, near and far, get quota between the two, or give some back."""
-    world = Queueing().world
-    world.put(cohort("near", "far", quota(1, limit)), local_queue("a"))
-    for name, cores, inside in zip("abc", own, ("near", "near", "far"), strict=True):
-        world.put(cluster_queue(name, cores, inside))
-    for number, (name, cores) in enumerate(held):
-        made = workload(f"w{number}", cores, "a", 0)
-        world.put(replace(made, admission=admission(made, name)))
-    world.put(workload("new", pod_set(1, pods, least=least), "a", 0))
-    tree = world.tree = world.tree.current(world.view, world.tree)
-    tree.begin()
-
-    def take(changes: list[tuple[str, int]], *, back: bool = False) -> None:
-        for name, cores in changes:
-            change = tree.give if back else tree.take
-            change(tree.queue(name), {("default", "cpu"): 1000 * cores})
-
-    take(before)
-    nominator = Nominator(world.view, world.pending, tree=tree, rules=world.rules, now=0.0)
-    first = at_once(nominator.nominating("ns/new"))
-    take(before[:back], back=True)
-    take(taken)
-    now = at_once(nominator.nominating("ns/new"))
-
-    event(f"{first.borrow if first.fits else 'no'}, then {now.borrow if now.fits else 'no'}")
-    whole = first.fits and first.proposal.assignments[0].count == pods
-    event(f"{'whole' if whole else 'part' if first.fits else 'nothing'}")
-    assert nominator.still_fits(first) == (whole and first == now)
 
 
 HELD = st.tuples(st.integers(1, 4), st.integers(0, 3), st.sampled_from("ab"))
