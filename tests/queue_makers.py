@@ -16,7 +16,7 @@ from extender.queueing.cycle import Admit, NotAdmitted, Outcome
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.resources.quantity import Quantity, amount
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.records import ConditionInfo, Shape

@@ -21,7 +21,7 @@ from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.pending import PendingQueues, Recalled, recall, recalled
 from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import SLICE_SECONDS, Pacer

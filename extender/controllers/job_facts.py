@@ -34,7 +34,7 @@ from extender.jobs.workload import prebuilt_name
 from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import readiness
 from extender.queueing.options import AdmissionOptions
-from extender.queueing.room import requires_room
+from extender.queueing.rules import requires_room
 from extender.room.nodes import NodeRoom
 from extender.room.pods import members
 from extender.runtime.clock import Clock

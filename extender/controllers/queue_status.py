@@ -17,7 +17,7 @@ from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
 from extender.kube.queues import QueueWriter
 from extender.kube.recorder import Event, ObjectRef
-from extender.queueing import readiness, room, transitions
+from extender.queueing import readiness, rules, transitions
 from extender.queueing.status import (
     Activity,
     QueueStatus,
@@ -69,7 +69,7 @@ class QueueStatusController:
         self._clock = clock
         self._warnings = SettingWarnings(
             readiness.unreadable,
-            room.unreadable,
+            rules.unreadable,
             unreadable_release,
             lambda meta: job_overrides.unreadable(meta.annotations),
         )
@@ -115,7 +115,7 @@ class QueueStatusController:
             self._written.pop(key, None)
             self._warnings.forget(key)
             return None
-        overruled = room.without_effect(queue, self._view.flavors)
+        overruled = rules.without_effect(queue, self._view.flavors)
         self._warn(key, queue.meta, overruled)
         used = bool(self._view.reserving(queue.name))
         if await self._finalize("clusterqueues", queue.meta, in_use=used):

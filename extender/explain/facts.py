@@ -10,7 +10,7 @@ from extender.gang.options import GangOptions
 from extender.gang.verdicts import NOTHING, Remembered
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import WorkloadInfo

@@ -10,7 +10,7 @@ from typing import Final
 from extender.queueing.cycle import Cycle, Result
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
 

@@ -15,7 +15,7 @@ from extender.queueing.flavors import counts, unfit
 from extender.queueing.options import queue_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.queueing.status import activity, selects_namespace
 from extender.resources.quantity import PODS
 from extender.room.nodes import NodeRoom

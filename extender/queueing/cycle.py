@@ -29,7 +29,7 @@ from extender.queueing.preempt import Victim
 from extender.queueing.provisional import Bases, Basis, ProvisionalQuota
 from extender.queueing.quota import QuotaNode, QuotaTree
 from extender.queueing.readiness import Unready
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.state.queue.records import AdmissionInfo, FlavorResource, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import Steps

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from extender.api.reasons import Preempted
 from extender.queueing.preempt import Leaving, Plan, Preemptor, Victim, is_enough, victim
 from extender.queueing.quota import QuotaHolder, QuotaNode, QuotaTree, level
-from extender.queueing.room import requires_room
+from extender.queueing.rules import requires_room
 from extender.room.nodes import NodeRoom
 from extender.state.queue.records import AdmissionInfo, Assignment, FlavorResource, WorkloadInfo
 from extender.state.queue.usage import usage

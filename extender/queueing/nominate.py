@@ -14,7 +14,7 @@ from extender.queueing.lines import Cause
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preempt import Leaving, Plan, Preemptor, Spared
 from extender.queueing.quota import QuotaNode, QuotaTree, level
-from extender.queueing.room import AdmissionRules, preempts_for_room
+from extender.queueing.rules import AdmissionRules, preempts_for_room
 from extender.queueing.status import (
     Activity,
     activity,
@@ -28,7 +28,8 @@ from extender.steps import Steps
 
 _TRIES: Final = 32
 """The largest number of further sets of victims that are tried in a cycle where the first ones give
-no room, and of beginnings of one judgement where the state changes in its pauses."""
+no room, a quarter of them for one head, and of beginnings of one judgement where the state changes
+in its pauses."""
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -252,7 +253,7 @@ class Nominator:
         first: Plan | None = None
         spared: Spared | None = None
         protected: frozenset[str] = frozenset()
-        while True:
+        for _ in range(_TRIES // 4):
             plan = self._find(head, proposal.usage, proposal.short, protected=protected)
             if room is None:
                 return plan

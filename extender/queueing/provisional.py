@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from extender.queueing.nominate import Nomination
 from extender.queueing.pending import PendingQueues, Provisional
 from extender.queueing.quota import QuotaNode, QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.state.queue.records import FlavorResource, WorkloadInfo
 from extender.state.queue.view import QueueView
 

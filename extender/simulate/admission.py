@@ -16,7 +16,7 @@ from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.lifecycle import LifecycleRules
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.preempt import Victim
-from extender.queueing.room import AdmissionRules, requires_room
+from extender.queueing.rules import AdmissionRules, requires_room
 from extender.queueing.status import Absent, standing
 from extender.room.nodes import NodeRoom
 from extender.simulate.world import VirtualClock

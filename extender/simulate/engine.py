@@ -16,7 +16,7 @@ from extender.api.wellknown import GROUP_X
 from extender.jobs.pod_group_of_job import pod_group_key
 from extender.permit.node_claims import NodeClaims
 from extender.queueing.preempt import Victim
-from extender.queueing.room import requires_room
+from extender.queueing.rules import requires_room
 from extender.room.pods import PodSetCount, PodShapes
 from extender.simulate.admission import AdmissionModel, CircularError, QueueOutlet
 from extender.simulate.books import Books

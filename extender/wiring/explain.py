@@ -43,7 +43,7 @@ from extender.permit.node_claims import NodeClaims
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules, requires_room
+from extender.queueing.rules import AdmissionRules, requires_room
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock, SystemClock
 from extender.snapshot.file import ObjectSource

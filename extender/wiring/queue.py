@@ -35,7 +35,7 @@ from extender.queueing import lifecycle
 from extender.queueing.lost_hosts import HostRules
 from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.room.nodes import NodeRoom
 from extender.room.pods import members, workloads_of
 from extender.runtime.clock import Clock

@@ -19,7 +19,7 @@ from extender.queueing.cycle import Outcome
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.runtime.faults import FAULTS
 from extender.state.queue import events as ev
 from extender.state.queue.events import Record

@@ -18,7 +18,7 @@ from extender.queueing import cycle
 from extender.queueing.admission import ROOM_PERIOD
 from extender.queueing.cycle import Outcome
 from extender.queueing.options import AdmissionOptions
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as ev

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from extender.explain.facts import Facts
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.store import Cluster
 from extender.state.queue.records import WorkloadInfo

@@ -356,8 +356,6 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 QUIET: dict[str, Sequence[Any]] = {
     "nothing has changed": (),
-    "a node was relabelled": [node("n1", labels={"rack": "b"})],
-    "one whose node has a claim": [node("n0", labels={"rack": "b"}), node("n2", labels={"x": "y"})],
     "too little room appeared": [pod("on-n0", 3, on="n0")],
     "a pod came": [pod("late")],
 }

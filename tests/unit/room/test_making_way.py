@@ -9,7 +9,7 @@ from extender.api.explanations import Explanation
 from extender.explain.facts import Facts
 from extender.explain.workload import explain
 from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
-from extender.queueing.room import AdmissionRules
+from extender.queueing.rules import AdmissionRules
 from extender.room import nodes as room_nodes
 from extender.room.nodes import NodeRoom
 from extender.state.cluster import events as cluster_events

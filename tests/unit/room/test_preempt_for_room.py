@@ -11,7 +11,7 @@ from extender.queueing.cycle import NotAdmitted, Preempt
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues, recall, recalled
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules, unreadable
+from extender.queueing.rules import AdmissionRules, unreadable
 from extender.queueing.transitions import finished, preempted, reserved
 from extender.room.nodes import NodeRoom
 from extender.state.cluster import events as cluster_events
