@@ -55,7 +55,7 @@ def interrupt(
 
 def in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each piece of a cycle followed by a turn of the loop."""
-    monkeypatch.setattr("extender.controllers.admission.SLICE", 0.0)
+    monkeypatch.setattr("extender.controllers.admission.SLICE_SECONDS", 0.0)
 
 
 def preempting_scene(cpu: int, *workloads: WorkloadInfo) -> Scene:
