@@ -1,49 +1,46 @@
 """Access to the endpoints for users with a bearer token, limits for expensive requests, and errors.
 
-The API server says which user a token names, and what that user may do. Its answers are remembered
-for some seconds, as aggregated API servers do, so that a dashboard does not cost the API server two
-requests each time. A right that is taken away counts after that time. Errors have the API server's
-form, a `Status` with the code of the answer.
+The API server says which user a token names, and what that user may do. Errors have the API
+server's form, a `Status` with the code of the answer.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from hashlib import sha256
-from typing import Any, Final, Protocol
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final, Protocol, TypeVar
 
-from cachetools import TTLCache
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from extender.api.explanations import Status
 from extender.kube.errors import ApiError
 from extender.kube.reviews import Access, User
-from extender.runtime.clock import Clock
 
-REMEMBERED_SECONDS: Final = 10.0
-_REMEMBERED: Final = 1024
-"""The most tokens, and the most rights, that are remembered."""
-_UNASKED: Final = User("")
 _UNKNOWN: Final = {"WWW-Authenticate": "Bearer"}
 
-_REASONS: Final[Mapping[int, str]] = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    429: "TooManyRequests",
-    503: "ServiceUnavailable",
-}
+Responses = dict[int | str, dict[str, Any]]
+"""The answers of a route by status, for the OpenAPI document."""
+T = TypeVar("T")
 
-REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
-    401: {"model": Status, "description": "The bearer token is missing or not valid."},
-    403: {"model": Status, "description": "The user may not get this."},
-    429: {"model": Status, "description": "Too many requests; Retry-After says when to come."},
-    503: {"model": Status, "description": "The user's rights are not known."},
-}
-"""Answers to a user who may not read, for the OpenAPI document."""
+
+def described(descriptions: Mapping[int, str]) -> Responses:
+    """Return the answers that are a `Status`, with the description of each."""
+    return {code: {"model": Status, "description": text} for code, text in descriptions.items()}
+
+
+BUSY: Final = "Too many requests; Retry-After says when to come."
+REFUSALS: Final = described(
+    {
+        401: "The bearer token is missing or not valid.",
+        403: "The user may not get this.",
+        429: BUSY,
+        503: "The user's rights are not known.",
+    }
+)
+"""The answers to a user who may not read."""
 
 
 class StatusError(Exception):
@@ -53,7 +50,7 @@ class StatusError(Exception):
         self, code: int, message: str, *, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message)
-        self.status = Status(message=message, reason=_REASONS[code], code=code)
+        self.status = _status(code, message)
         self.headers = dict(headers or {})
 
 
@@ -71,7 +68,13 @@ async def _as_status(_: Request, error: Exception) -> Response:
 async def _as_bad_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     words = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
-    return _answer(Status(message=words, reason=_REASONS[400], code=400), {})
+    return _answer(_status(400, words), {})
+
+
+def _status(code: int, message: str) -> Status:
+    """Return a Status with the API server's word for the code, such as `NotFound`."""
+    reason = HTTPStatus(code).phrase.replace(" ", "")
+    return Status(message=message, reason=reason, code=code)
 
 
 def _answer(status: Status, headers: Mapping[str, str]) -> Response:
@@ -121,16 +124,9 @@ class AccessReviewer(Protocol):
 class Guard:
     """Lets a user read what the API server allows."""
 
-    def __init__(self, asked: AccessReviewer, clock: Clock) -> None:
-        self._asked = asked
-        seconds = REMEMBERED_SECONDS
-        self._users: TTLCache[bytes, User | None] = TTLCache(
-            _REMEMBERED, seconds, timer=clock.monotonic
-        )
-        self._rights: TTLCache[tuple[User, Access], bool] = TTLCache(
-            _REMEMBERED, seconds, timer=clock.monotonic
-        )
-        self._reviews = Turnstile(at_once=16, most=256)
+    def __init__(self, reviewer: AccessReviewer) -> None:
+        self._reviewer = reviewer
+        self._turnstile = Turnstile(at_once=16, most=256)
 
     async def check(self, request: Request, access: Access) -> User:
         """Return the calling user. Raises StatusError: 401, 403, 429, or 503: not known."""
@@ -146,39 +142,22 @@ class Guard:
         if scheme.lower() != "bearer" or not token:
             raise StatusError(401, "a bearer token is required", headers=_UNKNOWN)
         too_long = len(token) > 16 * 1024  # no authority issues such tokens
-        user = await self._user(token) if not too_long else None
+        user = await self._review(partial(self._reviewer.user, token)) if not too_long else None
         if user is None:
             raise StatusError(401, "the bearer token is not valid", headers=_UNKNOWN)
         return user
 
     async def may(self, user: User, access: Access) -> bool:
         """Return whether a user may do something. Raises StatusError."""
-        key = (user, access)
-        known = self._rights.get(key)
-        if known is None:
-            async with self._reviews.turn():
-                try:
-                    known = await self._asked.may(user, access)
-                except ApiError as error:
-                    raise _unanswered(error) from error
-            self._rights[key] = known
-        return known
+        return await self._review(partial(self._reviewer.may, user, access))
 
-    async def _user(self, token: str) -> User | None:
-        key = sha256(token.encode()).digest()  # a token itself is kept nowhere
-        known = self._users.get(key, _UNASKED)
-        if known is _UNASKED:
-            async with self._reviews.turn():
-                try:
-                    known = await self._asked.user(token)
-                except ApiError as error:
-                    raise _unanswered(error) from error
-            self._users[key] = known
-        return known
-
-
-def _unanswered(error: ApiError) -> StatusError:
-    return StatusError(503, f"the API server does not say whether this user may read: {error}")
+    async def _review(self, ask: Callable[[], Awaitable[T]]) -> T:
+        async with self._turnstile.turn():
+            try:
+                return await ask()
+            except ApiError as error:
+                why = f"the API server does not say whether this user may read: {error}"
+                raise StatusError(503, why) from error
 
 
 def _forbidden(user: User, access: Access) -> str:

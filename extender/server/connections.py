@@ -5,12 +5,9 @@ both have a deadline. Where there are too many connections, the one that has bee
 request for longest makes way. A connection whose request is being answered, such as a held bind, is
 never closed for another one.
 
-kube-scheduler's loop calls filter and preempt for one pod after the other, by one connection that
-stays open in between. The connection ends with the process, also with one that gives its lease back
-before it ends. Where one entry of kube-scheduler's configuration has all verbs, they share
-connections. After many binds at a time kube-scheduler keeps two connections and closes the others,
-perhaps the one with the last filter. Such a caller is there as long as any of its connections is
-open: a process that ends ends them all.
+kube-scheduler's loop calls filter and preempt for one pod after the other. Its connections end with
+the process, also with one that gives its lease back before it ends: as long as one is open it is
+there.
 """
 
 import asyncio
@@ -18,7 +15,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -34,8 +31,6 @@ from extender.server.tls import names_of
 
 STATE: Final = "connection"
 """The key of the connection in the state of a request."""
-VERBS: Final = frozenset(("filter", "bind"))
-"""If filter and bind come by one connection, all verbs share connections."""
 _OF_LOOP: Final = frozenset(("filter", "preempt"))
 """The verbs that kube-scheduler's loop waits for. If no node has room by its own filters, it calls
 only preempt."""
@@ -49,59 +44,36 @@ class ClientConnection(Protocol):
         """Return whether the connection has not ended, and is not about to."""
 
 
-@dataclass(slots=True)
-class _Use:
-    """The verbs that came by a connection."""
-
-    host: str
-    verbs: set[str] = field(default_factory=set)
-
-
 class Caller:
-    """The connection of the last call of filter or preempt, or one that stands for it."""
+    """The kube-scheduler whose loop called last, known by the address of its connections."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
-        """`lost` is called when the last connection has ended that shows the caller."""
+        """`lost` is called when the last connection from that address has ended."""
         self._lost = lost
-        self._connection: ClientConnection | None = None
-        self._open: dict[ClientConnection, _Use] = {}
-        self._sharing: set[str] = set()
-        """Addresses from which filter and bind have come by one connection."""
+        self._host: str | None = None
+        self._open: dict[ClientConnection, str] = {}
+        """The addresses by connection, for each connection by which a verb was called."""
 
     @property
     def is_there(self) -> bool:
-        """Return whether that connection is open."""
-        return self._connection is not None
+        """Return whether a connection from that address is open."""
+        return self._host is not None
 
-    def called(self, scope: Scope, verb: str = "filter") -> None:
+    def called(self, scope: Scope, verb: str) -> None:
         """Take note of a call of a verb."""
-        if verb not in VERBS | _OF_LOOP:
-            return
         connection: ClientConnection | None = scope.get("state", {}).get(STATE)
-        if connection is not None and not connection.is_open:
-            connection = None  # it ended before its request was read
-        if connection is not None:
-            host, _ = scope.get("client") or ("", 0)
-            use = self._open.setdefault(connection, _Use(host))
-            use.verbs.add(verb)
-            if use.verbs >= VERBS:
-                self._sharing.add(host)
+        if connection is None or not connection.is_open:
+            return  # it ended before its request was read
+        host, _ = scope.get("client") or ("", 0)
+        self._open[connection] = host
         if verb in _OF_LOOP:
-            self._connection = connection
+            self._host = host
 
     def gone(self, connection: ClientConnection) -> None:
         """Take note that a connection has ended."""
-        use = self._open.pop(connection, None)
-        if use is None:
-            return
-        others = [other for other, used in self._open.items() if used.host == use.host]
-        shares = use.host in self._sharing
-        if not others:
-            self._sharing.discard(use.host)
-        if connection is not self._connection:
-            return
-        self._connection = others[-1] if others and shares else None
-        if self._connection is None:
+        host = self._open.pop(connection, None)
+        if host is not None and host == self._host and host not in self._open.values():
+            self._host = None
             self._lost()
 
 
@@ -212,7 +184,6 @@ class Connection(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
         self._head_bytes = 0
-        self._head_is_too_large = False
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -239,16 +210,11 @@ class Connection(HttpToolsProtocol):
         if not self._is_in_head():
             self._head_bytes = 0
         elif self._head_bytes > self._limits.head_bytes:
-            self._refuse_head()
+            self.cut("InvalidRequest")
         self._look()
 
     @override
     def on_headers_complete(self) -> None:
-        if self._head_bytes > self._limits.head_bytes:
-            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-            self._head_is_too_large = size > self._limits.head_bytes
-        if self._head_is_too_large:
-            raise _RequestError("the head of the request is too large")
         if len(self.pipeline) >= _PIPELINED:
             raise _RequestError("too many requests before the first one is answered")
         super().on_headers_complete()
@@ -283,9 +249,8 @@ class Connection(HttpToolsProtocol):
     @override
     def send_400_response(self, msg: str) -> None:
         self._connections.count("InvalidRequest")
-        if self._head_is_too_large:
-            self._refuse_head()
-        elif self._is_answering() and self.cycle.response_started:
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and cycle.response_started and not cycle.response_complete:
             self.transport.abort()  # an answer in the middle of another one is none
         else:
             super().send_400_response(msg)
@@ -301,25 +266,11 @@ class Connection(HttpToolsProtocol):
         self._connections.gone(self)
         self.transport.abort()
 
-    def _refuse_head(self) -> None:
-        if self.transport.is_closing():
-            return
-        text = b"the request line and headers are over %d bytes\n" % self._limits.head_bytes
-        head = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\n"
-        self.transport.write(
-            head + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(text) + text
-        )
-        self.transport.close()
-
     def _is_in_head(self) -> bool:
         """Return whether a request has begun and its headers are not complete."""
         cycle: RequestResponseCycle | None = self.cycle  # uvicorn's type has no None
         scope: HTTPScope | None = self.scope
         return scope is not None and (cycle is None or cycle.scope is not scope)
-
-    def _is_answering(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and not cycle.response_complete
 
     def _look(self) -> None:
         """Update the stage of the connection: reading, idle, or answering a request."""

@@ -10,8 +10,8 @@ process of the machine, else a client whose certificate has one of the names in 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import replace
+from typing import Annotated, Final
 
 from fastapi import FastAPI, Query, Request, Response
 
@@ -21,8 +21,8 @@ from extender.api.explanations import (
     GroupExplanation,
     GroupList,
     PendingWorkloadsSummary,
-    Status,
 )
+from extender.api.wellknown import QUEUE_GROUP
 from extender.explain import lists
 from extender.explain.facts import Facts, GroupFacts
 from extender.explain.gang import explain_group
@@ -31,72 +31,92 @@ from extender.explain.workload import explain, look_at_nodes
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer, in_slices
 from extender.server import openapi
-from extender.server.access import REFUSALS, Guard, StatusError, Turnstile, add_statuses
-from extender.state.cluster.view import ClusterView
+from extender.server.access import (
+    BUSY,
+    REFUSALS,
+    Guard,
+    Responses,
+    StatusError,
+    Turnstile,
+    add_statuses,
+    described,
+)
 from extender.steps import Steps
 
-if TYPE_CHECKING:  # the reconciler needs neither
-    from extender.permit.plans import Plans
-    from extender.permit.status import GroupState
-
 PREFIX: Final = f"/apis/{API_VERSION}"
-_IN_NAMESPACE: Final = "/namespaces/{namespace}/localqueues"
-_GROUP: Final = "kueue.x-k8s.io"
 _VISIBILITY_GROUP: Final = API_VERSION.partition("/")[0]
 _CLUSTER_QUEUES: Final = "clusterqueues/pendingworkloads"
 _LOCAL_QUEUES: Final = "localqueues/pendingworkloads"
-_WRONG_NUMBER: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": Status, "description": "A number that is none, or below zero."}
-}
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **_WRONG_NUMBER,
-    **REFUSALS,
-    404: {"model": Status, "description": "There is no such queue or workload."},
-    503: {
-        "model": Status,
-        "description": "This replica does not lead, or cannot check the user's rights.",
-    },
-}
-_GROUP_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **_WRONG_NUMBER,
-    404: {"model": Status, "description": "There is no such PodGroup, and no pod names it."},
-    429: {"model": Status, "description": "Too many requests; Retry-After says when to come."},
-    503: {"model": Status, "description": "The extender does not know the whole cluster yet."},
-}
+_WRONG_NUMBER: Final = "A number that is none, or below zero."
 
-Offset = Annotated[int, Query(ge=0, description="How many to leave out, first ones first.")]
-Limit = Annotated[int, Query(ge=0, description=f"How many at most; {LARGEST_LIMIT} are the most.")]
-Namespace = Annotated[str | None, Query(description="Of this namespace alone.")]
+Offset = Annotated[
+    int, Query(ge=0, description="The number of items to leave out, from the first on.")
+]
+Limit = Annotated[
+    int, Query(ge=0, description=f"The most items to return, at most {LARGEST_LIMIT}.")
+]
+Namespace = Annotated[str | None, Query(description="Return the groups of this namespace only.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Visibility:
-    """The facts of a replica that leads; of another replica the name of the leader, if known."""
+def add_visibility(
+    app: FastAPI,
+    facts: Callable[[], Facts | None],
+    leader: Callable[[], str | None],
+    *,
+    pacer: Pacer,
+    guard: Guard | None = None,
+) -> None:
+    """Add the routes for waiting workloads and explanations.
 
-    facts: Callable[[], Facts | None]
-    leader: Callable[[], str | None]
-    pacer: Pacer
-    guard: Guard | None = None
-    """Checks whether a user may read; None where every client that reaches the port may."""
+    `facts` returns None on a replica that does not lead, and `leader` the name of the leader if it
+    is known. Without a guard every client that reaches the port may read.
+    """
+    answers = _Answers(facts, leader, pacer=pacer, guard=guard)
+    responses = REFUSALS | described(
+        {
+            400: _WRONG_NUMBER,
+            404: "There is no such queue or workload.",
+            503: "This replica does not lead, or cannot check the user's rights.",
+        }
+    )
 
-
-def add_visibility(app: FastAPI, visibility: Visibility) -> None:
-    """Add the routes for waiting workloads and explanations."""
-    answers = _Answers(visibility)
-    for root, local in (("", "/localqueues/{namespace}"), (PREFIX, _IN_NAMESPACE)):
-        _add(app, f"{root}/clusterqueues/{{name}}/pendingworkloads", answers.of_cluster_queue)
-        _add(app, f"{root}{local}/{{name}}/pendingworkloads", answers.of_local_queue)
-    for path in ("/workloads/{namespace}", f"{PREFIX}/namespaces/{{namespace}}/workloads"):
-        _add(app, f"{path}/{{name}}/explanation", answers.explanation)
+    pending = "{name}/pendingworkloads"
+    for path, answer in (
+        (f"/clusterqueues/{pending}", answers.of_cluster_queue),
+        (f"{PREFIX}/clusterqueues/{pending}", answers.of_cluster_queue),
+        (f"/localqueues/{{namespace}}/{pending}", answers.of_local_queue),
+        (f"{PREFIX}/namespaces/{{namespace}}/localqueues/{pending}", answers.of_local_queue),
+    ):
+        app.add_api_route(
+            path,
+            answer,
+            summary="The workloads that wait in a queue",
+            responses=responses,
+            response_model=PendingWorkloadsSummary,
+        )
+    for root in ("/workloads/{namespace}", f"{PREFIX}/namespaces/{{namespace}}/workloads"):
+        app.add_api_route(
+            f"{root}/{{name}}/explanation",
+            answers.explanation,
+            summary="Why a workload is where it is",
+            responses=responses,
+            response_model=Explanation,
+        )
     openapi.without_422(app)
 
 
 class _Answers:
     """The answers; lists are made one after the other, in slices of the loop's time."""
 
-    def __init__(self, visibility: Visibility) -> None:
-        self._of = visibility
-        self._pacer = visibility.pacer
+    def __init__(
+        self,
+        facts: Callable[[], Facts | None],
+        leader: Callable[[], str | None],
+        *,
+        pacer: Pacer,
+        guard: Guard | None,
+    ) -> None:
+        self._facts, self._leader, self._pacer, self._guard = facts, leader, pacer, guard
         self._turnstile = Turnstile()
 
     async def of_cluster_queue(
@@ -131,7 +151,7 @@ class _Answers:
             return await self._written(found, only=None if everything else namespace)
 
     async def explanation(self, request: Request, namespace: str, name: str) -> Response:
-        caller = await self._check(request, Access(_GROUP, "workloads", name, namespace))
+        caller = await self._check(request, Access(QUEUE_GROUP, "workloads", name, namespace))
         key = f"{namespace}/{name}"
         async with self._turnstile.turn(_name(caller)):
             rules = (seen := self._seen()).rules  # its room keeps the answers
@@ -144,21 +164,21 @@ class _Answers:
             return _json(found.model_dump_json(by_alias=True))
 
     async def _check(self, request: Request, access: Access) -> User | None:
-        guard = self._of.guard
-        return await guard.check(request, access) if guard is not None else None
+        return await self._guard.check(request, access) if self._guard is not None else None
 
     async def _sees_all(self, caller: User | None, cluster_queue: str | None) -> bool:
         """Return whether a caller may see the other workloads of a ClusterQueue."""
-        guard = self._of.guard
-        if guard is None or caller is None:
+        if self._guard is None or caller is None:
             return True
-        return cluster_queue is not None and await guard.may(caller, _cluster_queue(cluster_queue))
+        return cluster_queue is not None and await self._guard.may(
+            caller, _cluster_queue(cluster_queue)
+        )
 
     def _seen(self) -> Facts:
-        facts = self._of.facts()
+        facts = self._facts()
         if facts is not None:
             return facts
-        leader = self._of.leader() or "unknown"
+        leader = self._leader() or "unknown"
         raise StatusError(503, f"this replica is not the leader; the leader is {leader}")
 
     async def _written(
@@ -178,86 +198,53 @@ def _as_json(found: PendingWorkloadsSummary, only: str | None) -> Steps[str]:
     return f'{rest[:-1]},"items":[{",".join(items)}]}}'
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsShown:
-    """The facts that the extender knows, and the reason why it cannot be asked now, if any."""
+def add_pod_groups(
+    app: FastAPI,
+    facts: Callable[[], GroupFacts],
+    *,
+    unready: Callable[[], str],
+    pacer: Pacer,
+) -> None:
+    """Serve GET /podgroups and /podgroups/{namespace}/{name}.
 
-    facts: Callable[[], GroupFacts]
-    unready: Callable[[], str]
-    pacer: Pacer
+    `unready` returns why the extender cannot be asked now, or an empty text.
+    """
+    turnstile = Turnstile()
 
+    def seen() -> GroupFacts:
+        if why := unready():
+            raise StatusError(503, why)
+        return facts()
 
-def believed(view: ClusterView, plans: "Plans", memory: "GroupState") -> Callable[[], GroupFacts]:
-    """Return a function that gives the extender's own facts, as they are when it is called."""
-
-    def facts() -> GroupFacts:
-        return GroupFacts(
-            view,
-            plans.verdicts.options,
-            plans.clock.wall(),
-            source="Extender",
-            remembered=memory.of,
-            never_starts=plans.never_starts,
-        )
-
-    return facts
-
-
-def add_pod_groups(app: FastAPI, shown: GroupsShown) -> None:
-    """Serve GET /podgroups and /podgroups/{namespace}/{name}."""
-    answers = _GroupAnswers(shown)
-    _add(app, "/podgroups", answers.all)
-    _add(app, "/podgroups/{namespace}/{name}", answers.one)
-    add_statuses(app)
-    openapi.without_422(app)
-
-
-class _GroupAnswers:
-    """The answers, made one after the other, in slices of the loop's time."""
-
-    def __init__(self, shown: GroupsShown) -> None:
-        self._shown = shown
-        self._turnstile = Turnstile()
-
-    async def all(
-        self, *, namespace: Namespace = None, offset: Offset = 0, limit: Limit = LARGEST_LIMIT
+    async def groups(
+        *, namespace: Namespace = None, offset: Offset = 0, limit: Limit = LARGEST_LIMIT
     ) -> Response:
-        async with self._turnstile.turn():
-            steps = group_list(self._seen, PageRequest(offset, limit), namespace=namespace)
-            found = await in_slices(steps, self._shown.pacer)
-            return _json(found.model_dump_json(by_alias=True))
+        async with turnstile.turn():
+            steps = group_list(seen, PageRequest(offset, limit), namespace=namespace)
+            return _json((await in_slices(steps, pacer)).model_dump_json(by_alias=True))
 
-    async def one(self, namespace: str, name: str) -> Response:
-        async with self._turnstile.turn():
-            steps = explain_group(f"{namespace}/{name}", self._seen())
-            found = await in_slices(steps, self._shown.pacer)
+    async def group(namespace: str, name: str) -> Response:
+        async with turnstile.turn():
+            found = await in_slices(explain_group(f"{namespace}/{name}", seen()), pacer)
             if found is None:
                 raise StatusError(404, f'podgroups "{namespace}/{name}" not found')
             return _json(found.model_dump_json(by_alias=True))
 
-    def _seen(self) -> GroupFacts:
-        why = self._shown.unready()
-        if why:
-            raise StatusError(503, why)
-        return self._shown.facts()
-
-
-_ROUTES: Final[dict[str, tuple[str, type, dict[int | str, dict[str, Any]]]]] = {
-    "pendingworkloads": (
-        "The workloads that wait in a queue",
-        PendingWorkloadsSummary,
-        _RESPONSES,
-    ),
-    "explanation": ("Why a workload is where it is", Explanation, _RESPONSES),
-    "podgroups": ("The gangs, and how far each is", GroupList, _GROUP_RESPONSES),
-    "{name}": ("Why a gang is where it is", GroupExplanation, _GROUP_RESPONSES),
-}
-"""The summary, the answer and the errors of a route, by the last part of its path."""
-
-
-def _add(app: FastAPI, path: str, answer: Callable[..., Any]) -> None:
-    line, model, responses = _ROUTES[path.rpartition("/")[2]]
-    app.add_api_route(path, answer, summary=line, responses=responses, response_model=model)
+    responses: Responses = described(
+        {
+            400: _WRONG_NUMBER,
+            404: "There is no such PodGroup, and no pod names it.",
+            429: BUSY,
+            503: "The extender does not know the whole cluster yet.",
+        }
+    )
+    for path, answer, line, model in (
+        ("/podgroups", groups, "The gangs, and how far each is", GroupList),
+        ("/podgroups/{namespace}/{name}", group, "Why a gang is where it is", GroupExplanation),
+    ):
+        app.add_api_route(path, answer, summary=line, responses=responses, response_model=model)
+    add_statuses(app)
+    openapi.without_422(app)
 
 
 def _cluster_queue(name: str) -> Access:
@@ -269,7 +256,7 @@ def _name(caller: User | None) -> str:
 
 
 def _missing(resource: str, name: str) -> StatusError:
-    return StatusError(404, f'{resource}.{_GROUP} "{name}" not found')
+    return StatusError(404, f'{resource}.{QUEUE_GROUP} "{name}" not found')
 
 
 def _json(body: str) -> Response:

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request, Response
 
 from extender.kube.reviews import Access
 from extender.runtime.process import version
-from extender.server.access import REFUSALS, Guard, add_statuses
+from extender.server.access import REFUSALS, Guard, Responses, add_statuses
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -63,25 +63,18 @@ def add_health(
             await guard.check(request, _METRICS)
         return Response(await metrics(), media_type=METRICS_TYPE)
 
-    late = "The event loop is late beyond all reason."
-    unready = "A cache is empty, its watch is stale, or the process is stopping."
+    ok: Responses = {200: _TEXT}
+    late: Responses = {503: {**_TEXT, "description": "The event loop is late beyond all reason."}}
+    why = "A cache is empty, its watch is stale, or the process is stopping."
+    unready: Responses = {503: {**_TEXT, "description": why}}
     for path, answer, summary, others in (
-        ("/livez", livez, "The process answers, and keeps up with its work", _unhealthy(late)),
-        (
-            "/readyz",
-            readyz,
-            "The caches are filled, and have been heard of lately",
-            _unhealthy(unready),
-        ),
+        ("/livez", livez, "The process answers, and keeps up with its work", late),
+        ("/readyz", readyz, "The caches are filled, and have been heard of lately", unready),
         ("/metrics", metrics_page, "Prometheus", REFUSALS if guard is not None else {}),
     ):
         app.add_api_route(
-            path, answer, summary=summary, responses={200: _TEXT, **others}, response_class=Response
+            path, answer, summary=summary, responses=ok | others, response_class=Response
         )
-
-
-def _unhealthy(description: str) -> dict[int | str, dict[str, Any]]:
-    return {503: {**_TEXT, "description": description}}
 
 
 def health_app(

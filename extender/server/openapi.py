@@ -1,40 +1,14 @@
 """The OpenAPI document, made from the types that requests are decoded to and answers made of."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 Schema = dict[str, Any]
 
 _COMPONENT: Final = "#/components/schemas/{name}"
-
-
-class AdmissionReview(Struct, rename="camel"):
-    """A request about a job before it is stored, and the response (admission.k8s.io/v1)."""
-
-    api_version: Literal["admission.k8s.io/v1"]
-    kind: Literal["AdmissionReview"]
-    request: Annotated[
-        dict[str, Any] | None, Meta(description="Asked; uid and operation are needed.")
-    ] = None
-    response: Annotated[
-        dict[str, Any] | None, Meta(description="Answered: uid, allowed, patch.")
-    ] = None
-
-
-class ConversionReview(Struct, rename="camel"):
-    """Objects to be converted to another version, and the answer (apiextensions.k8s.io/v1)."""
-
-    kind: Literal["ConversionReview"]
-    api_version: str = "apiextensions.k8s.io/v1"
-    request: Annotated[
-        dict[str, Any] | None, Meta(description="Asked: uid, version and objects.")
-    ] = None
-    response: Annotated[
-        dict[str, Any] | None, Meta(description="Answered: uid, objects and result.")
-    ] = None
 
 
 def without_422(app: FastAPI) -> None:

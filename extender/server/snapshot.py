@@ -1,49 +1,42 @@
 """Serves `GET /debug/snapshot`: the memory of the process that no object of the API server has."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 from msgspec import Raw
 
-from extender.api.explanations import Status
 from extender.kube.reviews import Access
 from extender.runtime.pacer import Pacer
-from extender.server.access import REFUSALS, Guard, Turnstile, add_statuses
+from extender.server.access import REFUSALS, Guard, Responses, Turnstile, add_statuses, described
 
 PATH: Final = "/debug/snapshot"
-_WAITING: Final = 2
-"""Requests that are answered or wait; one is answered at a time."""
-_BUSY: Final = {"model": Status, "description": "Other snapshots are being written."}
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotSource:
-    """The source of the answer, and the pace at which it is written."""
+def add_snapshot(
+    app: FastAPI,
+    memory: Callable[[], Mapping[str, object]],
+    *,
+    pacer: Pacer,
+    guard: Guard | None = None,
+) -> None:
+    """Serve the memory of the process; with a guard for users who may `get` its path.
 
-    memory: Callable[[], Mapping[str, object]]
-    """Returns the sections of the answer. An iterator is written item by item, with pauses."""
-    pacer: Pacer
-    guard: Guard | None = None
-    """Checks whether a user may get the path; None where every client that reaches it may."""
-
-
-def add_snapshot(app: FastAPI, source: SnapshotSource) -> None:
-    """Serve the memory of the process; with a guard for users who may `get` its path."""
-    turnstile = Turnstile(most=_WAITING)
+    `memory` returns the sections of the answer. An iterator is written item by item, with pauses.
+    """
+    turnstile = Turnstile(most=2)  # one is answered, and one waits
 
     async def snapshot(request: Request) -> Response:
-        if source.guard is not None:
-            await source.guard.check(request, Access(path=PATH))
+        if guard is not None:
+            await guard.check(request, Access(path=PATH))
         async with turnstile.turn():
-            return Response(await _written(source), media_type="application/json")
+            return Response(await _written(memory(), pacer), media_type="application/json")
 
-    responses: dict[int | str, dict[str, Any]] = {
+    responses: Responses = {
         200: {"content": {"application/json": {"schema": {"type": "object"}}}},
-        **(REFUSALS if source.guard is not None else {}),
-        429: _BUSY,
+        **(REFUSALS if guard is not None else {}),
+        **described({429: "Other snapshots are being written."}),
     }
     app.add_api_route(
         PATH,
@@ -55,12 +48,10 @@ def add_snapshot(app: FastAPI, source: SnapshotSource) -> None:
     add_statuses(app)
 
 
-async def _written(source: SnapshotSource) -> bytes:
+async def _written(memory: Mapping[str, object], pacer: Pacer) -> bytes:
     found: dict[str, object] = {}
-    for name, section in source.memory().items():
-        found[name] = (
-            await _items(section, source.pacer) if isinstance(section, Iterator) else section
-        )
+    for name, section in memory.items():
+        found[name] = await _items(section, pacer) if isinstance(section, Iterator) else section
     return msgspec.json.encode(found)
 
 

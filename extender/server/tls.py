@@ -73,11 +73,14 @@ class NamedClients:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """PEM files: the certificate, its key, and the authorities that clients' certificates need."""
+    """PEM files: the certificate and its key.
+
+    With authorities, clients have to show a certificate that one of them signed.
+    """
 
     certificate: Path
     key: Path
-    client_authorities: Path
+    client_authorities: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ class _Loaded:
 
 
 class ServingTls:
-    """The TLS side of a server whose clients show a certificate."""
+    """The TLS side of a server whose files may be renewed while it serves."""
 
     def __init__(self, files: Files) -> None:
         """Read the files. Raises OSError, of which ssl.SSLError is one."""
@@ -102,7 +105,7 @@ class ServingTls:
 
     @property
     def ends(self) -> Mapping[str, float]:
-        """Return when `serving` and the last `client-ca` expire, in seconds since 1970."""
+        """Return when `serving`, and the last `client-ca` if any, expire in seconds since 1970."""
         return self._loaded.ends
 
     def look(self) -> bool:
@@ -143,12 +146,11 @@ class ServingTls:
 def _load(files: Files) -> _Loaded:
     contents = _contents(files)  # first: what changes while it is loaded is news to the next look
     context = _context(files)
-    certificate, _, authorities = contents
+    certificate, _, *authorities = contents
     try:
-        ends = {
-            "serving": _ends(certificate)[0],  # the chain behind it is not ours to renew
-            "client-ca": max(_ends(authorities)),
-        }
+        ends = {"serving": _ends(certificate)[0]}  # the chain behind it is not ours to renew
+        if authorities:
+            ends["client-ca"] = max(_ends(authorities[0]))
     except ValueError as error:
         raise ssl.SSLError(f"no PEM certificate: {error}") from error
     return _Loaded(contents, context, ends)
@@ -156,7 +158,7 @@ def _load(files: Files) -> _Loaded:
 
 def _contents(files: Files) -> tuple[bytes, ...]:
     paths = (files.certificate, files.key, files.client_authorities)
-    return tuple(path.read_bytes() for path in paths)
+    return tuple(path.read_bytes() for path in paths if path is not None)
 
 
 def _ends(pem: bytes) -> list[float]:
@@ -165,12 +167,11 @@ def _ends(pem: bytes) -> list[float]:
 
 
 def _context(files: Files) -> ssl.SSLContext:
-    context = ssl.create_default_context(
-        ssl.Purpose.CLIENT_AUTH, cafile=str(files.client_authorities)
-    )
-    context.verify_mode = ssl.CERT_REQUIRED
-    # A session that is resumed is not verified again, although its authority may be gone.
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.client_authorities)
+    if files.client_authorities is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        # A session that is resumed is not verified again, although its authority may be gone.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.num_tickets = 0
     context.load_cert_chain(files.certificate, files.key)
     return context

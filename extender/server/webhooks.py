@@ -11,13 +11,14 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI, Request, Response
-from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import SLICE_SECONDS
-from extender.runtime.process import deep_stack, version
-from extender.server import openapi
+from extender.runtime.process import deep_stack
 from extender.webhooks import conversion, jobs
 from extender.webhooks.jobs import Kinds, QueueFacts, Verdict
 
@@ -31,12 +32,7 @@ LARGEST_REVIEW: Final = 8 * 2**20
 MOST_BYTES: Final = 8 * LARGEST_REVIEW
 """Bytes of all requests that are read or answered at one time."""
 MOST_VALUES: Final = 200_000
-"""Values in a review about a job."""
-MOST_PARTS: Final = 30_000
-"""Objects and arrays in it: the dearest values. With so many a job hardly fits into etcd."""
-_LARGE: Final = 2**18
-"""A review about a job of at least this many bytes is judged in a thread."""
-
+"""Values in a review about a job, counted by the characters that begin or part them."""
 
 _TOO_DEEP: Final = "spec: is nested too deeply to be queued: use fewer than 500 levels"
 
@@ -88,67 +84,30 @@ class _Bodies:
             self._bytes -= size
 
 
-def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool]) -> FastAPI:
+def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool]) -> Starlette:
     """Return the application; jobs are judged when `ready`, conversion does not wait for it."""
-    app = FastAPI(title="gang-extender webhooks", version=version(), docs_url=None, redoc_url=None)
     bodies = _Bodies()
 
     def judged(verdict: Callable[[jobs.Request, Kinds, QueueFacts], Verdict]) -> Answer:
         async def answer(body: bytes) -> bytes:
             try:
                 request = jobs.read(await _decoded(body))
-                if len(body) < _LARGE:
-                    found = verdict(request, kinds, queues)
-                else:
-                    # Copies and comparisons of large objects are Python code, which lets the loop
-                    # in. Of the queues it looks up single keys.
-                    found = await asyncio.to_thread(verdict, request, kinds, queues)
+                # Copies and comparisons of large objects are Python code, which lets the loop in.
+                # Of the queues it looks up single keys.
+                found = await asyncio.to_thread(verdict, request, kinds, queues)
                 return _encode(jobs.answer(request, found))
             except RecursionError:
                 return _too_deep(body)
 
         return answer
 
-    for path, answer, summary in (
-        ("/mutate-job", judged(jobs.mutate), "Hold new jobs of a queue"),
-        (
-            "/validate-job",
-            judged(jobs.allow),
-            "Allow a job, as earlier releases asked",
-        ),
-    ):
-        route = _route(answer, bodies, ready=ready)
-        _add(app, path, route, wire=openapi.AdmissionReview, summary=summary)
-    route = _route(_converted, bodies, ready=lambda: True)
-    summary = "Say objects in the words of another version"
-    _add(app, "/convert", route, wire=openapi.ConversionReview, summary=summary)
-    return app
-
-
-def _add(
-    app: FastAPI,
-    path: str,
-    route: Callable[[Request], Awaitable[Response]],
-    *,
-    wire: type[Struct],
-    summary: str,
-) -> None:
-    body = openapi.request_body(wire)
-    review = {"content": body["requestBody"]["content"]}
-    text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
-    app.add_api_route(
-        path,
-        route,
-        methods=["POST"],
-        summary=summary,
-        response_class=Response,
-        responses={
-            200: {**review, "description": "The review with its response."},
-            400: {**text, "description": "This is no review."},
-            413: {**text, "description": "The review is larger than any that is answered."},
-            503: {**text, "description": "What has to be known is not known yet, or too busy."},
-        },
-        openapi_extra=body,
+    routes = {
+        "/mutate-job": _route(judged(jobs.mutate), bodies, ready=ready),
+        "/validate-job": _route(judged(jobs.allow), bodies, ready=ready),  # earlier releases ask it
+        "/convert": _route(_converted, bodies, ready=lambda: True),
+    }
+    return Starlette(
+        routes=[Route(path, route, methods=["POST"]) for path, route in routes.items()]
     )
 
 
@@ -211,8 +170,8 @@ async def _converted(body: bytes) -> bytes:
 
 async def _decoded(body: bytes) -> dict[str, Any]:
     """Return a review about a job; each of its objects is decoded in a step of its own."""
-    if body.count(b"{") + body.count(b"[") > MOST_PARTS or body.count(b",") > MOST_VALUES:
-        raise TooLargeError(f"the review has over {MOST_PARTS} parts or {MOST_VALUES} values")
+    if sum(map(body.count, (b"{", b"[", b","))) > MOST_VALUES:
+        raise TooLargeError(f"the review has over {MOST_VALUES} values")
     asked = _decode_asked(body)
     request = {}
     for name, part in asked.request.items():

@@ -51,7 +51,7 @@ def tracer_provider(
     return provider
 
 
-def close(provider: TracerProvider, seconds: float) -> None:
+def close(provider: TracerProvider, seconds: float = 3.0) -> None:
     """Send the spans that are queued. Those that are not sent after so many seconds are lost."""
     ending = threading.Thread(target=provider.shutdown, daemon=True, name="traces-end")
     ending.start()

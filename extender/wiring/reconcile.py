@@ -7,6 +7,7 @@ works. It begins when its caches are full, and has stopped writing before it let
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -17,8 +18,7 @@ import structlog
 from fastapi import FastAPI
 
 from extender.api.wellknown import Phase
-from extender.config import Reconcile as Section
-from extender.config import Settings
+from extender.config import Settings, SettingsError
 from extender.controllers.pod_group import PodGroupController, touched
 from extender.controllers.preemption import (
     FailedCalls,
@@ -41,24 +41,29 @@ from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller, Observer
 from extender.server.access import Guard
 from extender.server.connections import Connections
-from extender.server.explanations import Visibility, add_visibility
+from extender.server.explanations import add_visibility
 from extender.server.health import Probes, health_app
-from extender.server.snapshot import SnapshotSource, add_snapshot
+from extender.server.snapshot import add_snapshot
+from extender.server.tls import Files, ServingTls
 from extender.snapshot.memory import cluster_memory, header
 from extender.state.cluster.events import ClusterChange
 from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.logs import IDS
-from extender.telemetry.metrics import GuardedCollector, ReconcilerMetrics, WaitingCollector, page
+from extender.telemetry.metrics import (
+    AccessMetrics,
+    GuardedCollector,
+    ReconcilerMetrics,
+    WaitingCollector,
+    page,
+)
 from extender.telemetry.queue_metrics import JobMetrics, QueueGauges, QueueMetrics
+from extender.webhooks.certificates import issue
 from extender.wiring import http
-from extender.wiring.health import watches
-from extender.wiring.loop import Loop
 from extender.wiring.natives import empty_cluster
+from extender.wiring.process import Loop, Watches, tracing
 from extender.wiring.queue import QueueControllers, Shared
 from extender.wiring.reflectors import ALL_PODS, backoff, reflectors, set_aside
-from extender.wiring.serving import serving
-from extender.wiring.tracing import tracing
-from extender.wiring.webhooks import WebhookServer, conversion_gate, is_converted, webhooks
+from extender.wiring.webhooks import WebhookServer, conversion_gate, is_converted, load, webhooks
 
 _log = structlog.get_logger(__name__)
 
@@ -70,16 +75,19 @@ SERVICE: Final = "gang-extender-reconciler"
 class Reconciler:
     """Everything that `reconcile` runs, around one client."""
 
-    def __init__(self, settings: Settings, client: KubeClient) -> None:
-        self.lost: LeadershipLost | None = None
-        self._leads = False
+    def __init__(self, settings: Settings, client: KubeClient) -> None:  # noqa: PLR0915 - in order
+        # The parts that others use.
+        self._settings = settings
         self._identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
+        self._leads = False
+        self._lost: LeadershipLost | None = None
         self._clock = clock = SystemClock()
-        self._options = settings.gang.options()
+        self._options = options = settings.gang.options()
         self._cluster = cluster = empty_cluster(settings.gang)
-        self._view = cluster.view()
+        self._view = view = cluster.view()
         self.metrics = ReconcilerMetrics()
-        self._loop = Loop(clock, self.metrics.registry, settings.health)
+        self._registry = registry = self.metrics.registry
+        self._loop = Loop(clock, registry, settings.health)
         self._aside = ObjectsSetAside()
         self._recorder = Recorder(
             client,
@@ -87,95 +95,97 @@ class Reconciler:
             instance=self._identity,
             count=lambda result: self.metrics.events.labels(result).inc(),
         )
-        # The listeners of the cluster hear of a change in the order in which they are made here.
-        self._groups, self._controller = self._pod_groups(settings, client)
-        self._gate = conversion_gate(settings, client) if settings.queue.enabled else None
         decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
-        self._queue = self._queue_of(settings, client, decoder)
-        self._nominations = StoredNominations(cluster)
-        self._failed_calls = FailedCalls(cluster, VictimWriter(client))
-        self._preemption, self._victims = self._preempting(client)
-        # The extender claims room for groups that have waited long, and this process does too.
-        self._aging = NodeClaims(cluster, options=self._options, clock=clock)
-        cluster.subscribe(self._on_change)
-        self.reflectors = self._follows(client, decoder)
-        self.watches = watches(
-            self.reflectors,
-            client,
-            self.metrics.registry,
-            stale_seconds=settings.kube.stale_seconds,
-        )
-        self._election = _election(settings.reconcile, client, clock, identity=self._identity)
-        self._webhooks = self._serving_webhooks(settings, client)
-        self.tls = serving(settings.reconcile, self._webhooks)
-        self.connections = self._connections()
-        self._gauges: QueueGauges | None = None
-        guard = Guard(Reviews(client), clock) if settings.reconcile.authenticates else None
-        self.app: FastAPI = health_app(
-            self._page,
-            Probes(self.ready, self._loop.trouble, remarks=self.watches.remarks),
-            guard=guard,
-        )
-        self._show(settings, guard)
 
-    @property
-    def starts(self) -> tuple[AdmissionStarts, ...]:
-        """The admissions that are noted, where there is a queue."""
-        return (self._queue.admission.starts,) if self._queue is not None else ()
-
-    # -- the parts
-
-    def _pod_groups(
-        self, settings: Settings, client: KubeClient
-    ) -> tuple[PodGroupController, Controller[str]]:
-        groups = PodGroupController(
-            self._cluster,
+        # The controllers. They hear of a change of the cluster in the order in which they are made.
+        self._groups = PodGroupController(
+            cluster,
             PodGroupWriter(client),
             record=self._recorder.record,
-            clock=self._clock,
-            options=self._options,
+            clock=clock,
+            options=options,
             on_partial=settings.gang.on_partial,
         )
-        for phase in Phase:
-            count = partial(lambda word: groups.phases()[word], phase)
-            self.metrics.groups.labels(phase).set_function(count)
-        self.metrics.registry.register(WaitingCollector(groups.waiting))
-        return groups, self._keyed("pod-group", groups.reconcile, longest=30.0)
+        self._controller = self._of_groups("pod-group", self._groups.reconcile, longest=30.0)
+        self._queue = self._queue_of(client, decoder) if settings.queue.enabled else None
+        self._nominations = StoredNominations(cluster)
+        self._failed_calls = FailedCalls(cluster, VictimWriter(client))
+        self._preemption = PreemptionController(
+            view,
+            VictimWriter(client),
+            outlet=Outlet(
+                self._recorder.record, lambda how: self.metrics.victims.labels(how).inc()
+            ),
+            clock=clock,
+            options=options,
+            workloads=self._queue,
+        )
+        self._preemption.stale = lambda: self.watches.stale()
+        self._victims = self._of_groups("preemption", self._preemption.reconcile, longest=10.0)
+        # The extender claims room for groups that have waited long, and this process does too.
+        self._aging = NodeClaims(cluster, options=options, clock=clock)
+        cluster.subscribe(self._on_change)
 
-    def _queue_of(
-        self, settings: Settings, client: KubeClient, decoder: Decoder
-    ) -> QueueControllers | None:
-        if not settings.queue.enabled:
-            return None
+        # The watches, and the objects that they cannot read.
+        of_queue = self._queue.reflectors if self._queue is not None else []
+        of_cluster = reflectors(client, cluster, decoder, pods=ALL_PODS)
+        self.reflectors = [*of_cluster, *of_queue]
+        self.watches = Watches(self.reflectors, stale_seconds=settings.kube.stale_seconds)
+        set_aside(cluster, self.reflectors, self._aside, registry=registry)
+        self._aside.subscribe(self._on_aside)
+        self._gate = conversion_gate(settings, client) if settings.queue.enabled else None
+
+        # The election.
+        lease = settings.reconcile
+        self._election = (
+            LeaseElection(
+                client,
+                of=LeaseName(lease.lease_namespace, lease.lease_name, self._identity),
+                times=lease.times(),
+                clock=clock,
+            )
+            if lease.leader_elect
+            else None
+        )
+
+        # What is served.
+        self._webhooks = webhooks(
+            settings, client, clock=clock, queue=self._queue, connections=self._new_connections()
+        )
+        self.context, self._files = serving_tls(settings, self._webhooks)
+        self.connections = self._new_connections()
+        self._gauges = QueueGauges(self._queue.seen) if self._queue is not None else None
+        guard = Guard(Reviews(client)) if lease.authenticates else None
+        probes = Probes(self.ready, self._loop.trouble, remarks=self.watches.remarks)
+        self.app: FastAPI = health_app(self._page, probes, guard=guard)
+        add_snapshot(self.app, self._memory, pacer=self._loop.pacer, guard=guard)
+        if self._queue is not None:
+            queue, election = self._queue, self._election
+            add_visibility(
+                self.app,
+                lambda: queue.facts(view),
+                lambda: election.leader if election else None,
+                pacer=self._loop.pacer,
+                guard=guard,
+            )
+        self._add_metrics(client)
+
+    def _queue_of(self, client: KubeClient, decoder: Decoder) -> QueueControllers:
         shared = Shared(
             decoder,
             self._recorder,
             self._clock,
-            QueueMetrics(self.metrics.registry),
-            JobMetrics(self.metrics.registry),
+            QueueMetrics(self._registry),
+            JobMetrics(self._registry),
             self._observer,
             self._about_group,
             self._cluster,
             self._loop.pacer,
             self._aside,
         )
-        return QueueControllers(settings, client, shared)
+        return QueueControllers(self._settings, client, shared)
 
-    def _preempting(self, client: KubeClient) -> tuple[PreemptionController, Controller[str]]:
-        evicting = PreemptionController(
-            self._view,
-            VictimWriter(client),
-            outlet=Outlet(
-                self._recorder.record, lambda how: self.metrics.victims.labels(how).inc()
-            ),
-            clock=self._clock,
-            options=self._options,
-            workloads=self._queue,
-        )
-        evicting.stale = lambda: self.watches.stale()
-        return evicting, self._keyed("preemption", evicting.reconcile, longest=10.0)
-
-    def _keyed(
+    def _of_groups(
         self, name: str, reconcile: Callable[[str], Awaitable[float | None]], *, longest: float
     ) -> Controller[str]:
         """Return a controller of groups that retries within `longest` seconds."""
@@ -186,34 +196,26 @@ class Reconciler:
             observer=self._observer(name, self._about_group),
         )
 
-    def _follows(self, client: KubeClient, decoder: Decoder) -> list[Reflector[Any]]:
-        """Return all reflectors; an Event about each object that they cannot read is written."""
-        of_queue = self._queue.reflectors if self._queue is not None else []
-        found = [*reflectors(client, self._cluster, decoder, pods=ALL_PODS), *of_queue]
-        set_aside(self._cluster, found, self._aside, registry=self.metrics.registry)
-        self._aside.subscribe(self._on_aside)
-        return found
-
-    def _serving_webhooks(self, settings: Settings, client: KubeClient) -> WebhookServer | None:
-        found = webhooks(
-            settings,
-            client,
-            clock=self._clock,
-            queue=self._queue,
-            connections=self._connections(),
-        )
-        if found is not None:
-            certificates = found.certificates
-            self.metrics.certificate_ends.set_function(lambda: certificates.ends)
-        return found
-
-    def _connections(self) -> Connections:
-        return Connections(http.FEW, self.metrics.closed_connections, self.metrics.handshakes)
-
     def _observer(
         self, controller: str, about: Callable[[Any], ObjectRef | None] = lambda _: None
     ) -> Observer:
         return KeyObserver(self.metrics, controller, about, record=self._recorder.record)
+
+    def _new_connections(self) -> Connections:
+        return Connections(http.FEW, self.metrics.closed_connections, self.metrics.handshakes)
+
+    def _add_metrics(self, client: KubeClient) -> None:
+        """Have the metrics page show the state of these parts."""
+        for phase in Phase:
+            count = partial(lambda word: self._groups.phases()[word], phase)
+            self.metrics.groups.labels(phase).set_function(count)
+        self._registry.register(WaitingCollector(self._groups.waiting))
+        self._registry.register(AccessMetrics(lambda: self.watches.access(client.keyring)))
+        if self._gauges is not None:
+            self._registry.register(GuardedCollector(self._gauges))
+        if self._webhooks is not None:
+            certificates = self._webhooks.certificates
+            self.metrics.certificate_ends.set_function(lambda: certificates.ends)
 
     def _about_group(self, key: str) -> ObjectRef | None:
         found = self._view.pod_group(key)
@@ -223,44 +225,27 @@ class Reconciler:
         if self._leads and each.object.kind:
             self._recorder.record(unreadable(each))
 
-    def _show(self, settings: Settings, guard: Guard | None) -> None:
-        """Serve what the process remembers, and the queue."""
-        memory = partial(self._memory, settings)
-        add_snapshot(self.app, SnapshotSource(memory, self._loop.pacer, guard))
-        if self._queue is not None:
-            self._show_queue(self._queue, guard)
-
-    def _memory(self, settings: Settings) -> dict[str, object]:
+    def _memory(self) -> dict[str, object]:
         """Return what this process remembers, for a snapshot."""
         found = header(
             "reconciler",
-            settings,
-            now=SystemClock().wall(),
+            self._settings,
+            now=self._clock.wall(),
             watches=self.watches.states(),
-            unready=self._unready(),
+            unready="; ".join(f"{name}: {why}" for name, why in self.ready().items() if why),
             leads=self._leads,
         )
         found |= cluster_memory(self._view)
         return found if self._queue is None else found | self._queue.memory()
 
-    def _show_queue(self, queue: QueueControllers, guard: Guard | None) -> None:
-        """Show the queue over HTTP and in metrics."""
-        self._gauges = QueueGauges(queue.seen)
-        self.metrics.registry.register(GuardedCollector(self._gauges))
-        election = self._election
-        add_visibility(
-            self.app,
-            Visibility(
-                facts=lambda: queue.facts(self._view),
-                leader=lambda: election.leader if election else None,
-                pacer=self._loop.pacer,
-                guard=guard,
-            ),
-        )
-
     async def _page(self) -> bytes:
         filling = self._gauges.fill() if self._gauges is not None else ()
-        return await page(self.metrics.registry, self._loop.pacer, filling)
+        return await page(self._registry, self._loop.pacer, filling)
+
+    @property
+    def starts(self) -> tuple[AdmissionStarts, ...]:
+        """The admissions that are noted, where there is a queue."""
+        return (self._queue.admission.starts,) if self._queue is not None else ()
 
     def ready(self) -> dict[str, str | None]:
         """Return the problems of caches and webhooks; a replica need not lead to be ready."""
@@ -272,20 +257,20 @@ class Reconciler:
             checks["conversion"] = None if self._gate.is_open else why
         return checks
 
-    def _unready(self) -> str:
-        return "; ".join(f"{name}: {why}" for name, why in self.ready().items() if why)
-
     async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
         works = [self._follow(each) for each in self.reflectors]
-        works += [self._loop.lag.run(), self._age(), self._lead(stop), self.tls.run()]
+        works += [self._loop.lag.run(), self._age(), self._lead(stop)]
+        if self._files is not None:
+            every = self._settings.webhooks.check_seconds
+            works.append(self._files.keep_fresh(every, self.connections.end_old))
         if self._gate is not None:
             works.append(self._gate.run())
         if self._webhooks is not None:
             works.append(self._webhooks.run())
         await self._loop.beside(serve, works)
-        if self.lost is not None:
-            raise self.lost
+        if self._lost is not None:
+            raise self._lost
 
     def _on_change(self, change: ClusterChange) -> None:
         groups = touched(change)
@@ -300,15 +285,13 @@ class Reconciler:
         await reflector.run(self._loop.pacer)
 
     async def _age(self) -> None:
-        for reflector in self.watches.needed:
-            await reflector.first_list.wait()
+        await self.watches.wait()
         self._loop.garbage.freeze()
         self._nominations.again()
         await self._aging.run()
 
     async def _lead(self, stop: Callable[[], None]) -> None:
-        for reflector in self.watches.needed:
-            await reflector.first_list.wait()
+        await self.watches.wait()
         if self._election is None:
             await self._work()
             return
@@ -318,7 +301,7 @@ class Reconciler:
                 tasks.create_task(self._work())
                 await self._election.keep()
         except* LeadershipLost as group:
-            self.lost = LeadershipLost(str(group.exceptions[0]))
+            self._lost = LeadershipLost(str(group.exceptions[0]))
             stop()
         finally:
             await self._election.release()
@@ -345,18 +328,36 @@ class Reconciler:
             self.metrics.leader.set(0)
 
 
-def _election(
-    chosen: Section, client: KubeClient, clock: SystemClock, *, identity: str
-) -> LeaseElection | None:
-    """Return the candidate for the Lease, None where there is no election."""
-    if not chosen.leader_elect:
-        return None
-    return LeaseElection(
-        client,
-        of=LeaseName(chosen.lease_namespace, chosen.lease_name, identity),
-        times=chosen.times(),
-        clock=clock,
-    )
+def serving_tls(
+    settings: Settings, webhooks: WebhookServer | None
+) -> tuple[ssl.SSLContext | None, ServingTls | None]:
+    """Return the TLS of the port, and its files where they may be renewed.
+
+    Another address than loopback is always served with TLS. Raises SettingsError where a
+    certificate cannot be read.
+    """
+    chosen = settings.reconcile
+    if chosen.tls is not None:
+        try:
+            files = ServingTls(Files(chosen.tls.cert_file, chosen.tls.key_file))
+        except OSError as error:
+            raise SettingsError(f"reconcile.tls: {chosen.tls.cert_file}: {error}") from error
+        return files.context, files
+    if chosen.is_local:
+        return None, None
+    # The webhooks get their certificate from the API server. Until then their port has this one, so
+    # that a kubelet finds the process alive whatever the API server does.
+    if webhooks is not None:
+        context = webhooks.tls
+    else:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        _log.warning(
+            "callers cannot check the certificate of health, metrics and what waits; "
+            "reconcile.tls gives one that they can"
+        )
+    made = issue((chosen.host,), now=SystemClock().wall(), days=settings.webhooks.certificate_days)
+    load(context, made)
+    return context, None
 
 
 class KeyObserver:
@@ -412,7 +413,7 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
         config = http.config(
             reconciler.app, host=chosen.host, port=chosen.port, keep_alive=KEEP_ALIVE_SECONDS
         )
-        server = http.Server(config, reconciler.connections, context=reconciler.tls.context)
+        server = http.Server(config, reconciler.connections, context=reconciler.context)
 
         def stop() -> None:
             server.should_exit = True

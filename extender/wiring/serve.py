@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from extender.config import Gang, Listen, Settings, Tls
+from extender.explain.facts import GroupFacts
 from extender.kube.claims import ClaimWriter
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
@@ -46,19 +47,18 @@ from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
 from extender.server.connections import Caller, Connections, Limits
-from extender.server.explanations import GroupsShown, add_pod_groups, believed
+from extender.server.explanations import add_pod_groups
 from extender.server.health import Probes
-from extender.server.snapshot import SnapshotSource, add_snapshot
+from extender.server.snapshot import add_snapshot
 from extender.server.tls import Files, NamedClients, ServingTls
 from extender.server.verbs import Binding, Filtering
 from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.telemetry.logs import IDS
-from extender.telemetry.metrics import Metrics
+from extender.telemetry.metrics import AccessMetrics, Metrics
 from extender.wiring import http
 from extender.wiring.admissions import admissions
-from extender.wiring.health import watches
-from extender.wiring.loop import Loop
 from extender.wiring.natives import empty_cluster
+from extender.wiring.process import Loop, Watches, tracing
 from extender.wiring.reflectors import (
     LIVE_PODS,
     NATIVE_GROUPS,
@@ -67,7 +67,6 @@ from extender.wiring.reflectors import (
     reflectors,
     set_aside,
 )
-from extender.wiring.tracing import tracing
 
 _log = structlog.get_logger(__name__)
 
@@ -102,9 +101,7 @@ class Extender:
             *admissions(client, cluster, settings.reconcile.lease_namespace),
         ]
         set_aside(cluster, self.reflectors, ObjectsSetAside(), registry=metrics.registry)
-        self.watches = watches(
-            self.reflectors, client, metrics.registry, stale_seconds=settings.kube.stale_seconds
-        )
+        self.watches = Watches(self.reflectors, stale_seconds=settings.kube.stale_seconds)
         limits, held = _capacity(settings.listen)
         self.waker = Waker(cluster, writer, plans, metrics=metrics)
         self.dry_rounds = DryRounds(
@@ -168,7 +165,7 @@ class Extender:
             max_body_bytes=settings.listen.max_body_bytes,
             caller=self.caller,
         )
-        self._show(settings, pod_filter, plans)
+        self._show(settings, pod_filter, plans, client=client)
 
     _recovered = False
 
@@ -181,17 +178,28 @@ class Extender:
             count=lambda result: self.metrics.events.labels(result).inc(),
         )
 
-    def _show(self, settings: Settings, pod_filter: PodFilter, plans: Plans) -> None:
+    def _show(
+        self, settings: Settings, pod_filter: PodFilter, plans: Plans, *, client: KubeClient
+    ) -> None:
         """Connect the gauges, and what is shown of gangs, to what they read."""
         view = self._cluster.view()
         memory = GroupState(view, plans, self.waiting, stale=self.watches.stale)
-        facts = believed(view, plans, memory)
-        add_pod_groups(self.app, GroupsShown(facts, self.unready, self._loop.pacer))
-        add_snapshot(
-            self.app,
-            SnapshotSource(partial(self._memory, settings, plans, memory), self._loop.pacer),
-        )
+
+        def facts() -> GroupFacts:
+            return GroupFacts(
+                view,
+                plans.verdicts.options,
+                plans.clock.wall(),
+                source="Extender",
+                remembered=memory.of,
+                never_starts=plans.never_starts,
+            )
+
+        add_pod_groups(self.app, facts, unready=self.unready, pacer=self._loop.pacer)
+        remembered = partial(self._memory, settings, plans, memory)
+        add_snapshot(self.app, remembered, pacer=self._loop.pacer)
         metrics = self.metrics
+        metrics.registry.register(AccessMetrics(lambda: self.watches.access(client.keyring)))
         metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
         metrics.preempting.set_function(lambda: self.preempting.under_way)
         metrics.unseen_pods.set_function(lambda: len(view.unseen))
@@ -238,8 +246,7 @@ class Extender:
         self.ahead.stop()
 
     async def _when_synced(self) -> None:
-        for reflector in self.watches.needed:
-            await reflector.first_list.wait()
+        await self.watches.wait()
         self._loop.garbage.freeze()
         # Only now: a part of the cluster has room where the whole of it has none.
         await self._loop.pacer.go_through(self.preempting.recover())

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from typing_extensions import override
 
 from extender.api.selectors import matches_selector
@@ -97,7 +97,7 @@ class WebhookServer:
         client: KubeClient,
         *,
         clock: Clock,
-        app: FastAPI,
+        app: ASGIApp,
         connections: Connections,
     ) -> None:
         self.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

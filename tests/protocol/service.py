@@ -7,14 +7,15 @@ from typing import Any
 import httpx
 
 from extender.config import Settings
+from extender.explain.facts import GroupFacts
 from extender.kube.decode import Decoder
 from extender.permit.status import GroupState
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.server.app import create_app
-from extender.server.explanations import GroupsShown, add_pod_groups, believed
+from extender.server.explanations import add_pod_groups
 from extender.server.health import Probes
-from extender.server.snapshot import SnapshotSource, add_snapshot
+from extender.server.snapshot import add_snapshot
 from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.state.cluster.store import Cluster
 from tests.unit.server.scene import Scene
@@ -57,14 +58,19 @@ class Service:
         memory = GroupState(view, plans, self.scene.waiting, stale=lambda: self.stale)
         add_pod_groups(
             self.app,
-            GroupsShown(
-                believed(view, plans, memory),
-                lambda: "" if self.synced else NOT_SEEN,
-                Pacer(SystemClock()),
+            lambda: GroupFacts(
+                view,
+                plans.verdicts.options,
+                plans.clock.wall(),
+                source="Extender",
+                remembered=memory.of,
+                never_starts=plans.never_starts,
             ),
+            unready=lambda: "" if self.synced else NOT_SEEN,
+            pacer=Pacer(SystemClock()),
         )
         self._memory = memory
-        add_snapshot(self.app, SnapshotSource(self.memory, Pacer(SystemClock())))
+        add_snapshot(self.app, self.memory, pacer=Pacer(SystemClock()))
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app), base_url="http://extender"
         )

@@ -15,7 +15,7 @@ from extender.kube.reviews import Access, User
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.server.access import Guard
-from extender.server.snapshot import PATH, SnapshotSource, add_snapshot
+from extender.server.snapshot import PATH, add_snapshot
 from tests.makers import key, nodes, observe, pod_group, pods, until
 from tests.protocol.service import NOT_SEEN, Service
 
@@ -76,8 +76,7 @@ async def test_elsewhere_than_on_loopback_it_needs_a_right(
     service: Service, token: str | None, code: int
 ) -> None:
     app, clock = FastAPI(), SystemClock()
-    guard = Guard(Reviewer(), clock)
-    add_snapshot(app, SnapshotSource(service.memory, Pacer(clock), guard))
+    add_snapshot(app, service.memory, pacer=Pacer(clock), guard=Guard(Reviewer()))
     headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     transport = httpx.ASGITransport(app)
@@ -101,7 +100,7 @@ async def test_more_clients_than_may_wait_are_sent_away(service: Service) -> Non
             await go.wait()
 
     app = FastAPI()
-    add_snapshot(app, SnapshotSource(service.memory, SlowPacer(SystemClock(), at_once=-1.0)))
+    add_snapshot(app, service.memory, pacer=SlowPacer(SystemClock(), at_once=-1.0))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
         first = [asyncio.create_task(client.get(PATH)) for _ in range(2)]

@@ -19,7 +19,7 @@ from extender.telemetry import otel
 from extender.telemetry.gang_starts import GangStarts
 from extender.telemetry.metrics import ProcessMetrics
 from extender.telemetry.traces import Trace
-from extender.wiring import tracing
+from extender.wiring import process
 from tests.harness.collector import PATH, Collector
 from tests.harness.process import free_port
 from tests.makers import ManualClock
@@ -194,7 +194,7 @@ async def test_the_last_traces_are_sent_at_the_end_of_a_process(collector: Colle
     settings = TraceSettings(enabled=True, endpoint=collector.endpoint)
     metrics, clock = ProcessMetrics(), ManualClock()
     starts = GangStarts(Cluster(), clock)
-    async with tracing.tracing(settings, "gang-extender", metrics, starts):
+    async with process.tracing(settings, "gang-extender", metrics, starts):
         await asyncio.sleep(0)
         Trace(starts.tracer, clock, "gang", began=clock.now).end(clock.now, {})
 
@@ -210,7 +210,7 @@ async def test_what_is_missing_is_named_with_the_setting_and_the_extra(
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)  # cannot be imported
 
     with pytest.raises(ConfigurationError) as raised:
-        async with tracing.tracing(TraceSettings(enabled=True), "x", ProcessMetrics()):
+        async with process.tracing(TraceSettings(enabled=True), "x", ProcessMetrics()):
             pass
     assert str(raised.value) == (
         "telemetry.traces.enabled: the packages of OpenTelemetry are missing"
@@ -222,7 +222,7 @@ async def test_what_the_environment_says_wrongly_is_named(monkeypatch: pytest.Mo
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "-1")
 
     with pytest.raises(ConfigurationError, match="OpenTelemetry cannot be set up: schedule_delay"):
-        async with tracing.tracing(TraceSettings(enabled=True), "x", ProcessMetrics()):
+        async with process.tracing(TraceSettings(enabled=True), "x", ProcessMetrics()):
             pass
 
 
@@ -233,7 +233,7 @@ import asyncio, sys
 import extender.wiring.serve, extender.wiring.reconcile
 from extender.config import TraceSettings
 from extender.telemetry.metrics import ProcessMetrics
-from extender.wiring.tracing import tracing
+from extender.wiring.process import tracing
 
 async def main():
     async with tracing(TraceSettings(), "x", ProcessMetrics()):

@@ -17,7 +17,7 @@ from extender.kube.reviews import Access, User
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.server.access import Guard
-from extender.server.snapshot import SnapshotSource, add_snapshot
+from extender.server.snapshot import add_snapshot
 from extender.snapshot import file
 from extender.snapshot.file import ObjectSource, Snapshot, StoppedClock, opened
 from extender.snapshot.memory import header
@@ -40,9 +40,9 @@ def made(*, guarded: bool = False) -> FastAPI:
     """Return an application that serves what an extender remembers."""
     clock, settings = SystemClock(), Settings.model_validate({"gang": {"agingSeconds": 7}})
     memory = header("extender", settings, now=NOW, watches={}, unready="")
-    guard = Guard(Reviewer(), clock) if guarded else None
+    guard = Guard(Reviewer()) if guarded else None
     found = FastAPI()
-    add_snapshot(found, SnapshotSource(lambda: {**memory, "host": "here"}, Pacer(clock), guard))
+    add_snapshot(found, lambda: {**memory, "host": "here"}, pacer=Pacer(clock), guard=guard)
     return found
 
 

@@ -12,8 +12,8 @@ from extender.explain.facts import Facts
 from extender.kube.errors import UnavailableError
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer
-from extender.server.access import REMEMBERED_SECONDS, Guard, StatusError, Turnstile, add_statuses
-from extender.server.explanations import Visibility, add_visibility
+from extender.server.access import Guard, StatusError, Turnstile, add_statuses
+from extender.server.explanations import add_visibility
 from extender.server.health import Probes, add_health
 from tests.makers import ManualClock
 from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
@@ -66,13 +66,13 @@ class Scene:
         queues = Admissions(cluster_queue(cpu=2), local_queue())
         theirs = holding("theirs", 2)
         queues.put(theirs, workload("waits", 1))
-        self.queues, self.clock, self.server = queues, ManualClock(), Server(*allowed)
-        guard = Guard(self.server, self.clock)
+        self.queues, self.server = queues, Server(*allowed)
+        guard = Guard(self.server)
         app = FastAPI()
         add_health(app, numbers, Probes(lambda: {"cache": None}), guard=guard)
         add_statuses(app)
         shown = seen or (lambda: facts(queues))
-        add_visibility(app, Visibility(shown, lambda: None, Pacer(self.clock), guard))
+        add_visibility(app, shown, lambda: None, pacer=Pacer(ManualClock()), guard=guard)
         transport = httpx.ASGITransport(app, raise_app_exceptions=True)
         self.client = httpx.AsyncClient(transport=transport, base_url="https://any")
 
@@ -150,26 +150,12 @@ async def test_health_is_open_to_all() -> None:
     assert scene.server.asked == []
 
 
-async def test_reviews_are_remembered_for_a_while_and_no_token_is() -> None:
-    scene = Scene(CLUSTER_QUEUE)
-    path = "/clusterqueues/cq/pendingworkloads"
-    for _ in range(3):
-        assert (await scene.get(path)).status_code == 200
-    assert scene.server.asked == ["good", CLUSTER_QUEUE]
-    scene.server.allowed.clear()
-    scene.clock.now += REMEMBERED_SECONDS
-    assert (await scene.get(path)).status_code == 403
-    assert scene.server.asked == ["good", CLUSTER_QUEUE] * 2
-
-
 @pytest.mark.parametrize("token", ["good", "bad"])
 async def test_without_an_answer_of_the_api_server_nothing_is_shown(token: str) -> None:
     scene = Scene(*PATHS.values())
     scene.server.away = True
     for path in PATHS:
         is_status(await scene.get(path, token), 503, "ServiceUnavailable")
-    scene.server.away = False  # and that is not remembered
-    assert (await scene.get("/metrics")).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -103,62 +103,29 @@ async def test_a_connection_that_is_cut_has_ended_too() -> None:
     assert (net.caller.is_there, net.lost) == (False, 1)
 
 
-async def test_the_end_of_a_surplus_connection_of_all_verbs_is_not_that_of_the_caller() -> None:
-    """kube-scheduler keeps two of them; filter was called by a third one while binds were open."""
+async def test_connections_of_bind_show_that_the_caller_is_there_too() -> None:
     net = Net()
-    kept = await net.call("filter")
-    await net.call("bind", kept)
-    other = await net.call("bind")
-    surplus = await net.call("filter")
-    surplus.close()
-    await asyncio.sleep(1)
-    assert (net.caller.is_there, net.lost) == (True, 0)
-    kept.close()
-    await asyncio.sleep(1)
-    assert (net.caller.is_there, net.lost) == (True, 0)
-    other.close()
-    await asyncio.sleep(1)
-    assert (net.caller.is_there, net.lost) == (False, 1)
-
-
-async def test_where_bind_has_connections_of_its_own_they_do_not_stand_for_that_of_filter() -> None:
-    net = Net()
-    await net.call("bind")
+    bind = await net.call("bind")
     wire = await net.call("filter")
     wire.close()
     await asyncio.sleep(1)
-
+    assert (net.caller.is_there, net.lost) == (True, 0)
+    bind.close()
+    await asyncio.sleep(1)
     assert (net.caller.is_there, net.lost) == (False, 1)
 
 
 async def test_connections_of_another_address_do_not_stand_for_those_of_the_caller() -> None:
     net = Net()
-    other = await net.call("filter", host="10.0.0.2")
-    await net.call("bind", other)
+    await net.call("filter", host="10.0.0.2")
     mine = await net.call("filter")
-    await net.call("bind", mine)
-    await net.call("filter", mine)
     mine.close()
     await asyncio.sleep(1)
 
     assert (net.caller.is_there, net.lost) == (False, 1)
 
 
-async def test_the_next_process_of_an_address_may_have_other_connections() -> None:
-    net = Net()
-    shared = await net.call("filter")
-    await net.call("bind", shared)
-    shared.close()
-    await asyncio.sleep(1)
-    await net.call("bind")
-    own = await net.call("filter")
-    own.close()
-    await asyncio.sleep(1)
-
-    assert (net.caller.is_there, net.lost) == (False, 2)
-
-
 def test_a_request_without_a_connection_shows_no_caller() -> None:
     caller = Caller(lambda: None)
-    caller.called({"type": "http"})
+    caller.called({"type": "http"}, "filter")
     assert not caller.is_there

@@ -8,7 +8,7 @@ from extender.runtime.clock import SystemClock
 from extender.runtime.loop_lag import LoopLag
 from extender.server.health import Probes, health_app
 from extender.telemetry.metrics import ProcessMetrics
-from extender.wiring.loop import Loop
+from extender.wiring.process import Loop
 
 
 async def numbers() -> bytes:

@@ -12,7 +12,7 @@ from extender.fit.packer import Packer
 from extender.queueing.options import AdmissionOptions
 from extender.runtime.pacer import Pacer
 from extender.server.access import add_statuses
-from extender.server.explanations import Visibility, add_visibility
+from extender.server.explanations import add_visibility
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo
 from tests.makers import ManualClock, cluster_of, node, pod
@@ -32,7 +32,7 @@ def serve(
 ) -> httpx.AsyncClient:
     app = FastAPI()
     add_statuses(app)
-    add_visibility(app, Visibility(seen, lambda: leader, pacer or Pacer(ManualClock())))
+    add_visibility(app, seen, lambda: leader, pacer=pacer or Pacer(ManualClock()))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://any")
 
 

@@ -10,7 +10,7 @@ from extender.kube.credentials import Credentials, Keyring
 from extender.kube.errors import UnauthorizedError
 from extender.kube.watch import Freshness
 from extender.telemetry.metrics import AccessMetrics
-from extender.wiring.health import Watches
+from extender.wiring.process import Watches
 from tests.makers import ManualClock
 
 

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from extender.config import Health
 from extender.runtime.clock import SystemClock
 from extender.runtime.faults import FAULTS
-from extender.wiring.loop import Loop
+from extender.wiring.process import Loop
 
 
 def count() -> int:

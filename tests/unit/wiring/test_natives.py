@@ -13,7 +13,7 @@ from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from extender.wiring.health import Watches
+from extender.wiring.process import Watches
 from extender.wiring.reflectors import LIVE_PODS, NATIVE_GROUPS, reflectors
 from extender.wiring.serve import Extender
 

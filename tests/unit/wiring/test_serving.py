@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from extender.config import Certificate, Reconcile, SettingsError
+from extender.config import Certificate, Reconcile, Settings, SettingsError
 from extender.webhooks.certificates import issue
-from extender.wiring.serving import serving
+from extender.wiring.reconcile import serving_tls
+
+
+def context_of(chosen: Reconcile) -> ssl.SSLContext | None:
+    return serving_tls(Settings(reconcile=chosen), None)[0]
 
 
 def handshake(server: ssl.SSLContext, authority: bytes | None) -> str:
@@ -33,7 +37,7 @@ def handshake(server: ssl.SSLContext, authority: bytes | None) -> str:
 def test_loopback_is_plain_text() -> None:
     for host in ("127.0.0.1", "localhost", "::1"):
         chosen = Reconcile(host=host)
-        assert serving(chosen, None).context is None
+        assert context_of(chosen) is None
         assert not chosen.authenticates
     assert Reconcile(authenticate_on_loopback=True).authenticates
 
@@ -41,7 +45,7 @@ def test_loopback_is_plain_text() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::"])
 def test_any_other_address_has_tls_and_asks_for_the_caller_s_identity(host: str) -> None:
     chosen = Reconcile(host=host)
-    context = serving(chosen, None).context
+    context = context_of(chosen)
     assert chosen.authenticates
     assert context is not None
     assert handshake(context, None).startswith("TLSv1.")
@@ -53,7 +57,7 @@ def test_a_certificate_of_files(tmp_path: Path) -> None:
     files.cert_file.write_bytes(made.certificate)
     files.key_file.write_bytes(made.key)
     for host in ("127.0.0.1", "10.1.2.3"):
-        context = serving(Reconcile(host=host, tls=files), None).context
+        context = context_of(Reconcile(host=host, tls=files))
         assert context is not None
         assert handshake(context, made.authorities).startswith("TLSv1.")
 
@@ -61,4 +65,4 @@ def test_a_certificate_of_files(tmp_path: Path) -> None:
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     files = Certificate(cert_file=tmp_path / "no.crt", key_file=tmp_path / "no.key")
     with pytest.raises(SettingsError, match=r"reconcile\.tls: .*no\.crt"):
-        serving(Reconcile(host="10.1.2.3", tls=files), None)
+        context_of(Reconcile(host="10.1.2.3", tls=files))
