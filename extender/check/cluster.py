@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from extender.api.manifests import Schema, schema_of
-from extender.api.wellknown import QUEUE_LABEL, no_effect_sentence
+from extender.api.wellknown import no_effect_sentence
 from extender.check.facts import (
     CertificateFacts,
     ClusterFacts,
@@ -22,12 +22,10 @@ from extender.check.findings import Finding, Unknown, failure, ok, warning
 from extender.check.scheduler import scheduler
 
 LEAST: Final = (1, 31)
-"""The CRDs need selectable fields, and CEL's `sets` and `quantity`."""
+"""The oldest version of Kubernetes: the CRDs need selectable fields, and CEL's `quantity`."""
 TESTED: Final = (1, 36)
 CLOCK_SECONDS: Final = 5.0
 """The most by which clocks may differ: a Lease that is renewed every two seconds allows it."""
-SILENT_SECONDS: Final = 180.0
-"""A watch on which nothing has come for as long counts as silent: a bookmark comes each minute."""
 KUEUE: Final = "kueue-controller-manager"
 PLUGINS: Final = "scheduler-plugins-controller"
 NOT_QUEUED: Final = {
@@ -286,37 +284,21 @@ def _native(found: OtherFacts) -> Finding:
 
 
 def _queued(facts: ClusterFacts) -> Iterator[Finding]:
-    """Yield the queues, flavors and jobs with what has no effect, and the contested jobs."""
+    """Yield the queues, flavors and jobs with what has no effect on them."""
     if isinstance(facts.without_effect, Unknown):
         why = f"queues and jobs cannot be looked at: {facts.without_effect.why}"
         yield warning("queue.known", why, "use a kubeconfig that may read them")
-    else:
-        for kind, name, paths in facts.without_effect:
+        return
+    for kind, name, paths in facts.without_effect:
+        mend = "take them out: the decisions are made as if they were not there"
+        if kind in NOT_QUEUED:
             mend = (
                 "it runs without quota, or waits for ever where it was created suspended: queue a "
                 "kind of docs/tasks/user/kinds-of-jobs.md instead"
-                if kind in NOT_QUEUED
-                else "take them out, or do without them: the decisions are made as if they were "
-                "not there"
             )
-            yield warning(
-                f"queue.{kind}.{name}", f"{kind} {name}: {no_effect_sentence(paths)}", mend
-            )
-        if not facts.without_effect:
-            found = "all fields, labels and annotations of the queues are honoured"
-            yield ok("queue.honoured", found)
-    if isinstance(facts.contested, Unknown):
-        why = f"Events of jobs cannot be looked at: {facts.contested.why}"
-        yield warning("queue.contested", why, "use a kubeconfig that may list Events")
-        return
-    for kind, name in facts.contested:
-        yield warning(
-            f"queue.contested.{kind}.{name}",
-            f"{kind} {name}: another writer sets spec.suspend back, as an Event SuspendContested "
-            "says: the job may run without quota, or hold quota and not run",
-            f"let one of the two write it: remove the label {QUEUE_LABEL}, or stop the other "
-            "(docs/tasks/user/kinds-of-jobs.md)",
-        )
+        yield warning(f"queue.{kind}.{name}", f"{kind} {name}: {no_effect_sentence(paths)}", mend)
+    if not facts.without_effect:
+        yield ok("queue.honoured", "all fields, labels and annotations of the queues are honoured")
 
 
 def _extender(found: ExtenderFacts | None) -> Iterator[Finding]:
@@ -348,13 +330,6 @@ def _metrics(found: ExtenderFacts) -> Iterator[Finding]:
     values: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
     for each in found.samples:
         values[each.name.removeprefix("gang_extender_")].append((each.labels, each.value))
-    ages = {labels.get("kind", ""): value for labels, value in values["watch_age_seconds"]}
-    silent = [f"{kind} for {age:.0f} s" for kind, age in ages.items() if age > SILENT_SECONDS]
-    if silent:
-        why = f"nothing has come on the watch of {', '.join(silent)}"
-        yield failure("extender.watches", why, f"see that it reaches the API server; {_LOG}")
-    elif ages:
-        yield ok("extender.watches", f"all {len(ages)} watches are fresh")
     for name, metric, what, mend in WRONG_METRICS:
         count = sum(value for _, value in values[metric])
         if count > 0:

@@ -157,5 +157,3 @@ class ClusterFacts:
     """True if the reconciler admits jobs."""
     without_effect: Sequence[tuple[str, str, Sequence[str]]] | Unknown = ()
     """Kind and name of queue objects and jobs, with what has no effect on them."""
-    contested: Sequence[tuple[str, str]] | Unknown = ()
-    """Kind and name of jobs of which another writer sets `suspend` back."""

@@ -3,8 +3,7 @@
 import asyncio
 import ssl
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Iterable, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,8 +18,6 @@ from extender.check.findings import Unknown
 from extender.kube.client import KubeClient
 from extender.kube.errors import ApiError, NotFoundError
 
-AT_ONCE: Final = 16
-"""Requests to the API server that are under way at the same time."""
 EXTENDER_SECONDS: Final = 10.0
 """The time that an extender has for an answer."""
 
@@ -32,11 +29,10 @@ class ApiReader:
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
         """Return what is at a path."""
-        return msgspec.json.decode(await self._request("GET", path))
+        return msgspec.json.decode(await self._client.request("GET", path))
 
     async def items(self, path: str) -> list[dict[str, Any]]:
         """Return the objects at a path, none where the API server does not know the kind."""
@@ -48,19 +44,11 @@ class ApiReader:
 
     async def post(self, path: str, body: object) -> None:
         """Create something."""
-        await self._request("POST", path, body=msgspec.json.encode(body))
+        await self._client.request("POST", path, body=msgspec.json.encode(body))
 
     async def delete(self, path: str) -> None:
         """Delete something."""
-        await self._request("DELETE", path)
-
-    async def turn(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return what a request returns, which is made when not too many are under way."""
-        async with self._turns:
-            return await ask()
-
-    async def _request(self, method: str, path: str, *, body: bytes | None = None) -> bytes:
-        return await self.turn(partial(self._client.request, method, path, body=body))
+        await self._client.request("DELETE", path)
 
 
 async def known(asked: Awaitable[T]) -> T | Unknown:

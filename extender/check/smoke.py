@@ -17,12 +17,11 @@ NAME: Final = "smoke.gang"
 IMAGE: Final = "registry.k8s.io/pause:3.10"
 """The pods need not run: they are done when they have a node."""
 LOOK_SECONDS: Final = 0.1
-CLEAN_SECONDS: Final = 30.0
 _GROUP: Final = "two"
 
 
 class Smoke:
-    """One gang; `seconds` is how long each of its two steps may take."""
+    """One gang; `seconds` is how long each of its two steps, and its deletion, may take."""
 
     def __init__(
         self, client: KubeClient, clock: Clock, *, scheduler_name: str, seconds: float
@@ -123,7 +122,7 @@ class Smoke:
     async def _clean(self) -> list[Finding]:
         """Delete the namespace, and with it all that is in it."""
         try:
-            async with asyncio.timeout(CLEAN_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 await self._reader.delete(f"/api/v1/namespaces/{self.namespace}")
         except NotFoundError:
             return []

@@ -15,7 +15,6 @@ from urllib.parse import quote
 from cryptography import x509
 
 from extender.api.manifests import crds, shipped_objects
-from extender.api.reasons import JobReason
 from extender.api.scheduler_config import DEFAULT_SCHEDULER
 from extender.api.wellknown import (
     GROUP_NATIVE,
@@ -139,7 +138,6 @@ class _Survey:
             certificates=[*await self._certificates(tls), *_of_extender(asked)],
             queue=queue,
             without_effect=await known(self._without_effect()) if queue else (),
-            contested=await known(self._contested()) if queue else (),
         )
 
     async def _server(self) -> ServerFacts:
@@ -210,8 +208,7 @@ class _Survey:
     async def _allowed(self, needed: Sequence[Access], user: User | None) -> dict[Access, bool]:
         """Return whether a user has each right; None: this client itself."""
         may = self._reviews.own_may if user is None else partial(self._reviews.may, user)
-        turn = self._reader.turn
-        allowed = await together(turn(partial(may, right)) for right in needed)
+        allowed = await together(map(may, needed))
         return dict(zip(needed, allowed, strict=True))
 
     async def _policies(self) -> dict[str, bool]:
@@ -286,13 +283,6 @@ class _Survey:
         for kind, objects in zip(NOT_QUEUED, jobs, strict=True):
             found += [(kind, _key(each["metadata"]), (QUEUE_LABEL,)) for each in objects]
         return [each for each in found if each[-1]]
-
-    async def _contested(self) -> list[tuple[str, str]]:
-        """Return the jobs whose `suspend` another writer sets back, by their Events."""
-        path = f"/api/v1/events?fieldSelector=reason%3D{JobReason.SUSPEND_CONTESTED}"
-        events = (await self._reader.get(path))["items"]
-        jobs = (each["involvedObject"] for each in events)
-        return sorted({(str(job["kind"]), _key(job)) for job in jobs})
 
     async def _lease(self, now: float) -> LeaseFacts | None:
         """Return the Lease of the reconciler; `now` is the API server's time. Raises ApiError."""

@@ -1,16 +1,14 @@
 """`gang-extender explain`: show why a job, a workload, a PodGroup or a pod waits."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from extender.cli.options import Kubeconfig, exits, snapshot_and_settings
-from extender.cli.simulate import Beginning, submission
+from extender.cli.options import ClusterSource, Kubeconfig, exits
+from extender.cli.simulate import play
 from extender.kube import context
 
 if TYPE_CHECKING:
@@ -18,9 +16,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from extender.api.explanations import Explanation, GroupExplanation, PodOutlook
     from extender.config import Settings
-    from extender.kube.decode import Decoder
     from extender.snapshot.file import ObjectSource
     from extender.wiring.explain import ExplainTarget
 
@@ -86,19 +82,19 @@ def job(
     """Explain the workload of a job, or what would become of a job before it is created."""
     from extender.wiring.explain import ExplainTarget
 
+    sources = ClusterSource(kubeconfig, config, from_snapshot)
     if (name is None) == (file is None):
         typer.echo(
             "gang-extender: Missing argument 'NAME': name a job, or a manifest with -f", err=True
         )
         raise typer.Exit(2)
     if file is not None:
-        begins = Beginning(None, from_snapshot, kubeconfig, config)
-        submission(file, assume, begins, output=output)
+        play(sources, submit=file, assume=assume, output=output)
         return
     assert name is not None
     here = namespace or context.namespace(kubeconfig)
     asked = ExplainTarget(here, name, is_job=True, kind=kind)
-    _explain_workload(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
+    _explain_workload(asked, sources, output=output)
 
 
 @app.command()
@@ -116,7 +112,7 @@ def workload(
 
     here = namespace or context.namespace(kubeconfig)
     asked = ExplainTarget(here, name, is_job=False)
-    _explain_workload(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
+    _explain_workload(asked, ClusterSource(kubeconfig, config, from_snapshot), output=output)
 
 
 @app.command()
@@ -135,12 +131,8 @@ def podgroup(
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
 
-    def explain(
-        source: "ObjectSource", settings: "Settings", decoder: "Decoder"
-    ) -> "Coroutine[Any, Any, GroupExplanation]":
-        return explained_group(key, source, settings.gang.options(), decoder=decoder)
-
-    sources = _Sources(kubeconfig, config, from_snapshot)
+    sources = ClusterSource(kubeconfig, config, from_snapshot)
+    explain = partial(explained_group, key=key)
     _explain(explain, group_text, sources, forbidden=may_not_read, output=output)
 
 
@@ -160,12 +152,8 @@ def pod(
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
 
-    def explain(
-        source: "ObjectSource", settings: "Settings", decoder: "Decoder"
-    ) -> "Coroutine[Any, Any, PodOutlook]":
-        return explained_pod(key, source, settings.gang.options(), decoder=decoder)
-
-    sources = _Sources(kubeconfig, config, from_snapshot)
+    sources = ClusterSource(kubeconfig, config, from_snapshot)
+    explain = partial(explained_pod, key=key)
     _explain(explain, pod_text, sources, forbidden=may_not_read, output=output)
 
 
@@ -189,32 +177,19 @@ def may_not_read(error: Exception) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """The places from which an explanation is read."""
-
-    kubeconfig: Path | None
-    config: Path | None
-    snapshot: Path | None
-
-
-def _explain_workload(asked: "ExplainTarget", sources: _Sources, *, output: Output) -> None:
+def _explain_workload(asked: "ExplainTarget", sources: ClusterSource, *, output: Output) -> None:
     from extender.explain.text import workload_text
     from extender.wiring.explain import explained
 
-    def explain(
-        source: "ObjectSource", settings: "Settings", decoder: "Decoder"
-    ) -> "Coroutine[Any, Any, Explanation]":
-        return explained(asked, source, settings.queue.options(), decoder=decoder)
-
+    explain = partial(explained, asked=asked)
     forbidden = partial(lacks_rights, namespace=asked.namespace)
     _explain(explain, workload_text, sources, forbidden=forbidden, output=output)
 
 
 def _explain(
-    explain: "Callable[[ObjectSource, Settings, Decoder], Coroutine[Any, Any, Explained]]",
+    explain: "Callable[[ObjectSource, Settings], Coroutine[Any, Any, Explained]]",
     text: "Callable[[Explained, datetime], str]",
-    sources: _Sources,
+    sources: ClusterSource,
     *,
     forbidden: Callable[[Exception], str],
     output: Output,
@@ -222,25 +197,18 @@ def _explain(
     """Read the cluster or the snapshot, explain what was asked for, and print it."""
     from extender.config import SettingsError
     from extender.explain.facts import moment
-    from extender.kube.decode import Decoder
     from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
-    from extender.snapshot.file import SnapshotError, opened
+    from extender.snapshot.file import SnapshotError
     from extender.telemetry import logs
     from extender.wiring.explain import AmbiguousError, NothingToExplainError
-
-    async def read() -> tuple[Explained, float]:
-        decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
-        async with opened(sources.kubeconfig, snapshot) as source:
-            return await explain(source, settings, decoder), source.clock.wall()
 
     logs.configure("warning", as_json=False)
     with (
         exits(1, NothingToExplainError, ApiError, ConfigurationError, SnapshotError, OSError),
         exits(2, AmbiguousError, SettingsError),
     ):
-        snapshot, settings = snapshot_and_settings(sources.snapshot, sources.config)
         try:
-            found, now = asyncio.run(read())
+            found, now = sources.read(explain)
         except ForbiddenError as error:
             typer.echo(f"gang-extender: {forbidden(error)}", err=True)
             raise typer.Exit(1) from None

@@ -1,15 +1,18 @@
 """Options that several commands take, and their exit codes."""
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from extender.config import Settings
-    from extender.snapshot.file import Snapshot
+    from extender.snapshot.file import ObjectSource
+
+T = TypeVar("T")
 
 Kubeconfig = Annotated[
     Path | None,
@@ -34,20 +37,39 @@ LogFormat = Annotated[
 ]
 
 
-def snapshot_and_settings(
-    file: Path | None, config: Path | None
-) -> "tuple[Snapshot | None, Settings]":
-    """Return the snapshot in a file, and the settings: those of `config`, else the snapshot's.
+@dataclass(frozen=True, slots=True)
+class ClusterSource:
+    """The cluster or the snapshot that a command reads, and the file with settings."""
 
-    Raises SnapshotError, SettingsError and OSError.
-    """
-    from extender.config.settings import Settings, load
-    from extender.snapshot.file import load as load_snapshot
+    kubeconfig: Path | None
+    config: Path | None
+    snapshot: Path | None
 
-    snapshot = load_snapshot(file) if file is not None else None
-    if snapshot is not None and config is None:
-        return snapshot, Settings.model_validate(snapshot.settings)
-    return snapshot, load(config, {})
+    def read(
+        self, ask: "Callable[[ObjectSource, Settings], Coroutine[Any, Any, T]]"
+    ) -> tuple[T, float]:
+        """Return an answer from the cluster or the snapshot, and the time of that.
+
+        Without a file the settings of a snapshot count. Raises SnapshotError, SettingsError,
+        ConfigurationError, OSError and what `ask` raises.
+        """
+        import asyncio
+
+        from extender.config.settings import Settings, load
+        from extender.snapshot.file import load as load_snapshot
+        from extender.snapshot.file import opened
+
+        snapshot = load_snapshot(self.snapshot) if self.snapshot is not None else None
+        if snapshot is not None and self.config is None:
+            settings = Settings.model_validate(snapshot.settings)
+        else:
+            settings = load(self.config, {})
+
+        async def read() -> tuple[T, float]:
+            async with opened(self.kubeconfig, snapshot) as source:
+                return await ask(source, settings), source.clock.wall()
+
+        return asyncio.run(read())
 
 
 @contextmanager

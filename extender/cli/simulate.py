@@ -1,27 +1,17 @@
 """`gang-extender simulate`: play jobs in virtual time."""
 
-import sys
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from extender.cli.options import Kubeconfig, exits
+from extender.cli.options import ClusterSource, Kubeconfig, exits
 
 if TYPE_CHECKING:
-    from extender.simulate.engine import Simulation
+    from pydantic import BaseModel
+
     from extender.simulate.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """The start of a simulation: a scenario, a snapshot, or else a cluster."""
-
-    scenario: Path | None
-    snapshot: Path | None
-    kubeconfig: Path | None
-    config: Path | None
 
 
 def simulate(
@@ -59,33 +49,26 @@ def simulate(
 
     Exit codes: 0 done, 1 it failed, 2 the scenario is wrong.
     """
-    from extender.config.sections import SettingsError
-    from extender.kube.errors import ApiError, ConfigurationError
-    from extender.simulate.answering import UnknownJobError
-    from extender.snapshot.file import SnapshotError
-    from extender.telemetry import logs
-
-    logs.configure("error", as_json=False)
     if sum((scenario is not None, from_cluster, from_snapshot is not None)) != 1:
         text = "gang-extender: say a scenario, --from-cluster or --from-snapshot"
         typer.echo(text, err=True)
         raise typer.Exit(2)
-    with (
-        exits(1, ApiError, ConfigurationError, SnapshotError, OSError),
-        exits(2, SettingsError, UnknownJobError),
-    ):
-        sources = Beginning(scenario, from_snapshot, kubeconfig, config)
-        world = _world(sources, assume=assume)
-        if submit is not None:
-            answer(world, submit, assume, output=output)
-        else:
-            _play(world, output=output)
+    sources = ClusterSource(kubeconfig, config, from_snapshot)
+    play(sources, scenario=scenario, submit=submit, assume=assume, output=output)
 
 
-def submission(job: Path, assume: str | None, sources: Beginning, *, output: str) -> None:
-    """Print what would become of a job in a cluster, or in a snapshot of it."""
+def play(
+    sources: ClusterSource,
+    *,
+    scenario: Path | None = None,
+    submit: Path | None,
+    assume: str | None,
+    output: str,
+) -> None:
+    """Print what happens in a scenario or else a cluster, or what becomes of a submitted job."""
     from extender.config.sections import SettingsError
     from extender.kube.errors import ApiError, ConfigurationError
+    from extender.simulate import answering, report
     from extender.simulate.answering import UnknownJobError
     from extender.snapshot.file import SnapshotError
     from extender.telemetry import logs
@@ -95,40 +78,24 @@ def submission(job: Path, assume: str | None, sources: Beginning, *, output: str
         exits(1, ApiError, ConfigurationError, SnapshotError, OSError),
         exits(2, SettingsError, UnknownJobError),
     ):
-        answer(_world(sources, assume=assume), job, assume, output=output)
+        assumed = _seconds(assume)
+        world = _world(scenario, sources, assumed=assumed)
+        if submit is not None:
+            forecast = answering.answer(world, answering.read(submit), assumed=assumed)
+            _print(forecast, answering.text(forecast), output=output)
+        else:
+            played = report.play_all(world)
+            _print(played, report.text(played), output=output)
 
 
-def answer(world: "World", job: Path, assume: str | None, *, output: str) -> None:
-    """Print what would become of a job. Raises SettingsError, UnknownJobError."""
-    from extender.simulate import answering
-
-    found = answering.answer(world, answering.read(job), assumed=_seconds(assume))
-    if output == "json":
-        typer.echo(found.model_dump_json(by_alias=True, indent=2))
-    else:
-        typer.echo(answering.text(found), nl=False)
-
-
-def _world(sources: Beginning, *, assume: str | None) -> "World":
-    assumed = _seconds(assume)
-    if sources.scenario is not None:
-        from extender.simulate.from_scenario import world_of
-        from extender.simulate.scenario import load as load_scenario
-
-        return world_of(load_scenario(sources.scenario))
-    import asyncio
-
-    from extender.cli.options import snapshot_and_settings
+def _world(scenario: Path | None, sources: ClusterSource, *, assumed: float | None) -> "World":
     from extender.simulate.from_cluster import world_of_cluster
-    from extender.snapshot.file import opened
+    from extender.simulate.from_scenario import world_of
+    from extender.simulate.scenario import load
 
-    snapshot, settings = snapshot_and_settings(sources.snapshot, sources.config)
-
-    async def read() -> "World":
-        async with opened(sources.kubeconfig, snapshot) as source:
-            return await world_of_cluster(source, settings, assumed=assumed)
-
-    return asyncio.run(read())
+    if scenario is not None:
+        return world_of(load(scenario))
+    return sources.read(partial(world_of_cluster, assumed=assumed))[0]
 
 
 def _seconds(assume: str | None) -> float | None:
@@ -143,42 +110,8 @@ def _seconds(assume: str | None) -> float | None:
     return found
 
 
-def _play(world: "World", *, output: str) -> None:
-    from extender.simulate.report import play_all, text
-
-    progress = _Progress()
-    found = play_all(world, on_step=progress.show)
-    progress.end()
+def _print(found: "BaseModel", text: str, *, output: str) -> None:
     if output == "json":
         typer.echo(found.model_dump_json(by_alias=True, indent=2))
     else:
-        typer.echo(text(found), nl=False)
-
-
-class _Progress:
-    """A line on standard error, shown after two seconds."""
-
-    def __init__(self) -> None:
-        from extender.runtime.clock import SystemClock
-
-        self._clock = SystemClock()
-        self._began = self._last = self._clock.monotonic()
-        self._shown = False
-
-    def show(self, playing: "Simulation") -> None:
-        """Show the progress of a simulation, twice a second."""
-        now = self._clock.monotonic()
-        if now - self._began < 2 or now - self._last < 0.5 or not sys.stderr.isatty():
-            return
-        from extender.simulate.report import duration
-
-        self._last, self._shown = now, True
-        jobs = len(playing.world.jobs) + len(playing.world.running)
-        line = f"{playing.finished} of {jobs} jobs finished, {duration(playing.clock.now)}"
-        sys.stderr.write(f"\r{line:<70}")
-        sys.stderr.flush()
-
-    def end(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            sys.stderr.write("\r" + " " * 70 + "\r")
+        typer.echo(text, nl=False)

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -99,21 +98,4 @@ async def _taken(client: "ProcessClient", kubeconfig: Path | None) -> "Snapshot"
 
     memory = await asyncio.to_thread(asked, client)
     async with opened(kubeconfig, None) as source:
-        return await taken(source, memory, _progress())
-
-
-def _progress() -> Callable[[int], None]:
-    """Return a function that prints how many objects were read, where it takes long."""
-    from extender.runtime.clock import SystemClock
-
-    clock = SystemClock()
-    due = clock.monotonic() + 2.0  # quick reads print nothing
-
-    def show(count: int) -> None:
-        nonlocal due
-        now = clock.monotonic()
-        if now >= due:
-            due = now + 0.5
-            typer.echo(f"{count} objects were read", err=True)
-
-    return show
+        return await taken(source, memory)

@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import Annotated
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AllowInfNan,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from extender.api.values import LONGEST, seconds
@@ -74,8 +83,8 @@ def _duration(value: object) -> object:
     return found
 
 
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[NonNegativeFloat, AllowInfNan(False)]  # noqa: FBT003 - its only argument
+Positive = Annotated[PositiveFloat, AllowInfNan(False)]  # noqa: FBT003 - its only argument
 Duration = Annotated[Seconds, Field(le=LONGEST), BeforeValidator(_duration)]
 Percentage = Annotated[int, Field(ge=0, le=100)]
 Port = Annotated[int, Field(ge=0, le=65535)]

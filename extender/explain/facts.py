@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
 from extender.api.explanations import OwnerReference, TimedCondition
 from extender.gang.options import GangOptions
@@ -15,6 +15,11 @@ from extender.state.cluster.records import ConditionInfo, PodGroupInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
+
+LARGEST_LIMIT: Final = 1000
+"""The most workloads, groups or pods of one answer. A larger limit gets as many."""
+NAMED: Final = 5
+"""The most names of one kind that are listed where the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from extender.api.explanations import (
     RoomFound,
 )
 from extender.api.reasons import EventReason, Reason
-from extender.explain.facts import GroupFacts, moment, timed
+from extender.explain.facts import LARGEST_LIMIT, GroupFacts, moment, timed
 from extender.explain.gates import PlanLook, answers, checked, explain_plan, hints
 from extender.explain.kept_room import kept_rooms
 from extender.fit.candidates import is_feasible
@@ -37,8 +37,6 @@ from extender.steps import PIECE, Steps
 
 AHEAD: Final = 10
 """The most groups ahead that are named."""
-LISTED: Final = 1000
-"""The most pods of a group that are listed."""
 _PLANNED: Final = frozenset((Gate.TOPOLOGY, Gate.MIN_RESOURCES, Gate.ABLE_PODS, Gate.ROOM))
 _RESERVED: Final[Mapping[ReservationKind, MemberState]] = {
     ReservationKind.BINDING: "Binding",
@@ -265,9 +263,11 @@ def group_state(group: str, view: ClusterView) -> GroupState:
 
 
 def _members(group: str, view: ClusterView) -> Steps[list[ExplainedMember]]:
-    """Return the pods of a group, those first that have no node; `LISTED` of them at most."""
+    """Return the pods of a group, those first that have no node; `LARGEST_LIMIT` at most."""
     found = [view.pods[uid] for uid in view.tally(group).members]
-    pods = sorted(found, key=lambda pod: (pod.node is not None, pod.index or 0, pod.name))[:LISTED]
+    pods = sorted(found, key=lambda pod: (pod.node is not None, pod.index or 0, pod.name))[
+        :LARGEST_LIMIT
+    ]
     shown = []
     for number, pod in enumerate(pods):
         if number % PIECE == PIECE - 1:

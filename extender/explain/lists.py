@@ -21,19 +21,15 @@ from extender.api.explanations import (
     WaitingFor,
 )
 from extender.api.reasons import Reason
-from extender.explain.facts import Facts, GroupFacts, moment, owners_of
+from extender.explain.facts import LARGEST_LIMIT, Facts, GroupFacts, moment, owners_of
 from extender.explain.gang import counts, group_state
 from extender.explain.outlook import Lacks, briefly
 from extender.gang.gates import cannot_start
 from extender.state.queue.records import Order
 from extender.steps import Steps
 
-LARGEST_LIMIT: Final = 1000
-"""The most workloads of one page; a larger limit is no error, and gets as many."""
 _RUN: Final = 2048
-"""The most workloads that are sorted in one step."""
-_STRIDE: Final = 256
-"""The most workloads that are passed in one step."""
+"""The most workloads that are sorted, or passed, in one step."""
 
 T = TypeVar("T", PendingWorkload, Explanation)
 _Position = tuple[str, int, int]
@@ -107,7 +103,7 @@ def _positions(
     for number, (position, queue) in enumerate(_numbered(runs, facts)):
         if seen >= page.end:
             break
-        if number % _STRIDE == 0:
+        if number % _RUN == 0:
             yield
         if local_queue in (None, queue):
             if seen >= page.offset:

@@ -9,7 +9,7 @@ from typing import Final
 from extender.api.explanations import Holder, WaitingFor
 from extender.api.reasons import Unadmitted
 from extender.api.wellknown import WorkloadCondition
-from extender.explain.facts import Facts, job_of, moment
+from extender.explain.facts import NAMED, Facts, job_of, moment
 from extender.queueing import aging
 from extender.queueing.flavors import FlavorLack, Mode, Proposal, Quotas, assigning, counts
 from extender.queueing.nominate import Nomination, Nominator
@@ -29,8 +29,6 @@ from extender.resources.quantity import exact
 from extender.state.queue.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
 from extender.steps import Steps, at_once
 
-HOLDERS: Final = 5
-"""The most workloads that hold some quota and are named."""
 _BY_NODES: Final = (
     Unadmitted.WAITING_FOR_ROOM,
     Unadmitted.TOPOLOGY_PLACEMENT_FAILED,
@@ -106,8 +104,8 @@ class Lacks:
                 (each for name in names for each in self._of(name, what)),
                 key=lambda each: (-each[0], each[1].priority, each[1].key),
             )
-            first = [_holder(each, what[1]) for each in held[:HOLDERS]]
-            found = self._named[what, names] = first, max(0, len(held) - HOLDERS)
+            first = [_holder(each, what[1]) for each in held[:NAMED]]
+            found = self._named[what, names] = first, max(0, len(held) - NAMED)
         return found
 
     def _of(self, cluster_queue: str, what: FlavorResource) -> Iterable[_Held]:

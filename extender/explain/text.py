@@ -17,9 +17,8 @@ from extender.api.explanations import (
     RoomKept,
     TimedCondition,
 )
+from extender.explain.facts import NAMED
 
-NAMED: Final = 5
-"""The most nodes, or pods of equal state, that are named; the others are counted."""
 LONGEST: Final = 160
 """Characters of what kube-scheduler says of a pod; `-o json` has all of it."""
 _MARKS: Final = {"Passed": "yes", "Refused": "NO", "NotAsked": "-", "Unknown": "?"}

@@ -24,9 +24,9 @@ from extender.api.explanations import (
 )
 from extender.api.wellknown import QUEUE_GROUP
 from extender.explain import lists
-from extender.explain.facts import Facts, GroupFacts
+from extender.explain.facts import LARGEST_LIMIT, Facts, GroupFacts
 from extender.explain.gang import explain_group
-from extender.explain.lists import LARGEST_LIMIT, PageRequest, group_list, within
+from extender.explain.lists import PageRequest, group_list, within
 from extender.explain.workload import explain, look_at_nodes
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer, in_slices
@@ -44,7 +44,7 @@ from extender.server.access import (
 from extender.steps import Steps
 
 PREFIX: Final = f"/apis/{API_VERSION}"
-_VISIBILITY_GROUP: Final = API_VERSION.partition("/")[0]
+_VISIBILITY_GROUP: Final = f"visibility.{QUEUE_GROUP}"
 _CLUSTER_QUEUES: Final = "clusterqueues/pendingworkloads"
 _LOCAL_QUEUES: Final = "localqueues/pendingworkloads"
 _WRONG_NUMBER: Final = "A number that is none, or below zero."

@@ -20,11 +20,10 @@ import structlog
 
 from extender.runtime.faults import FAULTS
 from extender.server.connections import Connections
+from extender.steps import PIECE
 
 _log = structlog.get_logger(__name__)
 
-_AT_ONCE: Final = 64
-"""Connections that are accepted before other tasks run."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS: Final = 0.1
 """The pause after a connection for which the process or the machine has no resources."""
@@ -131,7 +130,7 @@ class TlsListener:
             await asyncio.wait(self._tasks)
 
     def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(PIECE):  # then other tasks run
             try:
                 connection, address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

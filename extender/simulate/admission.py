@@ -27,7 +27,7 @@ from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 
 MOST_CYCLES: Final = 1000
-"""The most cycles in one moment: with more, something decides in circles."""
+"""The most cycles or rounds in one moment: with more, something decides in circles."""
 
 
 class CircularError(Exception):

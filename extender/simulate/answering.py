@@ -9,6 +9,7 @@ import msgspec
 import yaml
 from pydantic import Field
 
+from extender.api.values import LONGEST
 from extender.api.wellknown import (
     GROUP_X,
     POD_GROUP_GROUPS,
@@ -33,8 +34,6 @@ from extender.state.queue.records import PriorityClassInfo, WorkloadPriorityClas
 
 ARRIVES: Final = 0.001
 """The arrival of the job, in seconds: after all jobs that exist."""
-FOREVER: Final = 365 * 86400.0
-"""The length of a forecast, in seconds."""
 
 Object = dict[str, Any]
 
@@ -84,7 +83,7 @@ def answer(world: World, objects: Sequence[Object], *, assumed: float | None) ->
     now, lacks = job.started is not None, played.why_waiting(job)
     waiting = sum(1 for each in (*world.running, *at_once) if each.started is None)
     if not now:
-        played.run(FOREVER, stop=lambda: job.started is not None)
+        played.run(LONGEST, stop=lambda: job.started is not None)
     open_ended = sum(1 for each in world.running if each.run_seconds is None and each.ended is None)
     return Forecast(
         job=f"{job.kind} {job.key}",

@@ -18,7 +18,12 @@ from extender.permit.node_claims import NodeClaims
 from extender.queueing.preempt import Victim
 from extender.queueing.rules import requires_room
 from extender.room.pods import PodSetCount, PodShapes
-from extender.simulate.admission import AdmissionModel, CircularError, QueueOutlet
+from extender.simulate.admission import (
+    MOST_CYCLES,
+    AdmissionModel,
+    CircularError,
+    QueueOutlet,
+)
 from extender.simulate.books import Books
 from extender.simulate.scheduling import PreemptionModel, SchedulerModel
 from extender.simulate.world import SimJob, VirtualClock, World
@@ -33,8 +38,6 @@ from extender.steps import at_once
 IDLE: Final = 7200.0
 """Seconds without any job that comes, starts or ends after which a simulation is over: claims of
 gangs that wait and back-offs of evicted jobs have had their time."""
-MOST_ROUNDS: Final = 1000
-"""Rounds of decisions in one moment: with more, something decides in circles."""
 AGING_LOOKS: Final = 30
 """Checks for gangs that have waited long, in each `gang.agingSeconds`."""
 GRANTED: Final = 60.0
@@ -76,10 +79,9 @@ class Simulation:
         world: World,
         *,
         alone: bool = False,
-        on_step: Callable[["Simulation"], None] | None = None,
     ) -> None:
         """Prepare a simulation. With `alone` there are no gangs and no queues."""
-        self.world, self.alone, self._on_step = world, alone, on_step
+        self.world, self.alone = world, alone
         self.clock = VirtualClock(world.began)
         self.cluster, self.queues = Cluster(), Queues(world.complete)
         self.view, self.queue_view = self.cluster.view(), self.queues.view()
@@ -184,7 +186,7 @@ class Simulation:
 
     def _decide(self) -> None:
         """Decide until nothing follows from what was decided."""
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MOST_CYCLES):
             again = False if self.alone else self.admission.run()
             again = self.scheduler.run() or again
             if not self.alone:
@@ -193,13 +195,11 @@ class Simulation:
             if not again:
                 break
         else:
-            raise CircularError(f"more than {MOST_ROUNDS} rounds of decisions in one moment")
+            raise CircularError(f"more than {MOST_CYCLES} rounds of decisions in one moment")
         self._count_half_placed()
         self._age_later()
         self._look_at_waiting()
         self.books.look_at_quota(self.queue_view, self.clock.now)
-        if self._on_step is not None:
-            self._on_step(self)
 
     def _look_at_waiting(self) -> None:
         """Take note of the jobs that were admitted in this moment, and whose pods wait."""

@@ -1,6 +1,6 @@
 """The start of a simulation from a cluster or a snapshot, which is listed once."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from extender.api.values import seconds
-from extender.api.wellknown import EXPECTED_RUN, MAX_EXEC_TIME_LABEL, POD_GROUP_GROUPS
+from extender.api.wellknown import EXPECTED_RUN, MAX_EXEC_TIME_LABEL
 from extender.config import Settings
 from extender.gang.options import GangOptions
 from extender.jobs import fields, registry
@@ -18,19 +18,17 @@ from extender.jobs.pod_group_of_job import pod_group_key
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
-from extender.kube.queues import collection, objects
-from extender.kube.watch import Reader, everything
+from extender.kube.queues import objects
+from extender.kube.watch import everything
 from extender.queueing.options import AdmissionOptions
 from extender.simulate.world import SimJob, World
 from extender.snapshot.file import ObjectSource
-from extender.state.cluster import events as ce
-from extender.state.cluster.records import BATCH_JOB, JobInfo, NodeInfo, PodGroupInfo, PodInfo
-from extender.state.cluster.store import Cluster
+from extender.snapshot.reading import ClusterReader
+from extender.state.cluster.records import JobInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events as qe
 from extender.state.queue.events import Record
 from extender.state.queue.records import PodSetInfo, WorkloadInfo
-from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -228,11 +226,39 @@ async def world_of_cluster(
 
     Pods that do not say how long they run, run for `assumed` seconds. Raises ApiError.
     """
-    gang = settings.gang
-    read = _ClusterReading(source.reader, Decoder(gang.ignored(), placement=gang.placement))
-    await read.queues_there()
-    await read.nodes_and_pods()
-    await read.jobs_there()
+    gang, runs = settings.gang, dict[str, float]()
+    decoder = Decoder(gang.ignored(), placement=gang.placement)
+
+    def note(uid: str, raw: bytes) -> None:
+        parts = _decode(raw)
+        found = expected(parts, [parts.get("spec", {}).get("template", {})])
+        if found is not None:
+            runs[uid] = found
+
+    def pod(raw: bytes) -> PodInfo:
+        found = decoder.pod(raw)
+        note(found.uid, raw)
+        return found
+
+    def batch_job(raw: bytes) -> JobInfo:
+        found = decoder.job(raw)
+        note(found.uid, raw)
+        return found
+
+    read = ClusterReader(source.reader, decoder)
+    await read.read_queues(optional=True)
+    await read.read_nodes()
+    await read.read_pods(decode=pod, ended=False)
+    await read.read_batch_jobs(batch_job)
+    for each in registry.builtin().values():
+        if each.compose is not None:
+            continue  # pods, which were read
+        path = objects(each.group, each.version, each.plural)
+        decode = partial(QueueDecoder(decoder).job, kind=each.name, done=each.done)
+        # The roles of users list no job of another kind; its workload says most of it.
+        with suppress(NotFoundError, ForbiddenError):
+            for job in await everything(source.reader, path, decode):
+                read.queues.apply(qe.JobApplied(job))
     return world_of_state(
         Believed(
             read.cluster.view(),
@@ -241,88 +267,7 @@ async def world_of_cluster(
             gang.options(),
             settings.queue.options(),
             makes_groups=settings.queue.pod_groups == "Auto",
-            run_seconds=read.run_seconds,
+            run_seconds=runs,
             assumed_seconds=assumed,
         )
     )
-
-
-class _ClusterReading:
-    """One list of each kind; kinds that the cluster does not have are left out."""
-
-    def __init__(self, client: Reader, decoder: Decoder) -> None:
-        self._client, self._decoder = client, decoder
-        self._of_queues = QueueDecoder(decoder)
-        self.cluster, self.queues = Cluster(), Queues(self._of_queues.completed)
-        self.run_seconds: dict[str, float] = {}
-        """The run time of pods in seconds, by their UID or that of their Job."""
-
-    async def queues_there(self) -> None:
-        """Read queues and workloads. Raises ApiError."""
-        of = self._of_queues
-        kinds: dict[str, Callable[[bytes], Record]] = {
-            "namespaces": of.namespace,
-            "limitranges": of.limit_range,
-            "runtimeclasses": of.runtime_class,
-            "priorityclasses": of.priority_class,
-            "workloadpriorityclasses": of.workload_priority_class,
-            "resourceflavors": of.flavor,
-            "topologies": of.topology,
-            "cohorts": of.cohort,
-            "clusterqueues": of.cluster_queue,
-            "localqueues": of.local_queue,
-            "workloads": of.workload,
-        }
-        paths = {
-            "namespaces": objects("", "v1", "namespaces"),
-            "limitranges": objects("", "v1", "limitranges"),
-            "runtimeclasses": objects("node.k8s.io", "v1", "runtimeclasses"),
-            "priorityclasses": objects("scheduling.k8s.io", "v1", "priorityclasses"),
-        }
-        for plural, decode in kinds.items():
-            path = paths.get(plural) or collection(plural, "")
-            with suppress(NotFoundError, *((ForbiddenError,) if "priority" in plural else ())):
-                for found in await everything(self._client, path, decode):
-                    self.queues.apply(qe.Applied(found))
-
-    async def nodes_and_pods(self) -> None:
-        """Read nodes, pods and PodGroups. Raises ApiError."""
-        client, decoder, cluster = self._client, self._decoder, self.cluster
-        nodes = await everything(client, objects("", "v1", "nodes"), decoder.node)
-        cluster.apply(ce.ObjectsListed(NodeInfo, nodes))
-        pods = await everything(client, objects("", "v1", "pods"), self._pod)
-        cluster.apply(ce.ObjectsListed(PodInfo, [pod for pod in pods if not pod.finished]))
-        for group in POD_GROUP_GROUPS:
-            decode = partial(decoder.pod_group, api_group=group)
-            with suppress(NotFoundError):
-                found = await everything(client, objects(group, "v1alpha1", "podgroups"), decode)
-                cluster.apply(ce.ObjectsListed(PodGroupInfo, found, group))
-
-    async def jobs_there(self) -> None:
-        """Read jobs of all kinds. Raises ApiError."""
-        jobs = await everything(self._client, objects("batch", "v1", "jobs"), self._batch_job)
-        self.cluster.apply(ce.ObjectsListed(JobInfo, jobs, BATCH_JOB))
-        for each in registry.builtin().values():
-            if each.compose is not None:
-                continue  # pods, which were read
-            path = objects(each.group, each.version, each.plural)
-            decode = partial(self._of_queues.job, kind=each.name, done=each.done)
-            # The roles of users list no job of another kind; its workload says most of it.
-            with suppress(NotFoundError, ForbiddenError):
-                for job in await everything(self._client, path, decode):
-                    self.queues.apply(qe.JobApplied(job))
-
-    def _pod(self, raw: bytes) -> PodInfo:
-        pod = self._decoder.pod(raw)
-        self._note(pod.uid, _decode(raw))
-        return pod
-
-    def _batch_job(self, raw: bytes) -> JobInfo:
-        job, source = self._decoder.job(raw), _decode(raw)
-        self._note(job.uid, source, source.get("spec", {}).get("template", {}))
-        return job
-
-    def _note(self, uid: str, *parts: dict[str, Any]) -> None:
-        runs = expected(parts[0], parts[1:])
-        if runs is not None:
-            self.run_seconds[uid] = runs

@@ -1,12 +1,10 @@
 """Runs a simulation and reports on it, as a model and as text."""
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from math import ceil
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -15,9 +13,6 @@ from extender.resources.quantity import CPU, PODS, show
 from extender.simulate.engine import Simulation
 from extender.simulate.world import SimJob, World
 from extender.state.queue.records import quotas_of
-
-THRESHOLDS: Final = (50_000, 20, 100)
-"""New objects before a collection: nearly everything is freed by its reference count."""
 
 
 class Shown(BaseModel):
@@ -102,16 +97,16 @@ class SimulationReport(Shown):
     notes: list[str] = Field(default_factory=list)
 
 
-def play_all(
-    world: World, *, on_step: Callable[[Simulation], None] | None = None
-) -> SimulationReport:
+def play_all(world: World) -> SimulationReport:
     """Return the report on a world, with kube-scheduler alone too if the world asks for it."""
-    with _few_collections():
+    gc.collect()
+    gc.disable()  # nearly everything is freed by its reference count
+    try:
         other = fresh(world) if world.compare else None
-        played = play(world, on_step=on_step)
-        alone = None
-        if other is not None:
-            alone = play(other, alone=True, on_step=on_step, least=played.clock.now)
+        played = play(world)
+        alone = play(other, alone=True, least=played.clock.now) if other is not None else None
+    finally:
+        gc.enable()
     return SimulationReport(
         gang_extender=report(played),
         alone=report(alone) if alone is not None else None,
@@ -125,33 +120,14 @@ def fresh(world: World) -> World:
     return replace(world, jobs=jobs, running=deepcopy(world.running))
 
 
-def play(
-    world: World,
-    *,
-    alone: bool = False,
-    on_step: Callable[[Simulation], None] | None = None,
-    least: float = 0.0,
-) -> Simulation:
+def play(world: World, *, alone: bool = False, least: float = 0.0) -> Simulation:
     """Return a world as it is at its end; not before `least` where jobs are left."""
-    played = Simulation(world, alone=alone, on_step=on_step)
+    played = Simulation(world, alone=alone)
     played.run(world.until)
     if played.finished < played.arrived:
         played.clock.now = max(played.clock.now, least)
     played.books.close(played.clock.now)
     return played
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def report(played: Simulation) -> RunReport:

@@ -23,144 +23,87 @@ Kept = Mapping[str, "Kept | None"]
 """The fields of an object to keep; None keeps all of a field. Each item of a list is cut alike."""
 
 
-def _all(*names: str) -> Kept:
-    return dict.fromkeys(names)
-
-
-_QUEUE_KINDS: Final = (
-    "workloadpriorityclasses",
-    "resourceflavors",
-    "topologies",
-    "cohorts",
-    "clusterqueues",
-    "localqueues",
-    "workloads",
-)
+RECORDS: Final[Mapping[str, str]] = {
+    "namespaces": "/api/v1/namespaces",
+    "limitranges": "/api/v1/limitranges",
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    **{
+        plural: f"/apis/{QUEUE_GROUP}/{QUEUE_VERSION}/{plural}"
+        for plural in (
+            *("workloadpriorityclasses", "resourceflavors", "topologies", "cohorts"),
+            *("clusterqueues", "localqueues", "workloads"),
+        )
+    },
+}
+"""The kinds that the queue is decided by: the path of each list, by plural."""
 PATHS: Final = (
-    "/api/v1/nodes",
-    "/api/v1/pods",
-    "/api/v1/namespaces",
-    "/api/v1/limitranges",
-    "/apis/node.k8s.io/v1/runtimeclasses",
-    "/apis/scheduling.k8s.io/v1/priorityclasses",
-    "/apis/batch/v1/jobs",
+    *("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"),
+    *RECORDS.values(),
     *(f"/apis/{group}/v1alpha1/podgroups" for group in POD_GROUP_GROUPS),
     *(f"/apis/{GROUP_NATIVE}/{version}/podgroups" for version in NATIVE_VERSIONS),
-    *(f"/apis/{QUEUE_GROUP}/{QUEUE_VERSION}/{plural}" for plural in _QUEUE_KINDS),
 )
 """The lists in a snapshot. A cluster need not have all of them."""
 
-_CONTAINER: Final = _all("name", "ports", "resources", "restartPolicy", "restartPolicyRules")
-_CONTAINER_STATUS: Final = _all("name", "resources", "allocatedResources")
+
+def _all(names: str) -> Kept:
+    return dict.fromkeys(names.split())
+
+
+_CONTAINER: Final = _all("name ports resources restartPolicy restartPolicyRules")
+_CONTAINER_STATUS: Final = _all("name resources allocatedResources")
 _POD_SPEC: Final[Kept] = {
     "containers": _CONTAINER,
     "initContainers": _CONTAINER,
     "volumes": {
         "ephemeral": {"volumeClaimTemplate": _all("spec")},
-        **_all("name", "persistentVolumeClaim"),
+        **_all("name persistentVolumeClaim"),
     },
-    **_all(
-        "activeDeadlineSeconds",
-        "affinity",
-        "hostNetwork",
-        "hostUsers",
-        "nodeName",
-        "nodeSelector",
-        "overhead",
-        "preemptionPolicy",
-        "priority",
-        "priorityClassName",
-        "readinessGates",
-        "resourceClaims",
-        "resources",
-        "restartPolicy",
-        "runtimeClassName",
-        "schedulerName",
-        "schedulingGates",
-        "schedulingGroup",
-        "tolerations",
-        "topologySpreadConstraints",
-    ),
+    **_all("activeDeadlineSeconds affinity hostNetwork hostUsers nodeName nodeSelector overhead"),
+    **_all("preemptionPolicy priority priorityClassName readinessGates resourceClaims resources"),
+    **_all("restartPolicy runtimeClassName schedulerName schedulingGates schedulingGroup"),
+    **_all("tolerations topologySpreadConstraints"),
 }
 _TEMPLATE: Final[Kept] = {"metadata": None, "spec": _POD_SPEC}
-_POD: Final[Kept] = {
-    "metadata": None,
-    "spec": _POD_SPEC,
-    "status": {
-        "containerStatuses": _CONTAINER_STATUS,
-        "initContainerStatuses": _CONTAINER_STATUS,
-        **_all(
-            "allocatedResources",
-            "conditions",
-            "nominatedNodeName",
-            "phase",
-            "reason",
-            "resourceClaimStatuses",
-            "resources",
-            "startTime",
-        ),
-    },
-}
-_NODE: Final[Kept] = {
-    "metadata": None,
-    "spec": _all("taints", "unschedulable"),
-    "status": _all("allocatable", "conditions", "declaredFeatures"),
-}
-_JOB: Final[Kept] = {
-    "metadata": None,
-    "spec": {
-        "template": _TEMPLATE,
-        **_all(
-            "activeDeadlineSeconds",
-            "completionMode",
-            "completions",
-            "managedBy",
-            "parallelism",
-            "suspend",
-        ),
-    },
-    "status": None,
-}
-_WORKLOAD: Final[Kept] = {
-    "metadata": None,
-    "spec": {
-        "podSets": {
-            "template": _TEMPLATE,
-            **_all("name", "count", "minCount", "topologyRequest"),
-        },
-        **_all(
-            "active",
-            "maximumExecutionTimeSeconds",
-            "preemptionGates",
-            "priority",
-            "priorityClassName",
-            "priorityClassRef",
-            "priorityClassSource",
-            "queueName",
-        ),
-    },
-    "status": None,
-}
 _KEPT: Final[Mapping[str, Kept]] = {
-    "nodes": _NODE,
-    "pods": _POD,
-    "jobs": _JOB,
-    "workloads": _WORKLOAD,
+    "nodes": {
+        "metadata": None,
+        "spec": _all("taints unschedulable"),
+        "status": _all("allocatable conditions declaredFeatures"),
+    },
+    "pods": {
+        "metadata": None,
+        "spec": _POD_SPEC,
+        "status": {
+            "containerStatuses": _CONTAINER_STATUS,
+            "initContainerStatuses": _CONTAINER_STATUS,
+            **_all("allocatedResources conditions nominatedNodeName phase reason resources"),
+            **_all("resourceClaimStatuses startTime"),
+        },
+    },
+    "jobs": {
+        "metadata": None,
+        "spec": {
+            "template": _TEMPLATE,
+            **_all("activeDeadlineSeconds completionMode completions managedBy parallelism"),
+            **_all("suspend"),
+        },
+        "status": None,
+    },
+    "workloads": {
+        "metadata": None,
+        "spec": {
+            "podSets": {"template": _TEMPLATE, **_all("name count minCount topologyRequest")},
+            **_all("active maximumExecutionTimeSeconds preemptionGates priority queueName"),
+            **_all("priorityClassName priorityClassRef priorityClassSource"),
+        },
+        "status": None,
+    },
 }
 """The fields to keep by plural. Objects of other kinds have no pod template and stay whole."""
-_METADATA: Final = frozenset(
-    (
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "generation",
-        "resourceVersion",
-        "labels",
-        "ownerReferences",
-        "finalizers",
-    )
+_METADATA: Final = _all(
+    "name namespace uid creationTimestamp deletionTimestamp generation resourceVersion labels "
+    "ownerReferences finalizers"
 )
 _ANNOTATIONS: Final = frozenset((INDEX_LABEL, MIRROR_ANNOTATION))
 _PREFIXES: Final = (OWN_PREFIX, f"{QUEUE_GROUP}/")

@@ -1,11 +1,10 @@
 """Takes a snapshot: lists the API server, and asks a process what it remembers."""
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.metadata import version
 from pathlib import Path
@@ -30,8 +29,6 @@ URLS: Final[Mapping[ProcessName, str]] = {
 """The default URL of each process."""
 _SECONDS: Final = 60.0
 """Seconds without a byte after which a process is given up."""
-_SHOWN: Final = 300
-"""Characters of an answer that is no JSON."""
 _NEEDED: Final = ("nodes", "pods")
 """The lists without which a snapshot is of no use. Users may lack the rights for others."""
 
@@ -52,29 +49,21 @@ class ProcessClient:
     """The name in its certificate, where that is not the address."""
 
 
-async def taken(
-    source: ObjectSource, memory: Mapping[str, Any], progress: Callable[[int], None]
-) -> Snapshot:
+async def taken(source: ObjectSource, memory: Mapping[str, Any]) -> Snapshot:
     """Return a snapshot of the objects of a source, with what a process remembers.
 
-    `progress` is called with the number of objects read. Raises ApiError.
+    Raises ApiError.
     """
-    lists, count = dict[str, Raw](), 0
-
-    def cut(path: str, raw: bytes) -> Raw:
-        nonlocal count
-        count += 1
-        progress(count)
-        return Raw(msgspec.json.encode(reduced(_decode(raw), path)))
-
+    lists = dict[str, Raw]()
     taken_at = datetime.fromtimestamp(source.clock.wall(), UTC)
     for path in PATHS:
         try:
-            items = await everything(source.reader, path, partial(cut, path))
+            found = await everything(source.reader, path, _decode)
         except (NotFoundError, ForbiddenError):
             if path.endswith(_NEEDED):
                 raise
             continue
+        items = [Raw(msgspec.json.encode(reduced(each, path))) for each in found]
         lists[path] = Raw(msgspec.json.encode(ObjectList(items)))
     return Snapshot(
         taken_at,
@@ -143,7 +132,7 @@ def _refusal(url: str, status: int, data: bytes) -> str:
     try:
         said = msgspec.json.decode(data, type=dict[str, object]).get("message")
     except msgspec.MsgspecError:
-        said = data.decode(errors="replace").strip()[:_SHOWN]
+        said = data.decode(errors="replace").strip()[:300]
     hint = ""
     if status in {401, 403}:
         hint = f"; it needs the right to get {PATH}: see docs/tasks/admin/take-a-snapshot.md"

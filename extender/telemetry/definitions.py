@@ -67,17 +67,10 @@ _FAST: Final = (
     0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075,
     0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5,
 )  # fmt: skip
-_SLOW: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 900)
-_LAGS: Final = (
-    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
-    *(1.0, 2.5, 5.0, 10.0, 30.0),
-)
-_RECONCILE: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_JOB: Final = (
-    *(0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512),
-    *(1, 2, 4, 8, 16),
-)
-_WAITS: Final = (0.1, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240)
+_WORK: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_WAITS: Final = (
+    0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240,
+)  # fmt: skip
 
 # -- both processes
 
@@ -88,7 +81,7 @@ LOOP_LONGEST_LAG: Final = GaugeDefinition(
 LOOP_LAG: Final = HistogramDefinition(
     "gang_extender_event_loop_lag_seconds",
     "How late the event loop was, measured twenty times a second.",
-    buckets=_LAGS,
+    buckets=_WORK,
 )
 WATCH_AGE: Final = GaugeDefinition(
     "gang_extender_watch_age_seconds",
@@ -159,7 +152,7 @@ PERMIT_WAIT_SECONDS: Final = HistogramDefinition(
     "gang_extender_permit_wait_duration_seconds",
     "Time that a bind request was held until its gang was complete or rejected.",
     labels=("result",),
-    buckets=_SLOW,
+    buckets=_WAITS,
 )
 BINDING_SECONDS: Final = HistogramDefinition(
     "gang_extender_binding_duration_seconds",
@@ -249,7 +242,7 @@ RECONCILE_SECONDS: Final = HistogramDefinition(
     "gang_extender_reconcile_duration_seconds",
     "Time of one reconciliation, by controller.",
     labels=("controller",),
-    buckets=_RECONCILE,
+    buckets=_WORK,
 )
 RECONCILES: Final = CounterDefinition(
     "gang_extender_reconciles_total",
@@ -275,7 +268,7 @@ JOB_SYNC_SECONDS: Final = HistogramDefinition(
     "job_sync_duration_seconds",
     "Time of one reconciliation of a Job.",
     labels=_OF_JOB,
-    buckets=_JOB,
+    buckets=_WORK,
 )
 JOB_SYNCS: Final = CounterDefinition(
     "job_sync_total", "Reconciliations of a Job, by result: success or error.", labels=_OF_JOB

@@ -5,11 +5,10 @@ extender's memory has: plans are made anew for the groups that go first, and cla
 the extender decides them.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar, cast
+from typing import Final
 
 import msgspec
 
@@ -18,10 +17,10 @@ from extender.api.reasons import Unadmitted
 from extender.api.wellknown import (
     GROUP_NATIVE,
     NATIVE_VERSIONS,
-    POD_GROUP_GROUPS,
     QUEUE_LABEL,
     WorkloadCondition,
 )
+from extender.config import Settings
 from extender.explain.facts import Facts, GroupFacts
 from extender.explain.gang import explain_group, explain_pod
 from extender.explain.workload import explain
@@ -47,37 +46,18 @@ from extender.queueing.rules import AdmissionRules, requires_room
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock, SystemClock
 from extender.snapshot.file import ObjectSource
+from extender.snapshot.reading import ClusterReader
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import (
-    BATCH_JOB,
     AdmittedPods,
-    JobInfo,
-    NodeInfo,
     PodGroupInfo,
     PodInfo,
 )
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
-from extender.state.queue import events as ev
-from extender.state.queue.events import Record
-from extender.state.queue.records import (
-    ClusterQueueInfo,
-    CohortInfo,
-    FlavorInfo,
-    LimitRangeInfo,
-    LocalQueueInfo,
-    NamespaceInfo,
-    OwnerRef,
-    RuntimeClassInfo,
-    TopologyInfo,
-    WorkloadInfo,
-)
-from extender.state.queue.store import Queues
+from extender.state.queue.records import OwnerRef, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import at_once
-from extender.wiring.queue_sources import path_of
-
-R = TypeVar("R", bound=Record)
 
 OTHER_SETTINGS: Final = (
     "The reconciler wrote WaitingForRoom, so it asks for room; the settings of this command do "
@@ -105,32 +85,37 @@ class AmbiguousError(Exception):
 
 
 async def explained(
-    asked: ExplainTarget, source: ObjectSource, options: AdmissionOptions, *, decoder: Decoder
+    source: ObjectSource, settings: Settings, *, asked: ExplainTarget
 ) -> Explanation:
-    """Return why a workload, or that of a job, is where it is.
-
-    `options` are the reconciler's, and `decoder` has the resources that kube-scheduler ignores.
+    """Return why a workload, or that of a job, is where it is, by the reconciler's settings.
 
     Raises NothingToExplainError, AmbiguousError and ApiError.
     """
-    client, of_queues = source.reader, QueueDecoder(decoder)
-    queues, cluster = Queues(of_queues.completed), Cluster()
-    await _read_queues(client, queues, of_queues)
-    view = queues.view()
+    decoder, options = _decoder(settings), settings.queue.options()
+    read = ClusterReader(source.reader, decoder)
+    try:
+        await read.read_queues()
+    except NotFoundError as error:
+        raise NothingToExplainError(f"the cluster has no queues: {error}") from error
+    view = read.queues.view()
     key = f"{asked.namespace}/{asked.name}"
     if asked.is_job:
-        key = workload_of(asked, view) or await _absent(client, asked, decoder)
+        key = workload_of(asked, view) or await _absent(source.reader, asked, decoder)
     queues_there = view.cluster_queues.values()
     by_room = any(requires_room(q, options, view.flavors) for q in queues_there)
     if by_room:
-        await _read_nodes(client, cluster, decoder)
-    await _read_pods(client, cluster, decoder, namespace="" if by_room else asked.namespace)
-    found = explain(key, _facts(view, cluster, options, now=source.clock.wall()))
+        await read.read_nodes()
+    await read.read_pods("" if by_room else asked.namespace)
+    found = explain(key, _facts(view, read.cluster, options, now=source.clock.wall()))
     if found is None:
         raise NothingToExplainError(f"there is no Workload {key}")
     if asks_for_less(view.workloads[key], view, options):
         return found.model_copy(update={"notes": [*found.notes, OTHER_SETTINGS]})
     return found
+
+
+def _decoder(settings: Settings) -> Decoder:
+    return Decoder(settings.gang.ignored(), placement=settings.gang.placement)
 
 
 def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOptions) -> bool:
@@ -153,48 +138,6 @@ def _facts(view: QueueView, cluster: Cluster, options: AdmissionOptions, *, now:
     seen = cluster.view()
     rules = AdmissionRules(options, NodeRoom(view, seen), view.flavors)
     return Facts(view, pending, QuotaTree(view), rules, seen, now)
-
-
-async def _read_queues(client: Reader, queues: Queues, decoder: QueueDecoder) -> None:
-    async def read(plural: str, kind: type[R], decode: Callable[[bytes], R]) -> None:
-        found = await everything(client, path_of(plural), decode)
-        queues.apply(ev.Listed(cast("type[Record]", kind), found))
-
-    try:
-        await read("namespaces", NamespaceInfo, decoder.namespace)
-        await read("limitranges", LimitRangeInfo, decoder.limit_range)
-        await read("runtimeclasses", RuntimeClassInfo, decoder.runtime_class)
-        await read("resourceflavors", FlavorInfo, decoder.flavor)
-        await read("topologies", TopologyInfo, decoder.topology)
-        await read("cohorts", CohortInfo, decoder.cohort)
-        await read("clusterqueues", ClusterQueueInfo, decoder.cluster_queue)
-        await read("localqueues", LocalQueueInfo, decoder.local_queue)
-        await read("workloads", WorkloadInfo, decoder.workload)
-    except NotFoundError as error:
-        raise NothingToExplainError(f"the cluster has no queues: {error}") from error
-
-
-async def _read_nodes(client: Reader, cluster: Cluster, decoder: Decoder) -> None:
-    path = objects("", "v1", "nodes")
-    cluster.apply(
-        cluster_events.ObjectsListed(NodeInfo, await everything(client, path, decoder.node))
-    )
-
-
-async def _read_pods(
-    client: Reader, cluster: Cluster, decoder: Decoder, *, namespace: str = ""
-) -> list[PodInfo]:
-    """Read the pods and PodGroups of a namespace, or of all, and return the pods."""
-    path = objects("", "v1", "pods", namespace=namespace)
-    pods = await everything(client, path, decoder.pod)
-    cluster.apply(cluster_events.ObjectsListed(PodInfo, pods))
-    for group in POD_GROUP_GROUPS:
-        path = objects(group, "v1alpha1", "podgroups", namespace=namespace)
-        decode = partial(decoder.pod_group, api_group=group)
-        with suppress(NotFoundError):
-            found = await everything(client, path, decode)
-            cluster.apply(cluster_events.ObjectsListed(PodGroupInfo, found, group))
-    return pods
 
 
 def workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
@@ -279,32 +222,30 @@ async def _absent(client: Reader, asked: ExplainTarget, decoder: Decoder) -> str
 
 
 async def explained_group(
-    key: str, source: ObjectSource, options: GangOptions, *, decoder: Decoder
+    source: ObjectSource, settings: Settings, *, key: str
 ) -> GroupExplanation:
-    """Return why a group, `namespace/name`, is where it is; `options` are the extender's.
+    """Return why a group, `namespace/name`, is where it is, by the extender's settings.
 
     Raises NothingToExplainError and ApiError.
     """
-    cluster, _ = await _read_all(source.reader, decoder)
-    facts = facts_of(cluster, key, options, clock=source.clock)
+    cluster, _ = await _read_all(source.reader, _decoder(settings))
+    facts = facts_of(cluster, key, settings.gang.options(), clock=source.clock)
     found = at_once(explain_group(key, facts))
     if found is None:
         raise NothingToExplainError(no_group(key, cluster.view()))
     return found
 
 
-async def explained_pod(
-    key: str, source: ObjectSource, options: GangOptions, *, decoder: Decoder
-) -> PodOutlook:
+async def explained_pod(source: ObjectSource, settings: Settings, *, key: str) -> PodOutlook:
     """Return why a pod, `namespace/name`, is where it is, as far as gangs have to do with it.
 
     Raises NothingToExplainError and ApiError.
     """
-    cluster, pods = await _read_all(source.reader, decoder)
+    cluster, pods = await _read_all(source.reader, _decoder(settings))
     pod = next((each for each in pods if each.key == key), None)
     if pod is None:
         raise NothingToExplainError(f"there is no Pod {key}")
-    facts = facts_of(cluster, pod.group, options, clock=source.clock)
+    facts = facts_of(cluster, pod.group, settings.gang.options(), clock=source.clock)
     return at_once(explain_pod(pod, facts))
 
 
@@ -319,11 +260,11 @@ def no_group(key: str, view: ClusterView) -> str:
 
 async def _read_all(client: Reader, decoder: Decoder) -> tuple[Cluster, list[PodInfo]]:
     """Return the cluster as the API server has it, and all pods, ended ones too."""
-    cluster = Cluster()
-    await _read_nodes(client, cluster, decoder)
-    jobs = await everything(client, objects("batch", "v1", "jobs"), decoder.job)
-    cluster.apply(cluster_events.ObjectsListed(JobInfo, jobs, BATCH_JOB))
-    pods = await _read_pods(client, cluster, decoder)
+    read = ClusterReader(client, decoder)
+    cluster = read.cluster
+    await read.read_nodes()
+    await read.read_batch_jobs()
+    pods = await read.read_pods()
     with suppress(NotFoundError):
         path = collection("workloads", "")
         admitted = await everything(client, path, admission_facts.read_workload)

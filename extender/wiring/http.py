@@ -21,6 +21,8 @@ _log = structlog.get_logger(__name__)
 
 BACKLOG: Final = 4096
 """The bind requests of a gang come at the same time, each on its own connection."""
+KEEP_ALIVE_SECONDS: Final = 120
+"""The seconds that an idle connection is kept: longer than the 90 of the API server."""
 GRACE_SECONDS: Final = 5
 """Seconds for connections to close once every request is answered."""
 FEW: Final = Limits(connections=400, handshakes=100)
@@ -109,7 +111,9 @@ class Server(uvicorn.Server):
         return True
 
 
-def config(app: ASGIApp, *, host: str, port: int, keep_alive: int) -> uvicorn.Config:
+def config(
+    app: ASGIApp, *, host: str, port: int, keep_alive: int = KEEP_ALIVE_SECONDS
+) -> uvicorn.Config:
     """Return the configuration that serves an application; `keep_alive` is in seconds."""
     return uvicorn.Config(
         app,

@@ -67,7 +67,6 @@ from extender.wiring.webhooks import WebhookServer, conversion_gate, is_converte
 
 _log = structlog.get_logger(__name__)
 
-KEEP_ALIVE_SECONDS: Final = 30
 SERVICE: Final = "gang-extender-reconciler"
 """The service in traces."""
 
@@ -410,9 +409,7 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
         timeout=kube.timeout_seconds,
     ) as client:
         reconciler = Reconciler(settings, client)
-        config = http.config(
-            reconciler.app, host=chosen.host, port=chosen.port, keep_alive=KEEP_ALIVE_SECONDS
-        )
+        config = http.config(reconciler.app, host=chosen.host, port=chosen.port)
         server = http.Server(config, reconciler.connections, context=reconciler.context)
 
         def stop() -> None:

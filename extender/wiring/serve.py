@@ -72,15 +72,12 @@ _log = structlog.get_logger(__name__)
 
 NAME: Final = "gang-extender"
 """The service in traces."""
-_OTHER_FILES: Final = 256
-"""Open files that are no client's connection: those to the API server, and the libraries'."""
-_FILES_OF_HANDSHAKES: Final = 8
-"""One in this many open files may be a connection that has not finished its TLS handshake."""
+_SPARE: Final = 256
+"""Open files that are no client's connection, and connections that are no held bind: probes, the
+other verbs and metrics need them while the most binds are held."""
 _PLANNING: Final = "the extender is planning for gangs that have begun"
 _WATCHES: Final = 24
 """Connections that are left for watches and single requests."""
-_SPARE_CONNECTIONS: Final = 64
-"""Connections for filter and bind requests, probes and metrics while the most binds are held."""
 
 
 class Extender:
@@ -286,13 +283,12 @@ class Extender:
 def _capacity(listen: Listen) -> tuple[Limits, int]:
     """Return the limits for clients, and how many binds are held: each takes an open file."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    shaking = min(listen.max_handshakes, max(1, files // _FILES_OF_HANDSHAKES))
-    others = _OTHER_FILES + (shaking if listen.tls else 0)
-    most = min(listen.max_connections, files - others)
-    held = max(1, min(listen.max_held_binds, most - _SPARE_CONNECTIONS))
+    handshakes = listen.max_handshakes
+    most = min(listen.max_connections, files - _SPARE - (handshakes if listen.tls else 0))
+    held = max(1, min(listen.max_held_binds, most - _SPARE))
     if held < listen.max_held_binds:
         _log.warning("fewer binds are held than listen.maxHeldBinds", files=files, held=held)
-    return Limits(read_seconds=listen.read_seconds, connections=most, handshakes=shaking), held
+    return Limits(read_seconds=listen.read_seconds, connections=most, handshakes=handshakes), held
 
 
 async def serve(settings: Settings, kubeconfig: Path | None) -> None:

@@ -34,8 +34,6 @@ from extender.wiring import http
 from extender.wiring.queue import QueueControllers
 from extender.wiring.reflectors import backoff
 
-KEEP_ALIVE_SECONDS: Final = 120
-"""The seconds that an idle connection is kept: longer than the 90 of the API server."""
 _ASKED: Final = ("localqueues", "namespaces")
 
 
@@ -103,7 +101,7 @@ class WebhookServer:
         self.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._has_certificate = asyncio.Event()
         self._server = _Server(
-            http.config(app, host=section.host, port=section.port, keep_alive=KEEP_ALIVE_SECONDS),
+            http.config(app, host=section.host, port=section.port),
             connections,
             context=self.tls,
         )

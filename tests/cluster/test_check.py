@@ -220,27 +220,3 @@ def test_a_kube_scheduler_without_its_configuration_is_found(
             api.delete("pods", name, "kube-system", grace_seconds=0)
 
     assert answer.lines("warning")["others.scheduler"].startswith("without runs without --config")
-
-
-def test_a_job_whose_suspend_is_contested_is_named(control_plane: ControlPlane, api: Api) -> None:
-    regarding = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "default", "name": "train"}
-    event: dict[str, Any] = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "train.contested", "namespace": "default"},
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "reportingController": "gang-extender/reconcile",
-        "reportingInstance": "a",
-        "action": "Admit",
-        "reason": "SuspendContested",
-        "regarding": regarding,
-        "type": "Warning",
-        "note": "The field suspend was set back",
-    }
-    api.create(event)
-    try:
-        answer = Answer("--kubeconfig", control_plane.admin_kubeconfig)
-    finally:
-        api.delete("events.k8s.io/v1/events", "train.contested", "default")
-
-    assert "queue.contested.Job.default/train" in answer.lines("warning")

@@ -71,7 +71,6 @@ def test_a_gang_goes_through_a_cluster_in_which_all_runs(
     assert answer.exit_code == 0
     fine = answer.lines("ok")
     assert fine["extender.ready"] == f"{gang.url} is ready"
-    assert "extender.watches" in fine
     assert fine["smoke.gang"].startswith("the first pod waited, and both were bound ")
 
 

@@ -97,7 +97,7 @@ def test_kueue_is_welcome_where_our_queue_is_off() -> None:
 
 def page(**values: float) -> list[Sample]:
     """Return a metrics page of an extender that is well, with other values."""
-    found = {"watch_age_seconds": 20.0, "request_duration_seconds_count": 7.0} | values
+    found = {"request_duration_seconds_count": 7.0} | values
     labels = {"kind": "pods", "verb": "filter"}
     return [Sample(f"gang_extender_{name}", labels, value) for name, value in found.items()]
 
@@ -110,10 +110,6 @@ def page(**values: float) -> list[Sample]:
         (ExtenderFacts("http://a", (503, "[-]pods: not listed")), {"extender.ready": "failure"}),
         (ExtenderFacts("http://a", (200, "ok"), AWAY), {"extender.metrics": "warning"}),
         (ExtenderFacts("http://a", (200, "ok"), page()), {}),
-        (
-            ExtenderFacts("http://a", (200, "ok"), page(watch_age_seconds=200.0)),
-            {"extender.watches": "failure"},
-        ),
         (
             ExtenderFacts("http://a", (200, "ok"), page(request_duration_seconds_count=0.0)),
             {"extender.asked": "warning"},
@@ -208,23 +204,11 @@ def test_a_gang_that_hangs_says_what_its_group_and_its_pods_say() -> None:
     [
         ({}, {"queue.honoured": "ok"}),
         (
-            {"contested": [("Job", "team/train")]},
-            {"queue.honoured": "ok", "queue.contested.Job.team/train": "warning"},
-        ),
-        ({"contested": AWAY}, {"queue.honoured": "ok", "queue.contested": "warning"}),
-        (
             {"without_effect": [("ClusterQueue", "a", ("fairSharing",))]},
             {"queue.ClusterQueue.a": "warning"},
         ),
-        ({"queue": False, "contested": [("Job", "team/train")]}, {}),
+        ({"queue": False, "without_effect": [("ClusterQueue", "a", ("fairSharing",))]}, {}),
     ],
 )
 def test_queues_and_jobs(facts: dict[str, Any], want: dict[str, str]) -> None:
     assert levels("queue", **facts) == want
-
-
-def test_a_contested_job_has_its_mend() -> None:
-    found = check(replace(FACTS, contested=[("Job", "team/train")]))
-    [finding] = [each for each in found if each.id == "queue.contested.Job.team/train"]
-    assert "another writer sets spec.suspend back" in finding.found
-    assert "remove the label kueue.x-k8s.io/queue-name" in finding.mend

@@ -11,11 +11,9 @@ import pytest
 
 from extender.api.wellknown import EXPECTED_RUN, INDEX_LABEL
 from extender.config import Settings
-from extender.gang.options import GangOptions
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
-from extender.queueing.options import AdmissionOptions
 from extender.snapshot.file import ObjectSource, Snapshot, SnapshotError, StoppedClock, load, save
 from extender.snapshot.objects import reduced
 from extender.snapshot.taking import taken
@@ -201,16 +199,14 @@ async def test_lists_that_are_not_there_or_forbidden_are_left_out(snapshot: Snap
                 raise ForbiddenError(path)
             return await snapshot.request(method, path)
 
-    counts: list[int] = []
     settings: dict[str, Any] = {"gang": {}, "queue": {}}
     memory = {"process": "extender", "settings": settings, "pods": []}
 
-    found = await taken(source(Lacking()), memory, counts.append)
+    found = await taken(source(Lacking()), memory)
 
     assert NAMESPACES not in found.lists
     assert POD_GROUPS not in found.lists
     assert (found.memory, found.settings) == ({"process": "extender", "pods": []}, settings)
-    assert counts == [1, 2, 3]
     assert SECRET.encode() not in msgspec.json.encode(found)
 
     class Refusing:
@@ -218,7 +214,7 @@ async def test_lists_that_are_not_there_or_forbidden_are_left_out(snapshot: Snap
             raise ForbiddenError(path)
 
     with pytest.raises(ForbiddenError):
-        await taken(source(Refusing()), {}, counts.append)
+        await taken(source(Refusing()), {})
 
 
 def test_settings_come_again() -> None:
@@ -238,18 +234,18 @@ def gang() -> Snapshot:
 
 
 async def test_a_gang_and_its_pods_are_explained() -> None:
-    there, options = source(gang()), GangOptions()
+    there, settings = source(gang()), Settings()
 
-    group = await explained_group("ns/g", there, options, decoder=Decoder())
-    pod = await explained_pod("ns/p", there, options, decoder=Decoder())
+    group = await explained_group(there, settings, key="ns/g")
+    pod = await explained_pod(there, settings, key="ns/p")
 
     assert (group.source, group.state, group.reason) == ("ApiServer", "Waiting", "NotEnoughPods")
     assert pod.group is not None
     assert pod.group.reason == "NotEnoughPods"
     with pytest.raises(NothingToExplainError, match="there is no PodGroup ns/h"):
-        await explained_group("ns/h", there, options, decoder=Decoder())
+        await explained_group(there, settings, key="ns/h")
     with pytest.raises(NothingToExplainError, match="there is no Pod ns/q"):
-        await explained_pod("ns/q", there, options, decoder=Decoder())
+        await explained_pod(there, settings, key="ns/q")
 
 
 def waiting() -> Snapshot:
@@ -280,12 +276,12 @@ async def test_a_workload_is_explained_by_its_name_or_by_that_of_its_job() -> No
         ExplainTarget("ns", "w", is_job=False),
         ExplainTarget("ns", "j", is_job=True, kind="Job"),
     ):
-        found = await explained(target, source(waiting()), AdmissionOptions(), decoder=Decoder())
+        found = await explained(source(waiting()), Settings(), asked=target)
         assert found.waiting_for[0].resource == "cpu"
     for name, words in (("plain", "has no label"), ("none", "there is no job ns/none")):
         asked = ExplainTarget("ns", name, is_job=True)
         with pytest.raises(NothingToExplainError, match=words):
-            await explained(asked, source(waiting()), AdmissionOptions(), decoder=Decoder())
+            await explained(source(waiting()), Settings(), asked=asked)
 
 
 # --- files ---------------------------------------------------------------------------------------
