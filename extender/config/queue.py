@@ -3,7 +3,7 @@
 from typing import Annotated, Final, Literal
 
 import msgspec
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from extender.api import core_v1, job_overrides
 from extender.config.sections import Duration, Seconds, Section
@@ -43,16 +43,11 @@ class WaitForPodsReady(_Pointers):
 
     enable: bool = True
     """whether readiness is required"""
-    timeout: Duration | None = Field(
-        default=None, gt=0, validation_alias=AliasChoices("timeout", "timeoutSeconds")
-    )
-    """from admission until all pods are ready; above 0; also spelt `timeoutSeconds`; default: 30m,
-    or 5m where the file sets `enable: true`"""
-    recovery_timeout: Duration | None = Field(
-        default=None, validation_alias=AliasChoices("recoveryTimeout", "recoveryTimeoutSeconds")
-    )
-    """from when pods stop being ready until they are again; also spelt `recoveryTimeoutSeconds`; 0:
-    no limit; default: `timeout`"""
+    timeout: Duration | None = Field(default=None, gt=0)
+    """from admission until all pods are ready; above 0; default: 30m, or 5m where the file sets
+    `enable: true`"""
+    recovery_timeout: Duration | None = None
+    """from when pods stop being ready until they are again; 0: no limit; default: `timeout`"""
     block_admission: bool | None = None
     """whether no workload is admitted while pods of an admitted workload are not ready; default:
     only where the file sets `enable: true`"""
@@ -77,23 +72,12 @@ class WaitForPodsReady(_Pointers):
         )
 
 
-def _one_spelling(given: object) -> object:
-    if not isinstance(given, dict):
-        return given
-    for name in ("timeout", "recoveryTimeout"):
-        if given.get(name) is not None and given.get(f"{name}Seconds") is not None:
-            raise ValueError(f"{name} and {name}Seconds are one setting: keep one of them")
-    return given
-
-
 def _or_nothing(section: object) -> object:
     return {} if section is None else section
 
 
-PodsReadySection = Annotated[
-    WaitForPodsReady, BeforeValidator(_or_nothing), BeforeValidator(_one_spelling)
-]
-"""The section as a file has it: null for all defaults, and one spelling of each time."""
+PodsReadySection = Annotated[WaitForPodsReady, BeforeValidator(_or_nothing)]
+"""The section as a file has it: null for all defaults."""
 
 
 class SelectorRequirement(Section):

@@ -138,13 +138,9 @@ class Reconcile(Section):
         return LeaseTimes(float(self.lease_seconds), self.renew_seconds, self.retry_seconds)
 
 
-class WebhookCertificate(Section):
+class WebhookCertificate(Certificate):
     """A certificate for the webhooks, from files."""
 
-    cert_file: Path
-    """PEM certificate chain"""
-    key_file: Path
-    """PEM key of that certificate"""
     ca_file: Path | None = None
     """PEM authorities that the reconciler writes into the CRDs and the webhook configurations;
     without it you write them, and have old versions served"""

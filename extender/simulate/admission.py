@@ -73,8 +73,6 @@ class AdmissionModel:
         )
         self.pending = self._core.pending
         self.room = NodeRoom(self._view, cluster)
-        self._policies: dict[str, PodsReady] = {}
-        """The policies by LocalQueue, for workloads that have no settings of their own."""
         self._changed: set[str] = set()
         self._released: set[str] = set()
         self._structure = True
@@ -90,16 +88,9 @@ class AdmissionModel:
         self._changed |= change.workloads
         self._released |= change.released
         self._structure = self._structure or change.structure
-        if change.local_queues and not change.workloads:
-            self._policies.clear()
 
     def _wake_up(self) -> None:
         self._wake = True
-
-    @property
-    def is_idle(self) -> bool:
-        """Return whether nothing has changed since the last cycle."""
-        return not (self._changed or self._released or self._structure or self._wake)
 
     def absent(self, key: str) -> str:
         """Return why a workload is in no queue, or nothing where it is, or has quota."""
@@ -147,7 +138,6 @@ class AdmissionModel:
         by_room = any(requires_room(each, options, view.flavors) for each in queues)
         room = self.room if by_room else None
         self._core.rules = AdmissionRules(options, room, view.flavors)
-        self._policies.clear()
 
     def _look_at_room(self) -> None:
         gained = (self._cluster.capacity_version, self._cluster.nodes_version)
@@ -214,16 +204,8 @@ class AdmissionModel:
         self._queues.apply(events.Applied(after))
 
     def _policy(self, workload: WorkloadInfo) -> PodsReady:
-        """Return how long pods may take to be ready; most workloads have that of their queue."""
-        owner, meta = workload.owner, workload.meta
-        job = self._view.job_of(owner.uid, meta.namespace) if owner is not None else None
-        if meta.annotations or meta.labels or job is not None:
-            return readiness.policy_of(workload, self._view, self._options)
-        known = self._policies.get(workload.queue)
-        if known is None:
-            known = readiness.policy_of(workload, self._view, self._options)
-            self._policies[workload.queue] = known
-        return known
+        """Return how long pods may take to be ready."""
+        return readiness.policy_of(workload, self._view, self._options)
 
     def await_pods(self, key: str) -> None:
         """Look at an admitted workload, whose pods have no nodes yet, when they are due."""

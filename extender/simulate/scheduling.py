@@ -107,11 +107,6 @@ class SchedulerModel:
                 line.pods = [each for each in line.pods if each[1].uid != uid]
                 line.blocked = False
 
-    @property
-    def waiting(self) -> int:
-        """The number of pods without a plan that wait."""
-        return len(self._line_of)
-
     # --- one pass ------------------------------------------------------------------------------
 
     def run(self) -> bool:
@@ -288,7 +283,7 @@ class PreemptionModel:
         self._evict, self._after = evict, after
         self._courses: dict[str, _MakingRoom] = {}
         self._pauses: dict[str, tuple[float, float]] = {}
-        """By group: the time until which it is left alone, and the length of that pause."""
+        """The time until which a group is left alone, and the length of that pause, by group."""
 
     def run(self) -> bool:
         """End what is over, and begin what is due; return whether any pods were evicted."""

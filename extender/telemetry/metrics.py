@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import cast
 
@@ -19,50 +19,79 @@ from extender.runtime.pacer import Pacer
 from extender.telemetry import definitions
 
 
-class FaultCollector(Collector):
-    """Internal errors by the place where they were caught."""
+class Computed(Collector):
+    """Metrics that are computed for each page. If that fails the page has none of them."""
 
-    def __init__(self, faults: Faults) -> None:
-        self._faults = faults
-
-    @override
-    def collect(self) -> Iterable[Metric]:
-        """Yield the counter."""
-        found = definitions.INTERNAL_ERRORS.counts()
-        for where, count in sorted(self._faults.counts.items()):
-            found.add_metric([where], count)
-        yield found
-
-
-class AsideCollector(Collector):
-    """Objects that are set aside, by kind."""
-
-    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        self._counts = counts
+    def __init__(self, compute: Callable[[], Iterable[Metric]]) -> None:
+        self._compute = compute
 
     @override
     def collect(self) -> Iterable[Metric]:
-        """Yield the gauge."""
-        found = definitions.SET_ASIDE.values()
-        for kind, count in sorted(self._counts().items()):
-            found.add_metric([kind], count)
-        yield found
-
-
-class GuardedCollector(Collector):
-    """Wraps a collector: one that fails loses its own metrics only."""
-
-    def __init__(self, collector: Collector) -> None:
-        self._collector = collector
-
-    @override
-    def collect(self) -> Iterable[Metric]:
-        """Return the metrics of the wrapped collector, or none."""
+        """Return the current metrics, or none."""
         try:
-            return list(self._collector.collect())
+            return list(self._compute())
         except Exception as error:  # noqa: BLE001 - another metric counts it
-            FAULTS.report("metrics", error, key=type(self._collector).__name__)
+            FAULTS.report("metrics", error, key=self._compute)
             return []
+
+
+def internal_errors(faults: Faults) -> Iterator[Metric]:
+    """Yield the counter of internal errors by the place where they were caught."""
+    found = definitions.INTERNAL_ERRORS.counts()
+    for where, count in sorted(faults.counts.items()):
+        found.add_metric([where], count)
+    yield found
+
+
+def objects_set_aside(counts: Callable[[], Mapping[str, int]]) -> Iterator[Metric]:
+    """Yield the gauge of objects that are set aside, by kind."""
+    found = definitions.SET_ASIDE.values()
+    for kind, count in sorted(counts().items()):
+        found.add_metric([kind], count)
+    yield found
+
+
+def waiting_groups(waiting: Iterable[tuple[str, float]]) -> Iterator[Metric]:
+    """Yield how many groups wait by reason, and since when the oldest one does.
+
+    `waiting` has the reason and the begin, in seconds since the epoch, of each group. 50,000 groups
+    take 20 ms.
+    """
+    counts: dict[str, int] = {}
+    oldest: dict[str, float] = {}
+    for reason, since in waiting:
+        counts[reason] = counts.get(reason, 0) + 1
+        if since < oldest.get(reason, float("inf")):
+            oldest[reason] = since
+    numbers = definitions.WAITING_GROUPS.values()
+    begins = definitions.OLDEST_WAITING_GROUP.values()
+    for reason, count in sorted(counts.items()):
+        numbers.add_metric([reason], count)
+        begins.add_metric([reason], oldest[reason])
+    yield from (numbers, begins)
+
+
+def access(
+    ages: Mapping[str, float], ends: Mapping[str, float], reads: Mapping[str, int], *, refusals: int
+) -> Iterator[Metric]:
+    """Yield the metrics of watches and credentials.
+
+    `ages` has the seconds since each watch last received something, `ends` the time at which each
+    credential expires, in seconds since 1970, and `reads` how often they were reloaded, by result.
+    `refusals` is how often the API server rejected them.
+    """
+    watches = definitions.WATCH_AGE.values()
+    for kind, age in ages.items():
+        watches.add_metric([kind], age)
+    credentials = definitions.CREDENTIAL_END.values()
+    for credential, end in ends.items():
+        credentials.add_metric([credential], end)
+    reloads = definitions.CREDENTIAL_READS.counts()
+    for result in ("renewed", "unchanged", "failed"):
+        reloads.add_metric([result], reads.get(result, 0))
+    refused = definitions.CREDENTIAL_REFUSALS.counts()
+    refused.add_metric([], refusals)
+    yield from (watches, credentials, reloads, refused)
 
 
 class ProcessMetrics:
@@ -70,7 +99,7 @@ class ProcessMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(FaultCollector(FAULTS))
+        self.registry.register(Computed(partial(internal_errors, FAULTS)))
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -128,68 +157,6 @@ class ReconcilerMetrics(ProcessMetrics):
         self.leader = definitions.LEADER.on(self.registry)
         self.certificate_ends = definitions.WEBHOOKS_CERTIFICATE_END.on(self.registry)
         self.victims = definitions.PREEMPTION_VICTIMS.on(self.registry)
-
-
-class WaitingCollector(Collector):
-    """Counts the groups that wait, and shows since when the oldest one does."""
-
-    def __init__(self, waiting: Callable[[], Iterable[tuple[str, float]]]) -> None:
-        """Read `waiting`: reason and begin, in seconds since the epoch, of each group."""
-        self._waiting = waiting
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        """Yield the current metrics: 20 ms where 50,000 groups wait."""
-        counts: dict[str, int] = {}
-        oldest: dict[str, float] = {}
-        for reason, since in self._waiting():
-            counts[reason] = counts.get(reason, 0) + 1
-            if since < oldest.get(reason, float("inf")):
-                oldest[reason] = since
-        waiting = definitions.WAITING_GROUPS.values()
-        begins = definitions.OLDEST_WAITING_GROUP.values()
-        for reason, count in sorted(counts.items()):
-            waiting.add_metric([reason], count)
-            begins.add_metric([reason], oldest[reason])
-        yield from (waiting, begins)
-
-
-@dataclass(frozen=True, slots=True)
-class AccessState:
-    """The access at one moment; times in seconds."""
-
-    ages: Mapping[str, float]
-    """The time since the watch of each kind last received something."""
-    ends: Mapping[str, float]
-    """The time at which each credential expires, since 1970."""
-    reads: Mapping[str, int]
-    """The number of reloads of credentials by result."""
-    refusals: int
-    """The number of times the API server rejected credentials."""
-
-
-class AccessMetrics(Collector):
-    """Collects the current access."""
-
-    def __init__(self, access: Callable[[], AccessState]) -> None:
-        self._access = access
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        """Yield the current metrics."""
-        access = self._access()
-        ages = definitions.WATCH_AGE.values()
-        for kind, age in access.ages.items():
-            ages.add_metric([kind], age)
-        ends = definitions.CREDENTIAL_END.values()
-        for credential, end in access.ends.items():
-            ends.add_metric([credential], end)
-        reads = definitions.CREDENTIAL_READS.counts()
-        for result in ("renewed", "unchanged", "failed"):
-            reads.add_metric([result], access.reads.get(result, 0))
-        refused = definitions.CREDENTIAL_REFUSALS.counts()
-        refused.add_metric([], access.refusals)
-        yield from (ages, ends, reads, refused)
 
 
 def lags(registry: CollectorRegistry, longest: Callable[[], float]) -> Callable[[float], None]:

@@ -1,12 +1,21 @@
 """The parts that both processes have: the event loop, the watches, and traces."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
 from extender.config import Health, TraceSettings
 from extender.kube.credentials import Keyring
@@ -19,7 +28,7 @@ from extender.runtime.pacer import Pacer
 from extender.runtime.process import Garbage
 from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.gang_starts import GangStarts
-from extender.telemetry.metrics import AccessState, ProcessMetrics, lags
+from extender.telemetry.metrics import ProcessMetrics, access, lags
 
 
 class Loop:
@@ -113,14 +122,10 @@ class Watches:
         unsure = any(not each.synced or each.freshness.age > self._limit for each in those)
         return kind if unsure else None
 
-    def access(self, keyring: Keyring) -> AccessState:
-        """Return the values of the metrics about watches and credentials."""
-        return AccessState(
-            ages={each.kind: each.freshness.age for each in self.reflectors},
-            ends=keyring.current.ends,
-            reads=keyring.counts,
-            refusals=keyring.refusals,
-        )
+    def metrics(self, keyring: Keyring) -> Iterator[Metric]:
+        """Yield the metrics about watches and credentials."""
+        ages = {each.kind: each.freshness.age for each in self.reflectors}
+        return access(ages, keyring.current.ends, keyring.counts, refusals=keyring.refusals)
 
     def _problem(self, reflector: Reflector[Any]) -> str | None:
         freshness = reflector.freshness

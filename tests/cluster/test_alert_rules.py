@@ -7,7 +7,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.telemetry.metrics import AccessMetrics, AccessState
+from extender.telemetry.metrics import Computed, access
 from tests.harness import monitoring, promtool_rules
 from tests.harness.promtool_rules import RulesError, Series
 
@@ -88,8 +88,8 @@ def test_a_process_whose_watch_is_silent_and_whose_certificate_ends(tmp_path: Pa
     pages = {}
     for state, age, left in (("fires", 200.0, 3 * day), ("healthy", 50.0, 300 * day)):
         registry = CollectorRegistry()
-        access = AccessState({"pods": age}, {"client_certificate": now + left}, {}, 0)
-        registry.register(AccessMetrics(partial(_given, access)))
+        ends = {"client_certificate": now + left}
+        registry.register(Computed(partial(access, {"pods": age}, ends, {}, refusals=0)))
         pages[state] = promtool_rules.scraped(generate_latest(registry).decode(), now)
     promtool_rules.prove(
         tmp_path,
@@ -99,10 +99,6 @@ def test_a_process_whose_watch_is_silent_and_whose_certificate_ends(tmp_path: Pa
             for state, series in pages.items()
         ],
     )
-
-
-def _given(access: AccessState) -> AccessState:
-    return access
 
 
 @pytest.mark.parametrize("wrong", ["fires", "healthy"])

@@ -28,7 +28,7 @@ def blocking(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Re
     """A reconciler in the place of the one that all tests share."""
     pods_ready = {
         "enable": True,
-        "timeoutSeconds": 6,
+        "timeout": 6,
         "recoveryTimeout": "1h",
         "blockAdmission": True,
         "requeuingStrategy": {"backoffBaseSeconds": 600},

@@ -416,7 +416,7 @@ def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
             PodsReady(timeout=300, recovery_timeout=300, block_admission=True),
         ),
         (
-            {"enable": True, "timeoutSeconds": 7, "blockAdmission": False},
+            {"enable": True, "timeout": 7, "blockAdmission": False},
             PodsReady(timeout=7, recovery_timeout=7),
         ),
         (
@@ -432,11 +432,7 @@ def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
             {"timeout": "1h30m", "recoveryTimeout": "0s"},
             PodsReady(timeout=5400, recovery_timeout=None),
         ),
-        ({"recoveryTimeoutSeconds": 60}, PodsReady(recovery_timeout=60)),
-        (
-            {"timeout": None, "timeoutSeconds": 60},
-            PodsReady(timeout=60, recovery_timeout=60),
-        ),
+        ({"recoveryTimeout": 60}, PodsReady(recovery_timeout=60)),
         ({"blockAdmission": True}, PodsReady(block_admission=True)),
         (
             {
@@ -461,11 +457,8 @@ def test_waiting_for_pods_is_read_from_the_settings(
     ("said", "words"),
     [
         ({"timeout": "soon"}, "queue.waitForPodsReady.timeout: 'soon' should be seconds, or a"),
-        ({"timeoutSeconds": 0}, "queue.waitForPodsReady.timeoutSeconds: Input should be greater"),
-        (
-            {"timeout": 1, "timeoutSeconds": 2},
-            "queue.waitForPodsReady: timeout and timeoutSeconds are one setting: keep one of them",
-        ),
+        ({"timeout": 0}, "queue.waitForPodsReady.timeout: Input should be greater"),
+        ({"timeoutSeconds": 2}, "queue.waitForPodsReady.timeoutSeconds: there is no such field"),
         ({"timeout": True}, "queue.waitForPodsReady.timeout: True should be seconds, or a"),
         ({"timeout": "9" * 5000}, "queue.waitForPodsReady.timeout: '999"),
         ({"recoveryTimeout": 1e30}, "queue.waitForPodsReady.recoveryTimeout: Input should be less"),

@@ -20,7 +20,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.state.queue.events import QueueChange
 from extender.state.queue.store import Queues
-from extender.telemetry.metrics import AsideCollector, FaultCollector, GuardedCollector, Metrics
+from extender.telemetry.metrics import Computed, Metrics, internal_errors, objects_set_aside
 from tests.makers import ManualClock, node
 
 pytestmark = pytest.mark.looptime
@@ -118,16 +118,15 @@ async def test_a_listener_that_fails_costs_the_others_nothing(state: type[Any]) 
 
 
 def test_metrics_that_fail_leave_the_others() -> None:
-    class Broken:
-        def collect(self) -> Any:
-            raise KeyError("bug")
+    def broken() -> Any:
+        raise KeyError("bug")
 
-    assert GuardedCollector(Broken()).collect() == []
+    assert Computed(broken).collect() == []
 
     faults = Faults(clock=lambda: 0.0)
     for _ in range(3):
         faults.report("here", KeyError("bug"), key="k")
-    [errors] = FaultCollector(faults).collect()
+    [errors] = internal_errors(faults)
     assert [(each.labels, each.value) for each in errors.samples] == [({"where": "here"}, 3)]
-    [aside] = AsideCollector(lambda: {"pods": 2}).collect()
+    [aside] = objects_set_aside(lambda: {"pods": 2})
     assert [(each.labels, each.value) for each in aside.samples] == [({"kind": "pods"}, 2)]
