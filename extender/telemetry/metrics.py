@@ -19,7 +19,7 @@ from extender.runtime.pacer import Pacer
 from extender.telemetry import definitions
 
 
-class Computed(Collector):
+class ComputedMetrics(Collector):
     """Metrics that are computed for each page. If that fails the page has none of them."""
 
     def __init__(self, compute: Callable[[], Iterable[Metric]]) -> None:
@@ -99,7 +99,7 @@ class ProcessMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(Computed(partial(internal_errors, FAULTS)))
+        self.registry.register(ComputedMetrics(partial(internal_errors, FAULTS)))
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)

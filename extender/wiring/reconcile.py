@@ -49,7 +49,7 @@ from extender.snapshot.memory import cluster_memory, header
 from extender.state.cluster.events import ClusterChange
 from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.logs import IDS
-from extender.telemetry.metrics import Computed, ReconcilerMetrics, page, waiting_groups
+from extender.telemetry.metrics import ComputedMetrics, ReconcilerMetrics, page, waiting_groups
 from extender.telemetry.queue_metrics import JobMetrics, QueueGauges, QueueMetrics
 from extender.webhooks.certificates import issue
 from extender.wiring import http
@@ -202,10 +202,10 @@ class Reconciler:
         for phase in Phase:
             count = partial(lambda word: self._groups.phases()[word], phase)
             self.metrics.groups.labels(phase).set_function(count)
-        self._registry.register(Computed(lambda: waiting_groups(self._groups.waiting())))
-        self._registry.register(Computed(lambda: self.watches.metrics(client.keyring)))
+        self._registry.register(ComputedMetrics(lambda: waiting_groups(self._groups.waiting())))
+        self._registry.register(ComputedMetrics(lambda: self.watches.metrics(client.keyring)))
         if self._gauges is not None:
-            self._registry.register(Computed(self._gauges.collect))
+            self._registry.register(ComputedMetrics(self._gauges.collect))
         if self._webhooks is not None:
             certificates = self._webhooks.certificates
             self.metrics.certificate_ends.set_function(lambda: certificates.ends)

@@ -29,7 +29,7 @@ from extender.state.cluster.records import (
     PodInfo,
 )
 from extender.state.cluster.store import Cluster
-from extender.telemetry.metrics import Computed, objects_set_aside
+from extender.telemetry.metrics import ComputedMetrics, objects_set_aside
 from extender.wiring.natives import Absence
 
 NATIVE_GROUPS: Final = f"podgroups.{GROUP_NATIVE}"
@@ -185,4 +185,4 @@ def set_aside(
     cluster.on_fault = partial(FAULTS.report, "cluster")
     for reflector in reflectors:
         reflector.aside = aside
-    registry.register(Computed(lambda: objects_set_aside(aside.counts)))
+    registry.register(ComputedMetrics(lambda: objects_set_aside(aside.counts)))

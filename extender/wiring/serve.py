@@ -54,7 +54,7 @@ from extender.server.tls import Files, NamedClients, ServingTls
 from extender.server.verbs import Binding, Filtering
 from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.telemetry.logs import IDS
-from extender.telemetry.metrics import Computed, Metrics
+from extender.telemetry.metrics import ComputedMetrics, Metrics
 from extender.wiring import http
 from extender.wiring.admissions import admissions
 from extender.wiring.natives import empty_cluster
@@ -196,7 +196,7 @@ class Extender:
         remembered = partial(self._memory, settings, plans, memory)
         add_snapshot(self.app, remembered, pacer=self._loop.pacer)
         metrics = self.metrics
-        metrics.registry.register(Computed(lambda: self.watches.metrics(client.keyring)))
+        metrics.registry.register(ComputedMetrics(lambda: self.watches.metrics(client.keyring)))
         metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
         metrics.preempting.set_function(lambda: self.preempting.under_way)
         metrics.unseen_pods.set_function(lambda: len(view.unseen))

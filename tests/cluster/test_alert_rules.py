@@ -7,7 +7,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.telemetry.metrics import Computed, access
+from extender.telemetry.metrics import ComputedMetrics, access
 from tests.harness import monitoring, promtool_rules
 from tests.harness.promtool_rules import RulesError, Series
 
@@ -89,7 +89,7 @@ def test_a_process_whose_watch_is_silent_and_whose_certificate_ends(tmp_path: Pa
     for state, age, left in (("fires", 200.0, 3 * day), ("healthy", 50.0, 300 * day)):
         registry = CollectorRegistry()
         ends = {"client_certificate": now + left}
-        registry.register(Computed(partial(access, {"pods": age}, ends, {}, refusals=0)))
+        registry.register(ComputedMetrics(partial(access, {"pods": age}, ends, {}, refusals=0)))
         pages[state] = promtool_rules.scraped(generate_latest(registry).decode(), now)
     promtool_rules.prove(
         tmp_path,

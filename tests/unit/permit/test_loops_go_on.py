@@ -20,7 +20,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.state.queue.events import QueueChange
 from extender.state.queue.store import Queues
-from extender.telemetry.metrics import Computed, Metrics, internal_errors, objects_set_aside
+from extender.telemetry.metrics import ComputedMetrics, Metrics, internal_errors, objects_set_aside
 from tests.makers import ManualClock, node
 
 pytestmark = pytest.mark.looptime
@@ -121,7 +121,7 @@ def test_metrics_that_fail_leave_the_others() -> None:
     def broken() -> Any:
         raise KeyError("bug")
 
-    assert Computed(broken).collect() == []
+    assert ComputedMetrics(broken).collect() == []
 
     faults = Faults(clock=lambda: 0.0)
     for _ in range(3):

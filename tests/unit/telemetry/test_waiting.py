@@ -2,13 +2,13 @@
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.telemetry.metrics import Computed, waiting_groups
+from extender.telemetry.metrics import ComputedMetrics, waiting_groups
 
 
 def test_groups_are_counted_by_reason_with_the_oldest() -> None:
     registry = CollectorRegistry()
     found = [("NeverFits", 30.0), ("NotEnoughPods", 20.0), ("NeverFits", 10.0)]
-    registry.register(Computed(lambda: waiting_groups(found)))
+    registry.register(ComputedMetrics(lambda: waiting_groups(found)))
 
     lines = generate_latest(registry).decode().splitlines()
 

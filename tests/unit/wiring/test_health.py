@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from extender.kube.credentials import Credentials, Keyring
 from extender.kube.errors import UnauthorizedError
 from extender.kube.watch import Freshness
-from extender.telemetry.metrics import Computed
+from extender.telemetry.metrics import ComputedMetrics
 from extender.wiring.process import Watches
 from tests.makers import ManualClock
 
@@ -99,7 +99,7 @@ async def test_metrics_of_watches_and_credentials() -> None:
     keyring = Keyring(shown, read)
     await keyring.refused(shown)
     registry = CollectorRegistry()
-    registry.register(Computed(lambda: bench.watches.metrics(keyring)))
+    registry.register(ComputedMetrics(lambda: bench.watches.metrics(keyring)))
     page = generate_latest(registry).decode()
 
     for sample in (
