@@ -23,6 +23,7 @@ from tests.harness.process import Component
 _TERMINAL_SECONDS = 0.2
 _LOG_SECONDS = 2.0
 _POLL_SECONDS = 0.1
+_FILE_WIDTH = 200
 
 
 class Progress:
@@ -204,7 +205,8 @@ def play(series: Sequence[Series[Any, Any]], file: Path | None) -> int:
     for each in series:
         each.run(save)
     save()
-    console = Console()
+    # In a file or a pipe no line is broken in two.
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     for each in series:
         each.show(console)
     failures = [sentence for each in series for sentence in each.failures]
