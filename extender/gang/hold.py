@@ -106,11 +106,6 @@ def stuck_member(group: str, *, view: ClusterView, beside: bool = True) -> PodIn
     return None
 
 
-def is_ours(message: str, group: str) -> bool:
-    """Return whether the text of a condition repeats a refusal of ours, and so says nothing new."""
-    return about(group) in message
-
-
 # --- members that may find a node only beside siblings -----------------------------------------
 #
 # kube-scheduler counts a pod whose bind request is held as being on its node. A member that its own

@@ -1,9 +1,11 @@
 """Handles the bind request of a pod, up to the Binding.
 
-`Binds.bind`, `_join`, `_bind_alone` and `_bind` follow each other: the request is noted; a pod that
-is bound or being bound already gets the answer of that write; room and admission are checked again;
-a member is held until its gang may start (`hold`); then `BindingWriter` writes the Binding, and
-keeps or frees the room of the pod if that fails.
+This is the second half of the way of a pod, after `filter.py`. The methods of `Binds` follow each
+other: the request is noted (`bind`); a pod that is bound or being bound already gets the answer of
+that write (`_join`); later requests for the pod get the answer of this one
+(`_bind_and_share_result`); room and admission are checked again, and a member is held until its
+gang may start (`_bind`, over `hold.py`). Then `BindingWriter` writes the Binding, and keeps or
+frees the room of the pod if that fails.
 
 kube-scheduler may ask for a pod whose Binding is being written: it was restarted, or has not yet
 seen the Binding. The request then waits for that write, and gets the same answer.
@@ -12,7 +14,7 @@ seen the Binding. The request then waits for that write, and gets the same answe
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import structlog
 
@@ -28,13 +30,16 @@ from extender.kube.errors import (
 )
 from extender.kube.pods import PodRef
 from extender.permit.dry_rounds import DryRounds
-from extender.permit.hold import AheadOfRequests, Gone, WaitingPods
+from extender.permit.hold import Gone, WaitingPods
 from extender.permit.timing import MARGIN_SECONDS, PATIENCE_SECONDS, UNSURE_SECONDS
 from extender.runtime.retry import Retry
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:  # it is made of these parts
+    from extender.permit.ahead import Ahead
 
 _log = structlog.get_logger(__name__)
 
@@ -65,7 +70,7 @@ class Binds:
         hold: WaitingPods,
         writer: "BindingWriter",
         *,
-        ahead: AheadOfRequests,
+        ahead: "Ahead",
         dry_rounds: DryRounds,
         longest_wait: float,
     ) -> None:
@@ -99,7 +104,7 @@ class Binds:
         try:
             error = await self._join(request, gone)
             if error is None:
-                error = await self._bind_alone(request, gone)
+                error = await self._bind_and_share_result(request, gone)
             if not error:
                 await self._ahead.bound(request.uid, gone, until=until)
             return error
@@ -127,7 +132,7 @@ class Binds:
                 return HUNG_UP
         return None
 
-    async def _bind_alone(self, request: BindRequest, gone: Gone) -> str:
+    async def _bind_and_share_result(self, request: BindRequest, gone: Gone) -> str:
         """Bind a pod that has no Binding on its way; later requests for it get the same answer."""
         uid, requests = request.uid, self._requests
         earlier = requests.get(uid)
@@ -178,7 +183,7 @@ class Binds:
         return error
 
 
-def _reporting_hang_up(gone: Gone, ahead: AheadOfRequests) -> Gone:
+def _reporting_hang_up(gone: Gone, ahead: "Ahead") -> Gone:
     """Return a `gone` that also tells `ahead` that the caller has hung up."""
 
     async def noted() -> None:

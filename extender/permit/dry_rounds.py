@@ -179,9 +179,12 @@ class DryRounds:
 
     # --- devices that refused members leave --------------------------------------------------
 
-    def passed(self, pod: PodInfo) -> None:
-        """Take note that kube-scheduler may bind a pod."""
-        self._refused.pop(pod.uid, None)
+    def answered(self, pod: PodInfo, *, refused: bool) -> None:
+        """Take note whether kube-scheduler may bind a pod that filter was asked about."""
+        if refused:
+            self.refused(pod)
+        else:
+            self._refused.pop(pod.uid, None)
 
     def refused(self, pod: PodInfo) -> None:
         """Take note that kube-scheduler may not bind a pod, and look at what it claims."""

@@ -30,7 +30,7 @@ from extender.gang.filter import (
     recently_denied,
     usable,
 )
-from extender.gang.fit import Fit, Offer
+from extender.gang.fit import Offer
 from extender.gang.gates import Known
 from extender.gang.verdicts import (
     AnyNode,
@@ -42,9 +42,9 @@ from extender.gang.verdicts import (
     not_admitted,
 )
 from extender.permit.ahead.scheduler_lag import SchedulerLag
+from extender.permit.callbacks import Callbacks
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.plans import Plans
-from extender.permit.process import Process
 from extender.permit.timing import (
     LOOK_SECONDS,
     PLAN_SECONDS,
@@ -77,11 +77,11 @@ class PodFilter:
         dry_rounds: DryRounds,
         *,
         scheduler_lag: SchedulerLag,
-        process: Process,
+        callbacks: Callbacks,
         no_node: Callable[[str], None],
     ) -> None:
-        self._process = process
-        wake_after = process.wake_after
+        self._callbacks = callbacks
+        wake_after = callbacks.wake_after
         self.lags = WatchLag(cluster.view(), timer=plans.clock.monotonic, wake_after=wake_after)
         self._scheduler_lag = scheduler_lag
         self._cluster = cluster
@@ -92,7 +92,7 @@ class PodFilter:
         self._natives = NativeGangs(cluster, clock=plans.clock)
         self._turns = Turns(cluster.view(), plans)
         self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
-        self._metrics = process.metrics
+        self._metrics = callbacks.metrics
         self._no_node = no_node
 
     def asked(self, pod: PodInfo) -> None:
@@ -101,6 +101,7 @@ class PodFilter:
 
     def decide(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
         """Return where a pod may go among the sent nodes; `group` is the one in the request."""
+        # The request itself says something about the pod, its scheduler and the nodes.
         if pod.uid not in self._view.pods:
             self._cluster.apply(ev.PodSeen(pod))
         self.asked(pod)
@@ -114,11 +115,12 @@ class PodFilter:
         if node is None and held is None and group is None and not self._is_judged:
             self._verdicts.awaiting_bind.begin(pod.uid, None)
             return self._natives.enough(pod, sent)
+        # Bound, held back by its queue, or judged by room and by the gates of its group.
         if node is not None:
             self._scheduler_lag.brought(pod)
             verdict = of_bound(pod, node, sent)
         else:
-            verdict = not_admitted(held) if held else self._decide_seen(pod, group, sent)
+            verdict = not_admitted(held) if held else self._judge(pod, group, sent)
             if isinstance(verdict, AnyNode) and not self._view.keeps_room:
                 verdict = self._natives.enough(pod, sent)
         verdict = self.lags.unless_it_lasts(verdict, pod, sent)
@@ -132,7 +134,7 @@ class PodFilter:
         """True if pods without a group are judged: room is kept, or bound pods may be unseen."""
         return self._view.keeps_room or self._view.unseen.exist
 
-    def _decide_seen(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
+    def _judge(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
         """Return where a pod may go, among the sent nodes that have room beside unseen pods."""
         seen = usable(pod, sent, view=self._view)
         if isinstance(seen, Refuse):
@@ -140,7 +142,7 @@ class PodFilter:
             return seen
         short = len(seen) < len(sent)
         sampled = short and len(sent) >= MIN_SAMPLE
-        verdict = self._decide(pod, group, seen, sampled=sampled)
+        verdict = self._judge_member(pod, group, seen, sampled=sampled)
         if short and isinstance(verdict, Refuse) and group is not None:
             verdict = self._unless_left_out(verdict, pod, group)
         if not short or not isinstance(verdict, AnyNode | OneOf):
@@ -161,9 +163,10 @@ class PodFilter:
         self._scheduler_lag.refused(group)
         return Refuse(Reason.NOT_SEEN_YET, refusal.message)
 
-    def _decide(
+    def _judge_member(
         self, pod: PodInfo, group: str | None, sent: Sequence[str], *, sampled: bool
     ) -> FilterVerdict:
+        """Return where a member may go by the gates and the plan of its group."""
         view, verdicts = self._view, self._verdicts
         if pod.group != group:
             return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
@@ -173,19 +176,28 @@ class PodFilter:
         if unready is not None:
             return unready
         known = Known(partial(self._failed, pod, sent), self._turns.refusal)
+        # The gates of its group, unless the pod has a plan or the group can do without it.
         verdict = decide(pod, group, sent, view=view, known=known, in_hand=verdicts.awaiting_bind)
         if sampled:
             verdict = of_sample(verdict)
-        if isinstance(verdict, Offer):
-            verdict = placed(self.plan(pod, group, verdict), pod, sent, view=view)
-        return self._dry_rounds.judge(pod, group, verdict, sent=sent)
+        pod_group = view.pod_group(group)
+        if isinstance(verdict, Offer) and pod_group is not None:
+            # All gates are open: the whole group is planned, and this pod gets its place.
+            found = self._plans.plan(pod, pod_group, verdict)
+            verdict = placed(found, pod, sent, view=view)
+        assert not isinstance(verdict, Offer)
+        if view.claiming(group):
+            return self._dry_rounds.judge(pod, group, verdict, sent=sent)
+        return verdict
 
     def _unready(self, pod: PodInfo, group: str) -> Refuse | None:
         """Return why a group cannot be judged now, whatever room there is."""
         is_native = group == pod.native
         stale = None
         if self._view.planned_node(pod.uid) is None:
-            stale = self._process.stale() or (self._process.natives_stale() if is_native else None)
+            stale = self._callbacks.stale() or (
+                self._callbacks.natives_stale() if is_native else None
+            )
         if stale is None:
             return self._natives.undecided(pod) if is_native else None
         text = f"{about(group)}the extender has not heard of {stale} for too long"
@@ -201,20 +213,6 @@ class PodFilter:
             if stands is not None:
                 return stands
         return recently_denied(self._verdicts.denied(group))
-
-    def plan(self, pod: PodInfo, group: str, offer: Offer) -> Fit | Refuse:
-        """Return where a pod and its siblings go, or why they cannot.
-
-        A plan that takes long is finished between other work, and a refusal says so meanwhile.
-        """
-        known = self._plans.known(pod, group, offer)
-        if known is not None:
-            return known
-        pod_group = self._view.pod_group(group)
-        assert pod_group is not None
-        permitted = self._verdicts.is_permitted(group)
-        steps = gates.plan_gang(pod, pod_group, view=self._view, offer=offer, permitted=permitted)
-        return self._plans.work_out(group, steps)
 
     def _in_same_words(self, group: str | None, verdict: FilterVerdict) -> FilterVerdict:
         """Return a verdict with the words of the group's last failure while it is planned anew.
@@ -236,10 +234,10 @@ class PodFilter:
         if refusal is None:
             node = verdict.node if isinstance(verdict, OneNode) else None
             self._verdicts.awaiting_bind.begin(pod.uid, node)
-            self._dry_rounds.passed(pod)
         else:
             self._verdicts.awaiting_bind.end(pod.uid)
-            self._dry_rounds.refused(pod)
+        if pod.claim_keys:
+            self._dry_rounds.answered(pod, refused=refusal is not None)
         if group is not None and isinstance(verdict, OneNode | Refuse) and verdict.reserve:
             self._plans.reserve(group, verdict.reserve)
         if refusal is not None:

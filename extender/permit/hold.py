@@ -22,9 +22,8 @@ brings the pods again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from extender.api.reasons import Reason
 from extender.gang.hold import (
@@ -36,14 +35,17 @@ from extender.gang.hold import (
     to_patch,
 )
 from extender.gang.verdicts import Allow, Refuse, Wait, about, is_ours
+from extender.permit.callbacks import Callbacks
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.group_memory import GroupMemory
-from extender.permit.process import Process
 from extender.permit.timing import BACK_OFF_SECONDS, LOOK_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
+
+if TYPE_CHECKING:  # it is made of these parts
+    from extender.permit.ahead import Ahead
 
 _TICK: Final = 0.001
 """Seconds by which a timer may fire early, at most."""
@@ -51,38 +53,6 @@ _TICK: Final = 0.001
 
 Gone = Callable[[], Awaitable[None]]
 """Returns when the caller has hung up."""
-
-
-class AheadOfRequests(Protocol):
-    """Binds members of groups ahead of kube-scheduler's requests for them: `permit.ahead`."""
-
-    def ask(self, group: str) -> None:
-        """Begin to bind the members of a waiting group that can be; release it if they suffice."""
-
-    def started(self, group: str) -> None:
-        """Count the members that the group left to kube-scheduler: it was released."""
-
-    def forget(self, group: str) -> None:
-        """Forget the members that the group left to kube-scheduler: it waits no more."""
-
-    def asked(self) -> None:
-        """Take note of a call of kube-scheduler: it is there."""
-
-    def join(self, uid: str) -> "asyncio.Future[str] | None":
-        """Return the future error of a Binding that is written ahead; None if there is none."""
-
-    async def bound(self, uid: str, gone: Gone, *, until: float) -> None:
-        """Take note that a bind request succeeded; return when it may be answered."""
-
-    def failed(self, pod: PodInfo, node: str) -> None:
-        """Take note that the Binding of a bind request failed, and may have been made."""
-
-    def hung_up(self) -> None:
-        """End writes and held answers: kube-scheduler may have ended."""
-
-    @property
-    def writing(self) -> AbstractSet[str]:
-        """The pods whose Bindings are being written, by UID."""
 
 
 @dataclass(eq=False, slots=True)
@@ -135,12 +105,12 @@ class WaitingPods:
         verdicts: GroupMemory,
         dry_rounds: DryRounds,
         *,
-        process: Process,
+        callbacks: Callbacks,
         max_held: int = 20_000,
     ) -> None:
         """Take as `max_held` the most requests of all gangs that may be held at once."""
         self._dry_rounds = dry_rounds
-        self._try_beside = process.try_beside
+        self._try_beside = callbacks.try_beside
         self._max_held = max_held
         self._stopping: Refuse | None = None
         self._loop = asyncio.get_running_loop()
@@ -149,7 +119,7 @@ class WaitingPods:
         self._verdicts = verdicts
         self.starts = verdicts.starts
         self._options = verdicts.options
-        self._metrics = process.metrics
+        self._metrics = callbacks.metrics
         self._holds: dict[str, dict[str, _Hold]] = {}
         self._deadlines: dict[str, _Deadline] = {}
         self._keep_until: dict[str, float] = {}
@@ -157,10 +127,10 @@ class WaitingPods:
         """The released members whose own Bindings failed, by UID, while room is kept for them."""
         self._begun: dict[str, _Release] = {}
         """The released members of each group, while some are being bound and none is lost."""
-        self._ahead: AheadOfRequests | None = None
+        self._ahead: Ahead | None = None
         cluster.subscribe(self.on_change)
 
-    def bind_ahead(self, ahead: AheadOfRequests) -> None:
+    def set_ahead(self, ahead: "Ahead") -> None:
         """Set the part that binds members ahead of requests; it is made after this one."""
         self._ahead = ahead
 

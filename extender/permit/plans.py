@@ -44,7 +44,26 @@ class Plans:
         self._view = cluster.view()
         self._feasible = Feasibility(self._view)
 
-    def known(self, pod: PodInfo, group: str, offer: Offer) -> Refuse | None:
+    def plan(self, pod: PodInfo, pod_group: PodGroupInfo, offer: Offer) -> Fit | Refuse:
+        """Return where a member that is tried and its siblings go, or why they cannot.
+
+        A plan that takes long is finished between other work, and a refusal says so meanwhile.
+        """
+        group, verdicts = pod_group.key, self.verdicts
+        refusal = self._refusal_without_plan(pod, group, offer)
+        if refusal is not None:
+            return refusal
+        permitted = verdicts.is_permitted(group)
+        steps = gates.plan_gang(pod, pod_group, view=self._view, offer=offer, permitted=permitted)
+        verdicts.starts.planning(group)
+        since = verdicts.since(group)
+        answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
+        if answer is None:
+            self.planner.go_on(group, self._finish(group, steps, since=since, asked=True))
+            return _is_being_planned(group)
+        return self._kept_later(group, answer.value) or answer.value
+
+    def _refusal_without_plan(self, pod: PodInfo, group: str, offer: Offer) -> Refuse | None:
         """Return the refusal of a member for which no plan is made now; None if one is due."""
         verdicts = self.verdicts
         if self.planner.is_busy(group):
@@ -73,19 +92,6 @@ class Plans:
         if not self._feasible.of(pod.shape).allows_all(sent, self._view.nodes):
             return None
         return replace(last, lack=stands.lack, again=True)
-
-    def work_out(self, group: str, steps: Steps[Fit | Refuse]) -> Fit | Refuse:
-        """Return the plan of a group of which a member is tried, or why it has none.
-
-        A plan that takes long is finished between other work, and a refusal says so meanwhile.
-        """
-        self.verdicts.starts.planning(group)
-        since = self.verdicts.since(group)
-        answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
-        if answer is None:
-            self.planner.go_on(group, self._finish(group, steps, since=since, asked=True))
-            return _is_being_planned(group)
-        return self._kept_later(group, answer.value) or answer.value
 
     def plan_ahead(
         self,

@@ -29,7 +29,7 @@ from extender.runtime.process import version
 from extender.server import openapi
 from extender.server.connections import Caller
 from extender.server.health import Probes, add_health
-from extender.server.verbs import Binding, Filtering
+from extender.server.verbs import BindVerb, SchedulingVerbs
 from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
@@ -158,8 +158,8 @@ class ExtenderApp(FastAPI):
 
 
 def create_app(
-    filtering: Filtering,
-    binding: Binding,
+    filtering: SchedulingVerbs,
+    binding: BindVerb,
     *,
     metrics: Metrics,
     probes: Probes,

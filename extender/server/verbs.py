@@ -106,7 +106,7 @@ _decode_head = msgspec.json.Decoder(ObjectHead).decode
 _decode_names = msgspec.json.Decoder(list[str] | None).decode
 
 
-class Filtering:
+class SchedulingVerbs:
     """Answers in bytes to requests in bytes; raises ValueError for what cannot be read."""
 
     def __init__(
@@ -213,7 +213,7 @@ def _only(nodes: Sequence[str], args: ExtenderArgs, refused: Refused) -> FilterR
 _decode_binding = msgspec.json.Decoder(BindingArgs).decode
 
 
-class Binding:
+class BindVerb:
     """Answers in bytes to requests in bytes; raises ValueError for what cannot be read."""
 
     def __init__(self, binds: Binds) -> None:

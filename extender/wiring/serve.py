@@ -31,6 +31,7 @@ from extender.kube.recorder import Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.permit.ahead import Ahead
 from extender.permit.bind import BindingWriter, Binds
+from extender.permit.callbacks import Callbacks
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory
@@ -38,7 +39,6 @@ from extender.permit.hold import WaitingPods
 from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
 from extender.permit.preempt import Preempting
-from extender.permit.process import Process
 from extender.permit.status import ConditionReporter, GroupState
 from extender.permit.unasked_plans import GatedGroups, PartialGangs
 from extender.permit.wake import MissedWakeups, Waker
@@ -51,7 +51,7 @@ from extender.server.explanations import add_pod_groups
 from extender.server.health import Probes
 from extender.server.snapshot import add_snapshot
 from extender.server.tls import Files, NamedClients, ServingTls
-from extender.server.verbs import Binding, Filtering
+from extender.server.verbs import BindVerb, SchedulingVerbs
 from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import ComputedMetrics, Metrics
@@ -105,7 +105,7 @@ class Extender:
             cluster, ClaimWriter(client), clock=clock, wake_after=self.waker.after
         )
         self.recorder = self._events(client, clock)
-        process = Process(
+        callbacks = Callbacks(
             metrics=metrics,
             wake_after=self.waker.after,
             try_beside=self.waker.try_beside,
@@ -115,11 +115,11 @@ class Extender:
             natives_stale=partial(self.watches.unsure_of, NATIVE_GROUPS),
         )
         self.waiting = WaitingPods(
-            cluster, verdicts, self.dry_rounds, process=process, max_held=held
+            cluster, verdicts, self.dry_rounds, callbacks=callbacks, max_held=held
         )
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
         bindings = BindingWriter(cluster, self.waiting, writer.bind, metrics=metrics, retry=retry)
-        self.ahead = Ahead(cluster, self.waiting, bindings, plans=plans, process=process)
+        self.ahead = Ahead(cluster, self.waiting, bindings, plans=plans, callbacks=callbacks)
         self.caller = Caller(self.ahead.lost)
         self.connections = Connections(
             *(limits, metrics.closed_connections, metrics.handshakes), on_gone=self.caller.gone
@@ -127,7 +127,7 @@ class Extender:
         pod_filter = PodFilter(
             *(cluster, plans, self.dry_rounds),
             scheduler_lag=self.ahead.lag,
-            process=process,
+            callbacks=callbacks,
             no_node=self.waiting.found_no_node,
         )
         self.binds = Binds(
@@ -155,8 +155,8 @@ class Extender:
         self._planner = plans.planner
         view = cluster.view()
         self.app: FastAPI = create_app(
-            Filtering(view, decoder, pod_filter, ahead=self.ahead),
-            Binding(self.binds),
+            SchedulingVerbs(view, decoder, pod_filter, ahead=self.ahead),
+            BindVerb(self.binds),
             metrics=metrics,
             probes=Probes(self.ready, self._loop.trouble, self.unready, self.watches.remarks),
             max_body_bytes=settings.listen.max_body_bytes,

@@ -31,7 +31,7 @@ from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
 from tests.makers import NAMESPACE, ManualClock, key, node, pod, pod_group, shape
-from tests.unit.server.scene import NoClaims, process_of
+from tests.unit.server.scene import NoClaims, callbacks_of
 
 CPU: Final = 4
 SLOTS: Final = 4
@@ -123,13 +123,13 @@ class World:
         options = GangOptions(aging=0.0)
         self.verdicts = GroupMemory(self.cluster, options=options, clock=self.clock)
         self.plans = Plans(self.cluster, self.verdicts)
-        process = process_of(wake_after=self._wake_after)
+        callbacks = callbacks_of(wake_after=self._wake_after)
         self.lag = SchedulerLag(self.cluster, clock=self.clock, wake_after=self._wake_after)
         self.filter = PodFilter(
             *(self.cluster, self.plans),
             DryRounds(self.cluster, NoClaims(), clock=self.clock, wake_after=self._wake_after),
             scheduler_lag=self.lag,
-            process=process,
+            callbacks=callbacks,
             no_node=self._no_node,
         )
         starter = cast(Begin, self)

@@ -32,7 +32,7 @@ from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff, Retry
-from extender.server.verbs import LIKEWISE, Binding, Filtering
+from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -40,7 +40,7 @@ from extender.steps import at_once
 from extender.telemetry.metrics import Metrics
 from tests.makers import NAMESPACE, LoopClock, node, pod_group, pod_json
 from tests.recount import check_tables
-from tests.unit.server.scene import NoClaims, process_of
+from tests.unit.server.scene import NoClaims, callbacks_of
 
 TIMEOUT = 20.0
 AGING: Final = 2 * TIMEOUT
@@ -140,19 +140,19 @@ class World:
         options = replace(options, bind_equal=self.together)
         verdicts = GroupMemory(self.cluster, options=options, clock=clock)
         plans = Plans(self.cluster, verdicts)
-        process = process_of(metrics, record=self.announced.append)
-        claims = DryRounds(self.cluster, NoClaims(), clock=clock, wake_after=process.wake_after)
-        self.waiting = WaitingPods(self.cluster, verdicts, claims, process=process)
+        callbacks = callbacks_of(metrics, record=self.announced.append)
+        claims = DryRounds(self.cluster, NoClaims(), clock=clock, wake_after=callbacks.wake_after)
+        self.waiting = WaitingPods(self.cluster, verdicts, claims, callbacks=callbacks)
         retry = Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock)
         writer = BindingWriter(self.cluster, self.waiting, self.bind, metrics=metrics, retry=retry)
-        self.ahead = Ahead(self.cluster, self.waiting, writer, plans=plans, process=process)
+        self.ahead = Ahead(self.cluster, self.waiting, writer, plans=plans, callbacks=callbacks)
         pod_filter = PodFilter(
             *(self.cluster, plans, claims),
             scheduler_lag=self.ahead.lag,
-            process=process,
+            callbacks=callbacks,
             no_node=self.waiting.found_no_node,
         )
-        self.filtering = Filtering(
+        self.filtering = SchedulingVerbs(
             *(self.cluster.view(), self.decoder, pod_filter), ahead=self.ahead
         )
         if self.together:
@@ -165,7 +165,7 @@ class World:
             dry_rounds=claims,
             longest_wait=TIMEOUT,
         )
-        self.binding = Binding(binds)
+        self.binding = BindVerb(binds)
         self.aging = NodeClaims(self.cluster, options=options, clock=clock)
 
     # --- the API server ----------------------------------------------------------------------

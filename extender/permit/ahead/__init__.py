@@ -19,7 +19,7 @@ from extender.permit.ahead.write import AheadWriter, Announcer
 from extender.permit.bind import BindingWriter
 from extender.permit.hold import Gone, WaitingPods
 from extender.permit.plans import Plans
-from extender.permit.process import Process
+from extender.permit.callbacks import Callbacks
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 
@@ -34,15 +34,15 @@ class Ahead:
         writer: BindingWriter,
         *,
         plans: Plans,
-        process: Process,
+        callbacks: Callbacks,
     ) -> None:
         """Connect the parts with each other, and with the groups that wait."""
         self._hold = hold
-        self._process = process
+        self._callbacks = callbacks
         self._enabled = plans.verdicts.options.bind_equal
-        self.lag = SchedulerLag(cluster, clock=plans.clock, wake_after=process.wake_after)
+        self.lag = SchedulerLag(cluster, clock=plans.clock, wake_after=callbacks.wake_after)
         self._announcer = Announcer(
-            process.record,
+            callbacks.record,
             clock=plans.clock,
             awaiting_bind=plans.verdicts.awaiting_bind,
             view=cluster.view(),
@@ -51,12 +51,12 @@ class Ahead:
         self._writer = AheadWriter(
             *(cluster, hold, writer),
             announcer=self._announcer,
-            is_connected=process.is_connected,
+            is_connected=callbacks.is_connected,
             ended=self._binding_ended,
         )
         self._begin = Begin(*(cluster, hold, self._writer), plans=plans, behind=self._is_behind)
         self._next = NextGroups(cluster, plans, self._begin)
-        hold.bind_ahead(self)
+        hold.set_ahead(self)
 
     # --- what kube-scheduler asks ------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Ahead:
 
     def _is_behind(self) -> bool:
         """Return whether kube-scheduler's watch or ours is late."""
-        return self.lag.behind or self._process.stale() is not None
+        return self.lag.behind or self._callbacks.stale() is not None
 
     def _binding_ended(self) -> None:
         """Take note that one Binding fewer is to be written: it was made, or given up."""

@@ -103,7 +103,7 @@ class Scene:
             self.cluster.apply(ev.PodRefused(asked, found.reason))
             self.claims.refused(asked)
         else:
-            self.claims.passed(asked)
+            self.claims.answered(asked, refused=False)
         return found
 
     def reason(self, name: str) -> Reason | None:

@@ -16,7 +16,7 @@ from extender.permit.group_memory import ENDED_BY, GroupMemory, VerdictKind
 from extender.permit.hold import WaitingPods
 from extender.state.cluster import events as ev
 from tests.makers import ManualClock, cluster_of, key, node, nodes, observe, pod, pod_group, shape
-from tests.unit.server.scene import NoClaims, process_of
+from tests.unit.server.scene import NoClaims, callbacks_of
 
 pytestmark = pytest.mark.looptime
 
@@ -45,7 +45,7 @@ class Scene:
         self.verdicts = GroupMemory(self.cluster, options=GangOptions(**options), clock=self.clock)
         claims = DryRounds(self.cluster, NoClaims(), clock=self.clock, wake_after=lambda *_: None)
         # It reports what changes.
-        WaitingPods(self.cluster, self.verdicts, claims, process=process_of())
+        WaitingPods(self.cluster, self.verdicts, claims, callbacks=callbacks_of())
 
     def see(self, *facts: Any) -> None:
         observe(self.cluster, *facts)

@@ -55,7 +55,9 @@ class Scene:
 
     def plan(self, name: str = "gang") -> Fit | Refuse:
         first = next(iter(self.view.members(key(name))))
-        return self.pod_filter.plan(first, key(name), Offer())
+        pod_group = self.view.pod_group(key(name))
+        assert pod_group is not None
+        return self.plans.plan(first, pod_group, Offer())
 
     def work(self) -> int:
         """Do all slices; return how many there were."""

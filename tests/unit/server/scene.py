@@ -18,14 +18,14 @@ from extender.kube.recorder import Event
 from extender.permit.ahead import Ahead
 from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.bind import BindingWriter, Binds
+from extender.permit.callbacks import Callbacks
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
-from extender.permit.process import Process
 from extender.runtime.retry import Backoff, Retry
-from extender.server.verbs import LIKEWISE, Binding, Filtering
+from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
@@ -48,7 +48,7 @@ class NoClaims(ClaimWriter):
     def __init__(self) -> None: ...
 
 
-def process_of(metrics: Metrics | None = None, **more: Any) -> Process:
+def callbacks_of(metrics: Metrics | None = None, **more: Any) -> Callbacks:
     """Return a process that is connected, whose watches are fresh, and in which nothing is done."""
     nothing: Any = lambda *_: None  # noqa: E731 - it stands for several signatures
     whole = {
@@ -60,18 +60,18 @@ def process_of(metrics: Metrics | None = None, **more: Any) -> Process:
         "stale": lambda: None,
         "natives_stale": lambda: None,
     }
-    return Process(**whole | more)
+    return Callbacks(**whole | more)
 
 
 def filter_of(cluster: Cluster, plans: Plans, **more: Any) -> PodFilter:
     """Return a filter; `more` is of its process, and `no_node`."""
     no_node = more.pop("no_node", lambda _: None)
-    process = process_of(**more)
-    clock, wake_after = plans.clock, process.wake_after
+    callbacks = callbacks_of(**more)
+    clock, wake_after = plans.clock, callbacks.wake_after
     dry_rounds = DryRounds(cluster, NoClaims(), clock=clock, wake_after=wake_after)
     lag = SchedulerLag(cluster, clock=clock, wake_after=wake_after)
     return PodFilter(
-        cluster, plans, dry_rounds, scheduler_lag=lag, process=process, no_node=no_node
+        cluster, plans, dry_rounds, scheduler_lag=lag, callbacks=callbacks, no_node=no_node
     )
 
 
@@ -128,7 +128,7 @@ class Scene:
         self.stale: str | None = None
         self.natives_stale: str | None = None
         self.tried_beside: list[tuple[float, list[str]]] = []
-        process = process_of(
+        callbacks = callbacks_of(
             self.metrics,
             wake_after=self._wake_after,
             try_beside=self._try_beside,
@@ -139,7 +139,7 @@ class Scene:
         )
         dry_rounds = DryRounds(cluster, NoClaims(), clock=LoopClock(), wake_after=self._wake_after)
         self.waiting = WaitingPods(
-            cluster, verdicts, dry_rounds, process=process, max_held=max_held
+            cluster, verdicts, dry_rounds, callbacks=callbacks, max_held=max_held
         )
         retry = Retry(lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause, self.clock)
         if patient:
@@ -147,12 +147,14 @@ class Scene:
         self.writer = BindingWriter(
             cluster, self.waiting, self.binder.bind, metrics=self.metrics, retry=retry
         )
-        self.ahead = Ahead(cluster, self.waiting, self.writer, plans=self.plans, process=process)
+        self.ahead = Ahead(
+            cluster, self.waiting, self.writer, plans=self.plans, callbacks=callbacks
+        )
         self.lag = self.ahead.lag
         self.pod_filter = PodFilter(
             *(cluster, self.plans, dry_rounds),
             scheduler_lag=self.lag,
-            process=process,
+            callbacks=callbacks,
             no_node=self.waiting.found_no_node,
         )
         self.works = [self.loop.create_task(self.ahead._writer.run())] if together else []
@@ -164,8 +166,8 @@ class Scene:
             dry_rounds=dry_rounds,
             longest_wait=self.options.max_schedule_timeout,
         )
-        self.binding = Binding(self.binds)
-        self.filtering = Filtering(self.view, Decoder(), self.pod_filter, ahead=self.ahead)
+        self.binding = BindVerb(self.binds)
+        self.filtering = SchedulingVerbs(self.view, Decoder(), self.pod_filter, ahead=self.ahead)
 
     def decide(self, pod: PodInfo, sent: Sequence[str]) -> FilterVerdict:
         """Return what filter decides about a pod, as for a request."""

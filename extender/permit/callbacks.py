@@ -1,4 +1,4 @@
-"""The parts of the process that live gangs need."""
+"""The functions by which live gangs reach the rest of the process."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from extender.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """The facts and functions that the process gives to live gangs."""
+class Callbacks:
+    """The metrics and functions that the process gives to live gangs."""
 
     metrics: Metrics
     wake_after: Callable[[str, float], None]
