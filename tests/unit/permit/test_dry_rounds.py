@@ -318,7 +318,7 @@ def test_a_claim_that_is_allocated_is_looked_at_again(cluster: Cluster) -> None:
         await asyncio.sleep(0)
         know(cluster, devices("g-0", allocated=True, users=["g-0"]))
         await done.wait()
-        claims.passed(cluster.view().pods["g-0"])
+        claims.answered(cluster.view().pods["g-0"], refused=False)
         know(cluster, devices("g-0", allocated=True, users=["g-0"]))
         for _ in range(9):
             await asyncio.sleep(0)
