@@ -24,8 +24,6 @@ NAMED: Final = 3
 """The number of groups ahead that are named; the others are counted."""
 
 _ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.NEVER_FITS, Reason.WAITING_FOR_TURN))
-_LONGEST: Final = 300
-_SEARCHED: Final = 50
 
 
 def decide(group: str, *, view: ClusterView, options: GangOptions) -> Pending:
@@ -103,7 +101,7 @@ def _stuck(pods: list[PodInfo], pod_group: PodGroupInfo) -> Pending | None:
     stuck = [pod for pod in pods if finds_no_node(pod, pod_group.key)]
     if not stuck:
         return None
-    said = (stuck[0].unschedulable or "")[:_LONGEST]
+    said = stuck[0].unschedulable or ""
     text = f"kube-scheduler finds no node for {len(stuck)} of its pods: {said}"
     return Pending(Reason.MEMBER_UNSCHEDULABLE, text)
 
@@ -118,7 +116,7 @@ def _ahead(pod_group: PodGroupInfo, view: ClusterView) -> str:
     if not position:
         return ""
     own = pod_group.namespace + "/"
-    first = islice(view.queue.ahead_of(turn), _SEARCHED)
+    first = islice(view.queue.ahead_of(turn), gates.AHEAD)
     named = [key for key in first if key.startswith(own)][:NAMED]
     if not named:
         return f"; ahead of it: {position} of other namespaces"

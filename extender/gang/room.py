@@ -20,9 +20,9 @@ from extender.state.cluster.view import ClusterView
 SYSTEM_NAMESPACE: Final = "kube-system"
 SHARE: Final = 10
 """The per cent of a node that DaemonSets of another namespace may take from room kept there."""
-MOST_NODES: Final = 128
-MOST_SHAPES: Final = 16
-"""The limits up to which the lack of a group is counted; beyond them the group is planned again."""
+MOST_LOOKS: Final = 2048
+"""The most shapes, on all nodes together, up to which the lack of a group is counted. Beyond that
+the group is planned again."""
 
 
 class Room(Enum):
@@ -146,7 +146,7 @@ class Lack:
             nodes = view.gained_since(room)
         total = sum(gained.values())
         for number, name in enumerate(nodes):
-            if number == MOST_NODES or len(self.shapes) > MOST_SHAPES:
+            if (number + 1) * len(self.shapes) > MOST_LOOKS:
                 return True
             total -= gained.pop(name, 0)
             gained[name] = self._slots(name, view)

@@ -16,7 +16,7 @@ from extender.fit.candidates import is_feasible
 from extender.gang import dry_round
 from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
 from extender.gang.fit import fits, is_readable
-from extender.gang.gates import cannot_start, sort_key
+from extender.gang.gates import AHEAD, cannot_start, sort_key
 from extender.gang.verdicts import NOT_ADMITTED, is_ours
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, PodInfo, Refusal, Shape
@@ -403,10 +403,6 @@ def refused_before(pod: PodInfo) -> Reason | None:
 # it, or wait for something that only kube-scheduler knows.
 
 
-MOST_GROUPS: Final = 256
-"""The number of groups in the queue to look at."""
-MOST_PODS: Final = 10_000
-"""The number of pods without a group to look at."""
 _ENDED_BY_ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY))
 _ENDED_BY_TIME: Final = frozenset((
     *(Reason.NOT_SEEN_YET, Reason.PLANNING, Reason.RECENTLY_DENIED),
@@ -418,8 +414,8 @@ _ENDED_BY_TIME: Final = frozenset((
 class Shares:
     """The choice of waiting groups and pods to look at."""
 
-    groups: FairShare = field(default_factory=lambda: FairShare(MOST_GROUPS))
-    pods: FairShare = field(default_factory=lambda: FairShare(MOST_PODS))
+    groups: FairShare = field(default_factory=lambda: FairShare(AHEAD))
+    pods: FairShare = field(default_factory=lambda: FairShare(MOST_LOOKS))
     """The share of the pods without a group, as `namespace/uid`."""
 
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 import structlog
-from cachetools import LRUCache
 
 from extender.api.reasons import Reason
 from extender.gang import dry_round, wake
@@ -26,7 +25,6 @@ from extender.permit.timing import (
     LOOK_SECONDS,
     MOMENT_SECONDS,
     PATIENCE_SECONDS,
-    REMEMBERED,
     ROOM_AT_ONCE,
     SPARED_SECONDS,
 )
@@ -284,11 +282,6 @@ class WakeTimes:
         self._plans = plans
         self._verdicts = plans.verdicts
         self._wake_after = wake_after
-        self._behind_plans: set[str] = set()
-        """The groups that wait for the plan of a group that goes first."""
-        self._mixed: LRUCache[str, None] = LRUCache(REMEMBERED)
-        """The groups that never fit, but with members that were refused for another reason."""
-        plans.planner.on_end(self._plan_ended)
 
     def set(self, pod: PodInfo, group: str, refusal: Refuse) -> None:
         """Set the time to wake a group after a member was refused."""
@@ -308,36 +301,24 @@ class WakeTimes:
             case Reason.RECENTLY_DENIED:
                 denied = max(self._verdicts.options.denied, self._verdicts.denied_left(group))
                 self._wake_after(group, denied)
-            case Reason.NEVER_FITS if not refusal.again or group in self._mixed:
+            case Reason.NEVER_FITS if not refusal.again:
                 self._wake_next(group)
             case _:
                 pass
 
     def _when_planned(self, group: str) -> None:
-        """Wake a group when the groups that go first are planned."""
+        """Wake a group when the groups that go first will be planned."""
         if self._plans.planner.is_busy(group):
             return  # the end of its own plan wakes it
         pod_group = self._view.pod_group(group)
-        if pod_group is not None and self._plans.plans_before(pod_group):
-            self._behind_plans.add(group)
-            self._wake_after(group, LOOK_SECONDS)
-        else:
-            self._wake_after(group, MOMENT_SECONDS)
-
-    def _plan_ended(self, _: str, seconds: float) -> None:
-        if not seconds:
-            waiting, self._behind_plans = self._behind_plans, set()
-            for group in waiting:
-                self._wake_after(group, 0.0)
+        waits = pod_group is not None and self._plans.plans_before(pod_group)
+        self._wake_after(group, LOOK_SECONDS if waits else MOMENT_SECONDS)
 
     def _wake_next(self, group: str) -> None:
         """Wake the siblings of a gang that never fits; in strict order also the next gang."""
         refused = self._view.refused
         if any(refused[uid].reason != Reason.NEVER_FITS for uid in self._view.refused_of(group)):
-            self._mixed[group] = None
             self._wake_after(group, MOMENT_SECONDS)
-        else:
-            self._mixed.pop(group, None)
         if self._verdicts.options.strict_order:
             self._wake_after(ROOM, MOMENT_SECONDS)
 

@@ -17,9 +17,9 @@ from extender.permit.ahead.next_groups import NextGroups
 from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.ahead.write import AheadWriter, Announcer
 from extender.permit.bind import BindingWriter
+from extender.permit.callbacks import Callbacks
 from extender.permit.hold import Gone, WaitingPods
 from extender.permit.plans import Plans
-from extender.permit.callbacks import Callbacks
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from extender.api.reasons import Reason
 from extender.gang.room import Lack, Room
 from extender.gang.verdicts import Refuse, Standing, versions_of
@@ -99,8 +101,9 @@ def test_with_a_node_that_went_it_may_never_fit() -> None:
     assert not standing.stands(view)
 
 
-def test_many_nodes_that_gained_are_reason_enough() -> None:
+def test_many_nodes_that_gained_are_reason_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are looked at in slices then, and not in one answer."""
+    monkeypatch.setattr("extender.gang.room.MOST_LOOKS", 128)
     cluster = cluster_of(nodes(*[1] * 200))
     view = cluster.view()
     standing = Standing(lack_of(9, room=Room.EMPTY), versions_of(view))

@@ -7,7 +7,6 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang import gates
-from extender.permit.timing import MOMENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import key, node, nodes, observe, pod, pod_group, pods
@@ -119,16 +118,3 @@ async def test_a_group_that_is_planned_anew_is_refused_in_the_words_of_its_failu
 
     assert words(scene, MEMBERS[1].name) == FOUND
     assert refused_with(scene, MEMBERS[1].name) == Reason.PLANNING
-
-
-async def test_a_group_that_never_fits_is_woken_while_members_have_another_reason(
-    cluster: Cluster,
-) -> None:
-    members = pods(3, 4, group="gang")
-    scene = Scene(cluster, nodes(4, 4), pod_group("gang", 3), *members)
-    observe(cluster, ev.PodRefused(members[2], Reason.NOT_ENOUGH_PODS))
-    group = key("gang")
-
-    for member, count in ((members[0], 1), (members[1], 2), (members[2], 2), (members[0], 2)):
-        assert "even with all nodes empty" in words(scene, member.name, ["n0"])
-        assert scene.woken == [(group, MOMENT_SECONDS)] * count

@@ -485,15 +485,15 @@ async def test_members_that_seek_a_held_one_are_tried_again_once_for_each_that_c
     scene = Scene(cluster, FACTS, LEADER, WORKERS, PLANNED)
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(scene.hold(LEADER, "n0"))]
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         observe(cluster, replace(WORKERS[1], unschedulable=f"{STUCK} Once more."))
-        await asyncio.sleep(1)
+        await asyncio.sleep(1.5)
         held.append(tasks.create_task(scene.hold(WORKERS[0], "n0")))
         await asyncio.sleep(2)
         held.append(tasks.create_task(scene.hold(WORKERS[1], "n0")))
 
     both = sorted(each.uid for each in WORKERS)
-    assert [each for each in scene.tried_beside if each[1]] == [(1.0, both), (3.0, [C.uid])]
+    assert [each for each in scene.tried_beside if each[1]] == [(1.0, both), (4.5, [C.uid])]
     assert [task.result() for task in held] == [None] * 3
     scene.idle()
 
