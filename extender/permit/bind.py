@@ -14,7 +14,7 @@ seen the Binding. The request then waits for that write, and gets the same answe
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import structlog
 
@@ -30,16 +30,13 @@ from extender.kube.errors import (
 )
 from extender.kube.pods import PodRef
 from extender.permit.dry_rounds import DryRounds
-from extender.permit.hold import Gone, WaitingPods
+from extender.permit.hold import AheadOfRequests, Gone, WaitingPods
 from extender.permit.timing import MARGIN_SECONDS, PATIENCE_SECONDS, UNSURE_SECONDS
 from extender.runtime.retry import Retry
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
-
-if TYPE_CHECKING:  # it is made of these parts
-    from extender.permit.ahead import Ahead
 
 _log = structlog.get_logger(__name__)
 
@@ -70,7 +67,7 @@ class Binds:
         hold: WaitingPods,
         writer: "BindingWriter",
         *,
-        ahead: "Ahead",
+        ahead: AheadOfRequests,
         dry_rounds: DryRounds,
         longest_wait: float,
     ) -> None:
@@ -183,7 +180,7 @@ class Binds:
         return error
 
 
-def _reporting_hang_up(gone: Gone, ahead: "Ahead") -> Gone:
+def _reporting_hang_up(gone: Gone, ahead: AheadOfRequests) -> Gone:
     """Return a `gone` that also tells `ahead` that the caller has hung up."""
 
     async def noted() -> None:
