@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from extender.cli.options import ClusterSource, Kubeconfig, exits
+from extender.cli.options import ClusterSource, Kubeconfig, exits, progress
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -79,12 +79,15 @@ def play(
         exits(2, SettingsError, UnknownJobError),
     ):
         assumed = _seconds(assume)
-        world = _world(scenario, sources, assumed=assumed)
+        with progress("reading"):
+            world = _world(scenario, sources, assumed=assumed)
         if submit is not None:
-            forecast = answering.answer(world, answering.read(submit), assumed=assumed)
+            with progress("asking what becomes of the job"):
+                forecast = answering.answer(world, answering.read(submit), assumed=assumed)
             _print(forecast, answering.text(forecast), output=output)
         else:
-            played = report.play_all(world)
+            with progress("playing"):
+                played = report.play_all(world)
             _print(played, report.text(played), output=output)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from extender.cli.options import Kubeconfig, exits
+from extender.cli.options import Kubeconfig, exits, progress
 
 if TYPE_CHECKING:
     from extender.snapshot.file import Snapshot
@@ -80,7 +80,8 @@ def snapshot(
         token_file=token_file,
     )
     with exits(1, SnapshotError, ApiError, ConfigurationError, OSError):
-        taken = asyncio.run(_taken(client, kubeconfig))
+        with progress("reading the cluster"):
+            taken = asyncio.run(_taken(client, kubeconfig))
         data = msgspec.json.encode(taken)
         asked = taken.memory.get("process", process)
         file = output or Path(f"{asked}-{taken.taken_at:%Y%m%dT%H%M%SZ}.json.gz")

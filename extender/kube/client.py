@@ -7,13 +7,14 @@ because decoding one pod to a model costs eight times what parsing its JSON does
 import asyncio
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import aiohttp
+from typing_extensions import override
 
 from extender.kube.credentials import LOOK_SECONDS, Credentials, Keyring
 from extender.kube.errors import (
@@ -47,6 +48,26 @@ _READS: Final = frozenset(("GET", "HEAD"))
 _UNSENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnsentError)
 
 T = TypeVar("T")
+
+
+class _Connector(aiohttp.TCPConnector):
+    """A connector that lets the event loop make its sockets.
+
+    aiohttp makes a socket and hands it to the loop, so that two objects own one file descriptor.
+    Where a connection fails, uvloop then sees a descriptor that it still uses closed and used
+    again, and aborts the process (MagicStack/uvloop#645).
+    """
+
+    @override
+    async def _wrap_create_connection(
+        self,
+        *args: Any,
+        addr_infos: Sequence[Any],
+        **kwargs: Any,
+    ) -> tuple[asyncio.Transport, Any]:
+        """Return a connection to the first address; the caller goes on with the next."""
+        host, port, *_ = addr_infos[0][4]
+        return await self._wrap_existing_connection(*args, host=host, port=port, **kwargs)
 
 
 @dataclass(slots=True)
@@ -305,7 +326,7 @@ class KubeClient:
             )
         limit = self._connections - (self._posts if posts else 0)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=limit, ssl=credentials.tls),
+            connector=_Connector(limit=limit, ssl=credentials.tls),
             read_bufsize=_READ_BUFFER,
             proxy=credentials.proxy,
             # Not trust_env: it looks for a netrc file before every single request.

@@ -426,3 +426,22 @@ async def test_a_header_that_would_be_two_is_not_sent(server: Server, posts: int
             await asked.post("/x", b"{}")
 
     assert server.asked == []
+
+
+@pytest.mark.asyncio
+async def test_sockets_are_made_by_the_event_loop(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that aiohttp makes belongs to two owners; uvloop aborts where that goes wrong."""
+    loop = asyncio.get_running_loop()
+    connected: list[dict[str, Any]] = []
+    connect = loop.create_connection
+
+    async def create_connection(*args: Any, **options: Any) -> Any:
+        connected.append(options)
+        return await connect(*args, **options)
+
+    monkeypatch.setattr(loop, "create_connection", create_connection)
+    async with client(server) as api:
+        await api.request("GET", "/version")
+    assert [(each.get("sock"), each.get("host")) for each in connected] == [(None, "127.0.0.1")]
