@@ -53,9 +53,9 @@ T = TypeVar("T")
 class _Connector(aiohttp.TCPConnector):
     """A connector that lets the event loop make its sockets.
 
-    aiohttp makes a socket and hands it to the loop, so that two objects own one file descriptor.
-    Where a connection fails, uvloop then sees a descriptor that it still uses closed and used
-    again, and aborts the process (MagicStack/uvloop#645).
+    aiohttp makes a socket and hands it to the loop. Where the server resets the connection at once,
+    uvloop closes the file descriptor before it has taken the socket over, and the socket closes it
+    again when it is collected: by then it may belong to another connection, and the process aborts.
     """
 
     @override
