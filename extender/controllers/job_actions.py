@@ -19,6 +19,7 @@ from extender.jobs.actions import (
     AwaitPods,
     CreateWorkload,
     DeleteWorkload,
+    DropFinalizer,
     DropGrant,
     FinalizeJob,
     FinishWorkload,
@@ -107,6 +108,8 @@ class JobActions:
         match action:
             case PatchWorkload():
                 await self._workloads.patch(workload, action.change)
+            case DropFinalizer():
+                await self._workloads.drop_finalizer(workload)
             case DeleteWorkload():
                 await self._workloads.delete(workload)
             case _:

@@ -296,6 +296,8 @@ class Members:
                 return
             if self._pacer.is_due:
                 await self._pacer.rest()
+        if not self._view.unit(unit):
+            self.forget(unit)  # it went meanwhile
 
     def decoded(self, objects: Sequence[JobObject]) -> list[PlainPod]:
         """Return all current objects of a job, decoded; former ones are forgotten.
@@ -350,7 +352,7 @@ class PodGroups:
         group, held = pod_group_key(workload), workload.admission
         found, written = (self.size(group), self.domains(group)), self._written.get(group)
         if found == written:
-            del self._written[group]
+            self._written.pop(group, None)
         size, domains = written or found
         return PodGroupState(
             made_by_queue=held is not None and self.are_made_in(held.cluster_queue),

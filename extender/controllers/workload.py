@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Protocol
 
 from extender.api.reasons import JobReason
-from extender.api.wellknown import IN_USE_FINALIZER, PRIORITY_TAKEN
+from extender.api.wellknown import PRIORITY_TAKEN
 from extender.controllers.timing import LATE, SETTLE
 from extender.controllers.workload_writer import SettingWarnings, Workloads, event
 from extender.kube.recorder import Event
@@ -164,8 +164,7 @@ class WorkloadController:
             await self._workloads.patch(workload, {"spec": {"active": False}})
         if step.drop_finalizer:
             current = self._view.workloads.get(workload.key, workload)
-            left = [name for name in current.meta.finalizers if name != IN_USE_FINALIZER]
-            await self._workloads.patch(current, {"metadata": {"finalizers": left}})
+            await self._workloads.drop_finalizer(current)
         return step.again
 
     def _unseen(self, workload: WorkloadInfo) -> Collection[OwnerRef]:

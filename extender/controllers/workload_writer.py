@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from extender.api.reasons import EvictionReason, JobReason
-from extender.api.wellknown import QUEUE_API_VERSION, no_effect_sentence
+from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_API_VERSION, no_effect_sentence
 from extender.controllers.timing import LOOK_AGAIN
 from extender.kube.errors import (
     ApiError,
@@ -27,7 +27,7 @@ from extender.queueing import readiness, transitions
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.preempt import Victim
 from extender.runtime.clock import Clock
-from extender.runtime.faults import FAULTS
+from extender.runtime.faults import FAULTS, harmless
 from extender.state.queue import events
 from extender.state.queue.records import AdmissionInfo, Meta, WorkloadInfo
 from extender.state.queue.store import Queues
@@ -90,6 +90,16 @@ class Workloads:
         except ConflictError:
             await self.read_again(workload)
             raise
+
+    def note_written(self, before: WorkloadInfo, stored: WorkloadInfo) -> None:
+        """Note a write without an answer that was found to be stored."""
+        self._written(before, stored)
+
+    async def drop_finalizer(self, workload: WorkloadInfo) -> None:
+        """Remove our finalizer from a workload, if it is there. Raises ApiError."""
+        left = [name for name in workload.meta.finalizers if name != IN_USE_FINALIZER]
+        if len(left) < len(workload.meta.finalizers):
+            await self.patch(workload, {"metadata": {"finalizers": left}})
 
     async def delete(self, workload: WorkloadInfo) -> None:
         """Delete a workload. Raises ApiError."""
@@ -202,6 +212,7 @@ class AdmissionWriter:
                 _log_failure(error, "could not admit", before.key)
                 conflict = isinstance(error, ConflictError)
                 return AdmissionResult.CONFLICT if conflict else AdmissionResult.FAILED
+            self._workloads.note_written(before, self._view.workloads[before.key])
         except Exception as error:  # noqa: BLE001 - unexpected data harms this workload alone
             FAULTS.report("admission", error, key=before.key)
             return AdmissionResult.FAILED
@@ -209,6 +220,7 @@ class AdmissionWriter:
             self._report_admitted(before, admission.cluster_queue, now)
         return AdmissionResult.STORED
 
+    @harmless("admission")
     def _report_admitted(self, before: WorkloadInfo, queue: str, now: float) -> None:
         waited = max(0.0, now - transitions.queued_since(before))
         self._metrics.admitted(before, queue, waited=waited)

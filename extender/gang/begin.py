@@ -30,9 +30,11 @@ class Prospect(StrEnum):
     """kube-scheduler has yet to judge a member that is needed."""
     LACKS_NODES = "lacks nodes"
     """kube-scheduler found no room for its members. A plan finds out whether there is room now."""
+    UNREADABLE = "unreadable"
+    """kube-scheduler found no node, and the extender cannot tell when there will be one. The group
+    may start at any time, so kube-scheduler also starts the groups of lower priority."""
     STANDS_ASIDE = "stands aside"
-    """The group cannot start, whatever room there is, or we cannot tell when it can: the groups
-    behind it need not wait."""
+    """The group cannot start regardless of room. The groups behind it do not wait for it."""
 
 
 def is_outranked(priority: int, *, view: ClusterView, schedulers: Collection[str]) -> bool:
@@ -66,14 +68,14 @@ def prospect_of(
         found.update(_member_prospect(pod, members, schedulers) for pod in waiting)
         if len(part) == PIECE:
             yield
-    for decisive in (Prospect.STANDS_ASIDE, Prospect.IN_HAND):
+    for decisive in (Prospect.STANDS_ASIDE, Prospect.UNREADABLE, Prospect.IN_HAND):
         if found[decisive]:
             return decisive
     if found[Prospect.BEGINS] >= view.quorum(pod_group) - view.tally(group).assigned:
         return Prospect.BEGINS
     if found[Prospect.ASKED_FOR]:
         return Prospect.ASKED_FOR
-    return Prospect.LACKS_NODES if is_readable(group, view=view) else Prospect.STANDS_ASIDE
+    return Prospect.LACKS_NODES if is_readable(group, view=view) else Prospect.UNREADABLE
 
 
 def _has_no_node(pod: PodInfo, view: ClusterView) -> bool:
@@ -89,7 +91,7 @@ def _member_prospect(pod: PodInfo, members: MembersAhead, schedulers: Collection
     if pod.scheduler not in schedulers:
         return Prospect.STANDS_ASIDE
     if finds_no_node(pod, group):
-        return Prospect.STANDS_ASIDE
+        return Prospect.UNREADABLE
     bar = members.bar_anywhere(pod)
     if bar is None:
         return Prospect.BEGINS

@@ -47,6 +47,13 @@ class PatchWorkload(_OnWorkload):
 
 
 @dataclass(frozen=True, slots=True)
+class DropFinalizer(_OnWorkload):
+    """Remove our finalizer from a workload."""
+
+    note: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteWorkload(_OnWorkload):
     """Delete a workload. Its finalizer is removed by an action before."""
 
@@ -186,6 +193,7 @@ class ReportRefusal:
 Action = (
     CreateWorkload
     | PatchWorkload
+    | DropFinalizer
     | DeleteWorkload
     | FinishWorkload
     | MakePodGroup
@@ -203,7 +211,7 @@ Action = (
 Actions = tuple[Action, ...]
 StatusChange = FinishWorkload | ReleaseQuota | SetReclaimable | SetPodsReady | SetBlocked
 """The actions that change the status of a workload."""
-WorkloadChange = PatchWorkload | DeleteWorkload | StatusChange
+WorkloadChange = PatchWorkload | DropFinalizer | DeleteWorkload | StatusChange
 """The actions that change a workload that exists."""
 
 NONE: Final[Actions] = ()
@@ -239,10 +247,9 @@ def delete(workloads: Iterable[WorkloadInfo]) -> tuple[Action, ...]:
 
 def drop_finalizer(workload: WorkloadInfo) -> tuple[Action, ...]:
     """Return how our finalizer is removed, if it is there."""
-    left = [name for name in workload.meta.finalizers if name != wellknown.IN_USE_FINALIZER]
-    if len(left) == len(workload.meta.finalizers):
+    if wellknown.IN_USE_FINALIZER not in workload.meta.finalizers:
         return ()
-    return (PatchWorkload(workload.key, workload.meta.uid, {"metadata": {"finalizers": left}}),)
+    return (DropFinalizer(workload.key, workload.meta.uid),)
 
 
 def finish(workload: WorkloadInfo, reason: str, message: str) -> FinishWorkload:

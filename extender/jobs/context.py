@@ -205,7 +205,8 @@ def reclaim(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
         return _set(workload, {name: done for name, done in counts.items() if done > 0})
     # What was given back stays so; the API server demands each name again, one with a zero too.
     kept = {name: max(done, before.get(name, 0)) for name, done in counts.items()}
-    if not job.is_composed and all(kept[p.name] >= p.count for p in workload.pod_sets):
+    ends_now = not job.is_composed and not any(job.terminating_pods().values())
+    if ends_now and all(kept[p.name] >= p.count for p in workload.pod_sets):
         return NONE  # the job ends now, and its end gives back all quota
     return _set(workload, {name: n for name, n in kept.items() if n > 0 or name in before})
 

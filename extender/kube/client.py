@@ -8,7 +8,7 @@ import asyncio
 import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -65,8 +65,12 @@ class _Connector(aiohttp.TCPConnector):
         addr_infos: Sequence[Any],
         **kwargs: Any,
     ) -> tuple[asyncio.Transport, Any]:
-        """Return a connection to the first address; the caller goes on with the next."""
-        host, port, *_ = addr_infos[0][4]
+        """Return a connection to the first address that takes one; raise the last's error."""
+        *others, last = [each[4][:2] for each in addr_infos]
+        for host, port in others:
+            with suppress(aiohttp.ClientConnectorError, TimeoutError):
+                return await self._wrap_existing_connection(*args, host=host, port=port, **kwargs)
+        host, port = last
         return await self._wrap_existing_connection(*args, host=host, port=port, **kwargs)
 
 

@@ -83,8 +83,11 @@ class Recorder:
         clock: Clock,
         instance: str,
         count: Callable[[str], None],
+        share: float = SHARE,
     ) -> None:
+        """Write for at most `share` of the time."""
         self._client = client
+        self._share = share
         self._clock = clock
         self._instance = instance
         self._count = count
@@ -133,7 +136,7 @@ class Recorder:
                     self._count("failed")
                     FAULTS.report("recorder", error, key=event.about.name)
                 took = self._clock.monotonic() - began
-                await asyncio.sleep(min(LONGEST_REST, took * (1 / SHARE - 1)))
+                await asyncio.sleep(min(LONGEST_REST, took * (1 / self._share - 1)))
             self._wakeup.clear()
             await self._wakeup.wait()
 

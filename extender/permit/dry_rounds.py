@@ -127,7 +127,7 @@ class DryRounds:
         """
         at, nodes = dry.found[uid]
         pod = self._view.pods.get(uid)
-        lasts = CHECK_SECONDS + dry.need * SLICE_SECONDS
+        lasts = CHECK_SECONDS + dry.need * 2 * SLICE_SECONDS
         if pod is None or pod.node is not None:
             del dry.found[uid]
             return False

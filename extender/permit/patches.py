@@ -40,6 +40,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class _Trouble:
+    soon: bool
     backoff: Backoff
     until: float = 0.0
 
@@ -143,12 +144,12 @@ class Patches:
     def _give_up(self, pod: PodInfo, patch: Patch, error: ApiError) -> None:
         """Let a pod rest after an error."""
         trouble = self._troubles.get(pod.uid)
-        if trouble is None:
-            soon = isinstance(error, UnavailableError)
+        soon = isinstance(error, UnavailableError)
+        if trouble is None or trouble.soon is not soon:
             first = LOOK_SECONDS if soon else PATIENCE_SECONDS
             longest = PATIENCE_SECONDS if soon else LONG_SECONDS
             trouble = self._troubles[pod.uid] = _Trouble(
-                Backoff(first, longest, jitter=lambda: 1.0)
+                soon, Backoff(first, longest, jitter=lambda: 1.0)
             )
         pause = max(trouble.backoff.next(), asked_pause(error))
         trouble.until = asyncio.get_running_loop().time() + pause

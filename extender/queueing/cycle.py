@@ -131,7 +131,7 @@ class Cycle:
         self._tried: set[str] = set()
         self._behind: dict[QuotaNode, int] = {}
         """The level up to which the workloads that come next may borrow, by root, in this round."""
-        self._deferred: list[str] = []
+        self._deferred: dict[str, tuple[Nomination, Basis]] = {}
         """Heads of this round that would borrow from farther up than those that may come next."""
         self._await_pods: set[str] = set()
         """Workloads that wait for the pods of others with provisional quota: judged once."""
@@ -217,7 +217,7 @@ class Cycle:
                 break
             heads += (key for key in self._kept.withdraw(heads) if key not in heads)
             yield from self._round(heads, may_defer=True)
-            waiting = self._deferred
+            waiting = [*self._deferred]
         if waiting:  # each cycle serves them, however many come before them
             yield from self._round([*waiting, *self._kept.withdraw(waiting)], may_defer=False)
 
@@ -280,13 +280,13 @@ class Cycle:
 
         judged = [each for each in judged if self._stands(each[0].key)]
         judged.sort(key=turn)
-        self._behind, self._deferred = {}, []
+        self._behind, self._deferred = {}, {}
         for nomination, seen in judged:
             key = nomination.key
             if not self._stands(key):
                 continue
             if may_defer and key not in in_flight and self._has_to_wait(nomination):
-                self._deferred.append(key)
+                self._deferred[key] = nomination, seen
                 continue
             outcome = yield from self._serve_again(nomination, seen)
             if outcome is not None:
@@ -325,6 +325,10 @@ class Cycle:
             if not self._stands(key):
                 continue
             self._kept.release(key)
+            before = self._deferred.get(key)
+            if before is not None and before[1][-1] == self._bases.seen(key)[-1]:
+                judged.append(before)  # it is judged again if it is served and quota has changed
+                continue
             try:
                 found = yield from self._judge(key)
             except Exception as error:  # noqa: BLE001 - one workload must not stop the others

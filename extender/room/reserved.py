@@ -157,8 +157,8 @@ LOOK_SECONDS: Final = 1.0
 """Seconds between two looks, unless a reservation is needed no more."""
 HOPELESS_SECONDS: Final = 30.0
 """Seconds after which all nodes are read again, workloads are looked at again of which an
-equivalent one fits nowhere, and one that found no place is planned again beside the same
-reservations."""
+equivalent one fits nowhere. One that found no place is planned again beside the same reservations
+after five looks: nodes may have come."""
 
 WantedOf = Callable[[WorkloadInfo, Choice], list[Wanted]]
 """Returns the pods of a workload that are to run, with their flavors."""
@@ -366,7 +366,7 @@ class Reserved:
                 )
             look.packer.undo(found)
         barred = yield from self._usable_alone(look, aged)
-        self._refused[key] = _NoPlace(look.beside, look.now + HOPELESS_SECONDS, barred)
+        self._refused[key] = _NoPlace(look.beside, look.now + 5 * LOOK_SECONDS, barred)
         if not barred and aged.like is not None:
             self.never_fit[aged.like] = look.now + HOPELESS_SECONDS
         yield from self._bar(look, barred)

@@ -142,9 +142,9 @@ class _Answers:
         asked = Access(_VISIBILITY_GROUP, _LOCAL_QUEUES, name, namespace)
         caller = await self._check(request, asked)
         key, page = f"{namespace}/{name}", PageRequest(offset, limit)
+        queue = self._seen().queues.local_queues.get(key)
+        everything = queue is None or await self._sees_all(caller, queue.cluster_queue)
         async with self._turnstile.turn(_name(caller)):
-            queue = self._seen().queues.local_queues.get(key)
-            everything = queue is None or await self._sees_all(caller, queue.cluster_queue)
             found = await in_slices(lists.of_local_queue(key, self._seen, page), self._pacer)
             if found is None:
                 raise _missing("localqueues", key)
@@ -159,9 +159,9 @@ class _Answers:
             found = explain(key, replace(self._seen(), rules=rules))
             if found is None:
                 raise _missing("workloads", key)
-            if not await self._sees_all(caller, found.cluster_queue):
-                found = within(found, namespace)
-            return _json(found.model_dump_json(by_alias=True))
+        if not await self._sees_all(caller, found.cluster_queue):
+            found = within(found, namespace)
+        return _json(found.model_dump_json(by_alias=True))
 
     async def _check(self, request: Request, access: Access) -> User | None:
         return await self._guard.check(request, access) if self._guard is not None else None

@@ -117,7 +117,10 @@ class ServingTls:
             if _contents(self._files) == self._loaded.contents:
                 self._problem = ""
                 return False
-            self._loaded = _load(self._files)
+            loaded = _load(self._files)
+            if _contents(self._files) != loaded.contents:
+                return False  # changed while they were read
+            self._loaded = loaded
         except OSError as error:
             if str(error) != self._problem:
                 _log.warning("serving with the former certificate", error=str(error))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.metadata import version
 from pathlib import Path
@@ -49,6 +50,11 @@ class ProcessClient:
     """The name in its certificate, where that is not the address."""
 
 
+def _kept(raw: bytes, path: str) -> Raw:
+    """Return what a snapshot keeps of an object that was listed at a path."""
+    return Raw(msgspec.json.encode(reduced(_decode(raw), path)))
+
+
 async def taken(source: ObjectSource, memory: Mapping[str, Any]) -> Snapshot:
     """Return a snapshot of the objects of a source, with what a process remembers.
 
@@ -58,12 +64,11 @@ async def taken(source: ObjectSource, memory: Mapping[str, Any]) -> Snapshot:
     taken_at = datetime.fromtimestamp(source.clock.wall(), UTC)
     for path in PATHS:
         try:
-            found = await everything(source.reader, path, _decode)
+            items = await everything(source.reader, path, partial(_kept, path=path))
         except (NotFoundError, ForbiddenError):
             if path.endswith(_NEEDED):
                 raise
             continue
-        items = [Raw(msgspec.json.encode(reduced(each, path))) for each in found]
         lists[path] = Raw(msgspec.json.encode(ObjectList(items)))
     return Snapshot(
         taken_at,

@@ -173,6 +173,7 @@ class Extender:
             clock=clock,
             instance=socket.gethostname(),
             count=lambda result: self.metrics.events.labels(result).inc(),
+            share=0.5,
         )
 
     def _show(
@@ -283,7 +284,7 @@ class Extender:
 def _capacity(listen: Listen) -> tuple[Limits, int]:
     """Return the limits for clients, and how many binds are held: each takes an open file."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    handshakes = listen.max_handshakes
+    handshakes = min(listen.max_handshakes, files // 8)
     most = min(listen.max_connections, files - _SPARE - (handshakes if listen.tls else 0))
     held = max(1, min(listen.max_held_binds, most - _SPARE))
     if held < listen.max_held_binds:

@@ -134,12 +134,24 @@ class Queues:
             self.await_condition(job, "Finished", timeout=timeout)
 
     def end_pods(self, job: str, *indexes: str) -> None:
-        """Let the pods of a job end that run for long: those of some indexes, or all."""
+        """Let the pods of a job end that run for long: those of some indexes, or all.
+
+        kube-controller-manager makes the pods of a job some time after its start.
+        """
+        self.api.wait_for(f"the pods of {job} are there", partial(self._has_pods, job))
         ends = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
         for pod in self.api.list("pods", self.namespace, labels=f"job-name={job}"):
             index = pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index")
             if not indexes or index in indexes:
                 self.api.patch("pods", pod["metadata"]["name"], self.namespace, body=ends)
+
+    def _has_pods(self, job: str) -> bool:
+        """Return whether all pods of a job that may run at once have been created."""
+        found = self.api.get(JOBS, job, self.namespace)
+        spec = found["spec"]
+        pods = self.api.list("pods", self.namespace, labels=f"job-name={job}")
+        most: int = min(spec["parallelism"], spec.get("completions", spec["parallelism"]))
+        return len(pods) >= most
 
     def await_ended(self, job: str) -> None:
         """Wait until a Job is complete, whether its workload says so or not."""

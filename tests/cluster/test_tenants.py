@@ -75,7 +75,7 @@ def blocking(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Re
     """A reconciler that admits one after the other, in the place of the one that all share."""
     pods_ready = {
         "enable": True,
-        "timeoutSeconds": 15,
+        "timeout": 15,
         "blockAdmission": True,
         "requeuingStrategy": {"backoffBaseSeconds": 600},
     }

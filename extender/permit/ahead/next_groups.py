@@ -65,6 +65,8 @@ class NextGroups:
             REMEMBERED, 2 * BACK_OFF_SECONDS, plans.clock.monotonic
         )
         """The last pause of each group that was asked for, in seconds."""
+        self._least_priority = -math.inf
+        """In a look: the priority below which groups are left to kube-scheduler."""
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: ClusterChange) -> None:
@@ -175,6 +177,7 @@ class NextGroups:
         that takes long: few groups may wait that way.
         """
         self._forget_begun()
+        self._least_priority = -math.inf
         pods = 0
         for group in (yield from self._share.choosing(self._view.queue)):
             yield
@@ -186,6 +189,8 @@ class NextGroups:
                 return
             if sum(self._kept.values()) >= PODS_AT_ONCE or self._is_outranked(group):
                 return
+            if self._view.tally(group).priority < self._least_priority:
+                return  # the groups behind it have no higher priority
             if not (yield from self._serving(pod_group, ready)):
                 return
 
@@ -196,7 +201,9 @@ class NextGroups:
         if self._plans.had_no_room(pod_group):
             return self._may_be_passed(pod_group)
         prospect = yield from self._judging(pod_group)
-        if prospect is Prospect.STANDS_ASIDE:
+        if prospect is Prospect.UNREADABLE:
+            self._least_priority = self._view.tally(pod_group.key).priority
+        if prospect in (Prospect.STANDS_ASIDE, Prospect.UNREADABLE):
             return self._may_be_passed(pod_group)
         return self._planned_room(pod_group, prospect, ready)
 

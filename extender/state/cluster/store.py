@@ -292,9 +292,10 @@ class Cluster:
         """
         if before == after:
             return _NOTHING
-        changed = {label for label, _ in before.items() ^ after.items()}
-        found = map(self._view.pod_group, self._tables.refused_of)
-        groups = frozenset(g.key for g in found if g is not None and changed & g.topology_labels)
+        asking = self._tables.asking_for_label
+        changed = {label for label, _ in before.items() ^ after.items()} & asking.keys()
+        keys = (key for label in changed for _, key in asking[label])
+        groups = frozenset(key for key in keys if key in self._tables.refused_of)
         return ClusterChange(groups=groups, room=True) if groups else _NOTHING
 
     def _nodes_changed(self, names: Collection[str]) -> None:
@@ -333,10 +334,23 @@ class Cluster:
         if before is not None and before.uid == pod_group.uid:
             pod_group = replace(pod_group, version=before.version)
         pod_groups[pod_group.api_group, pod_group.key] = pod_group
+        self._note_labels(before, pod_group)
         regrouped = _NOTHING
         if pod_group.api_group == GROUP_NATIVE:
             regrouped = self._native_applied(pod_group)
         return _merge((self._group_changed(before, pod_group), regrouped))
+
+    def _note_labels(self, before: PodGroupInfo | None, after: PodGroupInfo | None) -> None:
+        """Update the PodGroups that ask for domains of a label."""
+        asking = self._tables.asking_for_label
+        if before is not None:
+            for label in before.topology_labels:
+                asking[label].discard((before.api_group, before.key))
+                if not asking[label]:
+                    del asking[label]
+        if after is not None:
+            for label in after.topology_labels:
+                asking.setdefault(label, set()).add((after.api_group, after.key))
 
     def _group_changed(self, before: PodGroupInfo | None, pod_group: PodGroupInfo) -> ClusterChange:
         concerned = frozenset((pod_group.key,))
@@ -356,6 +370,7 @@ class Cluster:
         gone = self._tables.pod_groups.pop((event.api_group, event.key), None)
         if gone is None:
             return _NOTHING
+        self._note_labels(gone, None)
         if event.api_group == GROUP_NATIVE and event.key in self._tables.natives.basic:
             self._tables.natives.basic.remove(event.key)
             return self._regroup(self._tables.natives.members(event.key))

@@ -79,6 +79,8 @@ class ClusterTables:
     """The UIDs of refused pods that wait for their job to be admitted for more pods."""
     refused_of: dict[str, dict[str, None]] = field(default_factory=dict)
     """The UIDs of refused pods in order, by group or under NO_GROUP."""
+    asking_for_label: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    """The API groups and keys of the PodGroups that ask for domains of a label of nodes."""
     gained: Gains = field(default_factory=Gains)
     """The log of nodes that gained room, or take other pods now."""
     changed: Gains = field(default_factory=Gains)

@@ -117,7 +117,7 @@ ONE: Final[dict[str, tuple[Callable[[Scene], None], Prospect]]] = {
     "the books differ": (_disagrees, Prospect.ASKED_FOR),
     "in hand": (_in_hand, Prospect.IN_HAND),
     "of another scheduler": (lambda s: s.change(0, scheduler="x"), Prospect.STANDS_ASIDE),
-    "no node": (lambda s: s.change(0, unschedulable=NO_MATCH), Prospect.STANDS_ASIDE),
+    "no node": (lambda s: s.change(0, unschedulable=NO_MATCH), Prospect.UNREADABLE),
     "not admitted": (_not_admitted, Prospect.STANDS_ASIDE),
     "refused by us before": (lambda s: s.change(0, unschedulable=REFUSED), Prospect.BEGINS),
     "no room before": (lambda s: s.change(0, unschedulable=NO_CPU), Prospect.BEGINS),

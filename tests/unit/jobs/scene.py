@@ -6,7 +6,6 @@ from copy import deepcopy
 from typing import Any
 
 from extender.api.core_v1 import Toleration
-from extender.jobs import fields
 from extender.jobs.actions import Action, CreateWorkload, PatchWorkload
 from extender.jobs.context import Context
 from extender.jobs.job import GenericJob, Step
@@ -144,10 +143,4 @@ def words(actions: tuple[Action, ...]) -> list[str]:
 def _word(action: Action) -> str:
     if not isinstance(action, PatchWorkload):
         return type(action).__name__
-    if "spec" in action.change:
-        return "UpdateWorkload"
-    return (
-        "DropFinalizer"
-        if [*fields.mapping(action.change, "metadata")] == ["finalizers"]
-        else "UpdateMetadata"
-    )
+    return "UpdateWorkload" if "spec" in action.change else "UpdateMetadata"

@@ -92,7 +92,7 @@ def test_a_job_that_leaves_its_workload_behind_ends_it() -> None:
     finish, drop = decide(gone, [workload(gone, admitted=True)], CONTEXT)
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == "OwnerNotFound"
-    assert isinstance(drop, act.PatchWorkload)
+    assert isinstance(drop, act.DropFinalizer)
     assert words(decide(gone, [workload(gone, "Finished")], CONTEXT)) == ["DropFinalizer"]
 
 
@@ -106,7 +106,7 @@ def test_a_job_that_is_deleted_as_soon_as_it_has_ended_counts_as_ended(
     finish, drop = decide(gone, [workload(gone, admitted=True)], CONTEXT)
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == reason
-    assert isinstance(drop, act.PatchWorkload)
+    assert isinstance(drop, act.DropFinalizer)
     assert words(decide(gone, [workload(gone, "Finished")], CONTEXT)) == ["DropFinalizer"]
 
 
@@ -253,7 +253,7 @@ def test_a_job_that_ends_ends_its_workload(status: dict[str, Any], want: tuple[s
     finish, drop = decide(running, [admitted], CONTEXT)
     assert isinstance(finish, act.FinishWorkload)
     assert (finish.reason, finish.message) == want
-    assert isinstance(drop, act.PatchWorkload)
+    assert isinstance(drop, act.DropFinalizer)
     over = replace(admitted, conditions=(condition("Finished"),), meta=Meta(finish.key, "ns"))
     assert decide(running, [over], CONTEXT) == ()
 
@@ -294,7 +294,7 @@ def test_a_job_that_wants_other_nodes_than_its_quota_never_starts() -> None:
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == "FailedToStart"
     assert "tier=reserved" in finish.message
-    assert isinstance(drop, act.PatchWorkload)
+    assert isinstance(drop, act.DropFinalizer)
 
 
 def test_a_flavor_that_is_not_there_is_waited_for() -> None:
@@ -354,8 +354,9 @@ def test_quota_is_given_back_before_any_event() -> None:
 
 
 def test_pods_that_are_done_give_their_quota_back_and_do_not_take_it_again() -> None:
-    def reclaimed(succeeded: int, **before: int) -> Any:
-        running = job("work", 4, suspend=False, status={"succeeded": succeeded})
+    def reclaimed(succeeded: int, *, terminating: int = 0, **before: int) -> Any:
+        status = {"succeeded": succeeded, "terminating": terminating}
+        running = job("work", 4, suspend=False, status=status)
         stored = workload(job("work", 4), admitted=True, reclaimable=before)
         return [each.counts for each in decide(running, [stored], CONTEXT)]  # type: ignore[union-attr]
 
@@ -365,6 +366,7 @@ def test_pods_that_are_done_give_their_quota_back_and_do_not_take_it_again() -> 
     assert reclaimed(3, main=1) == [{"main": 3}]
     assert reclaimed(1, main=3) == []
     assert reclaimed(9) == [], "its end gives back the rest"
+    assert reclaimed(4, terminating=1) == [{"main": 4}], "its end waits for a pod on a lost node"
 
 
 def test_without_quota_what_is_done_is_what_the_job_says() -> None:

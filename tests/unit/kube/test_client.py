@@ -1,15 +1,19 @@
 """The client against a scripted server on a loopback address."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from socket import AI_NUMERICHOST
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp import web
+from aiohttp import ClientSession, web
+from aiohttp.abc import AbstractResolver, ResolveResult
+from typing_extensions import override
 
-from extender.kube.client import KubeClient
+from extender.kube.client import KubeClient, _Connector
 from extender.kube.credentials import Credentials, Keyring
 from extender.kube.errors import (
     ApiError,
@@ -445,3 +449,33 @@ async def test_sockets_are_made_by_the_event_loop(
     async with client(server) as api:
         await api.request("GET", "/version")
     assert [(each.get("sock"), each.get("host")) for each in connected] == [(None, "127.0.0.1")]
+
+
+class TwoAddresses(AbstractResolver):
+    """Knows a host that has an address on which nothing listens, and one that answers."""
+
+    @override
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        addresses = (("::1", socket.AF_INET6), ("127.0.0.1", socket.AF_INET))
+        return [
+            ResolveResult(
+                hostname=host, host=address, port=port, family=of, proto=0, flags=AI_NUMERICHOST
+            )
+            for address, of in addresses
+        ]
+
+    @override
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.asyncio
+async def test_each_address_of_the_server_is_tried(server: Server) -> None:
+    port = server.url.rpartition(":")[2]
+    async with (
+        ClientSession(connector=_Connector(resolver=TwoAddresses())) as session,
+        session.get(f"http://api.test:{port}/version") as found,
+    ):
+        assert found.status == 200

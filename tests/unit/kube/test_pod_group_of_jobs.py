@@ -53,7 +53,7 @@ def writer(client: Client) -> JobWriter:
     [
         ({}, None),
         ({"done": 2}, {"scheduling.x-k8s.io/done-pods": "2"}),
-        ({"grant": Grant({f"node-{n}": {"cpu": 1} for n in range(9000)}, 1.0)}, None),
+        ({"grant": Grant({f"node-{n}": {"cpu": 1} for n in range(30_000)}, 1.0)}, None),
     ],
     ids=["plain", "done", "too much room"],
 )

@@ -233,19 +233,24 @@ SPREAD = replace(shape(1), individually_constrained=True)
     ],
     ids=["no node", "no room by its own terms"],
 )
-async def test_a_gang_that_only_kube_scheduler_can_read_holds_up_none(
+async def test_a_gang_that_only_kube_scheduler_can_read_is_passed_by_its_priority_alone(
     cluster: Cluster, change: dict[str, Any]
 ) -> None:
+    """A place for it may come at any time, and kube-scheduler gives it to that one first."""
     play = Play(cluster, nodes(4), pod("old", 3, on="n0"))
     await play.judge()
     first, members = gang("first", 1, priority=5)
     unreadable = [replace(each, **change) for each in members]
-    observe(cluster, first, unreadable, gang("a", 1))
+    observe(cluster, first, unreadable, gang("a", 1), gang("b", 1, priority=5, created=1))
     play.ahead.asked()
     observe(cluster, ev.PodDeleted("old"))
     await asyncio.sleep(0.5)
+    assert play.written("first", "a", "b") == ["b-0"]
+    play.ahead.asked()
+    observe(cluster, ev.PodDeleted("first-0"))
+    await asyncio.sleep(0.5)
 
-    assert play.written("first", "a") == ["a-0"]
+    assert play.written("first", "a", "b") == ["b-0", "a-0"]
 
 
 async def test_a_pod_of_a_daemon_set_that_found_its_node_full_holds_up_none(
