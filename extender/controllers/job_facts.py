@@ -330,7 +330,7 @@ _GroupParts = tuple[tuple[int, int] | None, Mapping[str, DomainAssignment]]
 class PodGroups:
     """The facts about PodGroups and pods of jobs, from the caches.
 
-    What was written counts until the watch has shown it.
+    A value that this process wrote is used until the watch shows it.
     """
 
     def __init__(

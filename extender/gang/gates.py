@@ -474,13 +474,14 @@ def plan_unasked(
     """Return the plan of a group that is ahead of the one being tried, without kube-scheduler.
 
     Return None for a group that we cannot judge: kube-scheduler judges its pods one by one, has
-    found no node for one of them, or is not one of the `schedulers` that ask us. A refusal is
-    explained only if `explains`; else that is done when the group's own turn comes.
+    found no node for one of them, or is not one of the `schedulers` that ask us. With `explains` a
+    refusal is explained, and a group that would fit on no empty node is refused whoever judges it;
+    else that is done when the group's own turn comes.
     """
     group = pod_group.key
     pods = candidates(None, group, view=view)
     if not pods or not all(_is_ours_to_plan(pod, group, schedulers) for pod in pods):
-        return None
+        return (yield from never_fits(pod_group, view=view)) if explains else None
     missing = view.quorum(pod_group) - view.tally(group).committed
     attempt = PlanAttempt(pod_group, pods, missing, view, explains=explains)
     yield

@@ -20,7 +20,7 @@ class Callbacks:
     record: Callable[[Event], None]
     """Records an Event."""
     is_connected: Callable[[], bool]
-    """Returns whether the connection of kube-scheduler's last call of filter is open."""
+    """Returns whether kube-scheduler has a connection open."""
     stale: Callable[[], str | None]
     """Returns a kind whose watch is stale, or None."""
     natives_stale: Callable[[], str | None]

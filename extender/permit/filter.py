@@ -275,6 +275,8 @@ class Turns:
         self._clock = plans.clock
         self._credit = TURN_SECONDS
         self._last = self._clock.monotonic()
+        self._tried = "", 0
+        """In strict order: the first group that was planned last, and the version of the nodes."""
 
     def refusal(self, group: str) -> Refuse | None:
         """Return why it is not a group's turn, after serving those that go first."""
@@ -303,7 +305,11 @@ class Turns:
                 return None
             if plans.planner.is_busy(first.key) or self._clock.monotonic() >= until:
                 return _others_are_planned(pod_group.key)
-            if not plans.had_no_room(first):
+            # A node that has changed may have been the only one on which it could ever fit.
+            tried = first.key, view.nodes_version
+            is_news = tried != self._tried and self._verdicts.denied(first.key) is None
+            if is_news or not plans.had_no_room(first):
+                self._tried = tried
                 plans.plan_ahead(first, schedulers=plans.schedulers)
             stays = first.key in view.queue and not plans.never_starts(first)
             if stays and not plans.planner.is_busy(first.key):

@@ -95,7 +95,7 @@ class Ahead:
     def lost(self) -> None:
         """Count kube-scheduler as gone unless one of its bind requests is open.
 
-        The connection of its last filter call has ended. A process that stops closes it itself.
+        Its last connection has ended. A process that stops closes it itself.
         """
         if not self._writer.is_asking and not self._hold.stopping:
             self.hung_up()

@@ -152,7 +152,7 @@ class AheadWriter:
         is_connected: Callable[[], bool],
         ended: Callable[[], None],
     ) -> None:
-        """Take `is_connected`: whether the connection of the last call of filter is open.
+        """Take `is_connected`: whether kube-scheduler has a connection open.
 
         `ended` is called for each Binding that was made, or that is no longer to be written ahead.
         """

@@ -26,6 +26,7 @@ from tests.unit.server.scene import Scene, said
 pytestmark = pytest.mark.looptime
 
 STRICT = GangOptions(strict_order=True)
+NO_MATCH = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
 CONSTRAINED = replace(shape(1), individually_constrained=True)
 
 
@@ -266,6 +267,12 @@ async def test_in_strict_order_a_failure_changes_nothing(cluster: Cluster) -> No
 
 HARMLESS: dict[str, list[Any]] = {
     "one that never fits": group("a", 1.0, size=2, cpu=9),
+    "one for which kube-scheduler found no node": group(
+        "a",
+        1.0,
+        cpu=9,
+        unschedulable=NO_MATCH,
+    ),
     "one that is short of pods": [pod_group("a", 3, created=1.0), *pods(2, group="a")],
     "one of another scheduler": group("a", 1.0, scheduler="other"),
     "one without a PodGroup": pods(2, group="a"),
@@ -290,6 +297,22 @@ async def test_in_strict_order_one_that_never_fits_passes_its_turn_on(cluster: C
 
     assert "even with all nodes empty" in reported(scene, "a-0", ["n0"], group="a")
     assert (ROOM, MOMENT_SECONDS) in scene.woken
+
+
+async def test_in_strict_order_one_that_no_longer_fits_on_its_node_passes_its_turn_on(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(
+        cluster,
+        nodes(8, 4),
+        pod("old", 8, on="n0"),
+        group("large", 1.0, size=1, cpu=5),
+        group("small", 5.0, size=1),
+        options=STRICT,
+    )
+    assert "strict" in reported(scene, "small-0", ["n0", "n1"], group="small")
+    observe(cluster, node("n0", 4))
+    assert reported(scene, "small-0", ["n0", "n1"], group="small") == "n1"
 
 
 async def test_siblings_of_one_that_never_fits_are_woken_once(cluster: Cluster) -> None:
