@@ -41,7 +41,7 @@ Namespace = Annotated[
     ),
 ]
 Config = Annotated[
-    Path | None, typer.Option(help="YAML settings of the reconciler, if it has some.")
+    Path | None, typer.Option(help="YAML settings of the processes, if there are some.")
 ]
 FromSnapshot = Annotated[
     Path | None,

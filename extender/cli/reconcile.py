@@ -64,8 +64,8 @@ def reconcile(
     where their pods are not ready after 30 minutes (queue.waitForPodsReady). Do not run it beside
     another controller of that API, except with --no-queue.
 
-    Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics /openapi.json, and of
-    waiting workloads: /clusterqueues/{name}/pendingworkloads,
+    Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics /openapi.json
+    /debug/snapshot, and of waiting workloads: /clusterqueues/{name}/pendingworkloads,
     /localqueues/{namespace}/{name}/pendingworkloads, /workloads/{namespace}/{name}/explanation.
     Exit codes: 0 stopped, 1 failed or no longer the leader, 2 wrong use.
     """

@@ -16,7 +16,7 @@ def serve(
         Path | None,
         typer.Option(
             help="YAML settings: sections listen, gang, kube, health, telemetry and log. "
-            "Flags win over it."
+            "It also reads reconcile.leaseNamespace. Flags win over it."
         ),
     ] = None,
     host: Annotated[
@@ -49,7 +49,8 @@ def serve(
     """Serve kube-scheduler's filter, prioritize, preempt and bind webhooks for gangs of pods.
 
     Runs until SIGTERM or SIGINT. Endpoints: POST /filter /prioritize /preempt /bind, and GET
-    /livez /readyz /metrics /openapi.json. Exit codes: 0 stopped, 1 failed, 2 wrong use.
+    /livez /readyz /metrics /openapi.json /podgroups /podgroups/{namespace}/{name} /debug/snapshot.
+    Exit codes: 0 stopped, 1 failed, 2 wrong use.
     """
     from extender import config as settings_module
     from extender.kube.errors import ConfigurationError

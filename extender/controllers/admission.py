@@ -378,8 +378,9 @@ class AdmissionLoop:
 
 
 FIRST_ROOM_PAUSE: Final = 0.1
+"""The shortest pause before a sweep, in seconds."""
 PAUSE_PER_SWEEP: Final = 5
-"""The pause after a sweep, as a multiple of its duration, and the shortest one in seconds."""
+"""The pause after a sweep, as a multiple of its duration."""
 
 
 class RoomRetry:

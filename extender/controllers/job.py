@@ -1,8 +1,8 @@
-"""The spine of a job of any kind (KEP-369): read the facts, decide, carry out.
+"""Reconciles a job of any kind (KEP-369): reads the facts, decides, and carries out the decision.
 
-A stored write is in the state at once, so that the next reconciliation goes on from it. One that
-fails half way leaves the rest to the next, which first reads what an unanswered write may have
-changed.
+A stored write updates the state at once, so the next reconciliation starts from it. If a
+reconciliation fails partway, the next one does the rest; it first reads the objects that an
+unanswered write may have changed. The Workload of the job is admitted in `admission.py`.
 """
 
 from collections import deque

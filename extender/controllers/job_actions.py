@@ -49,8 +49,8 @@ from extender.state.queue.records import JobObject, WorkloadInfo
 from extender.state.queue.store import Queues
 
 GRANTED_SECONDS_EACH: Final = 0.1
-"""The seconds for which room is granted to each pod that does not exist yet, beside a minute for
-all: kube-controller-manager makes 20 pods a second."""
+"""A grant lasts one minute, and this many seconds more for each pod that the group needs:
+kube-controller-manager creates 20 pods a second."""
 
 
 class UndecidedError(ApiError):
@@ -77,7 +77,7 @@ class JobActions:
         """The names of objects with an unanswered write, by job."""
 
     async def act(self, together: Actions, of: JobObject) -> None:
-        """Carry out an action, or changes of a workload's status that are one write.
+        """Carry out one action, or several changes of a workload's status in a single write.
 
         Raises ApiError.
         """

@@ -406,7 +406,10 @@ belongs to a controller that the queue does not know."""
 
 
 class JobMemory:
-    """What this process has seen of one job. A new process counts from where it first sees it."""
+    """The history of one job in this process.
+
+    A new process has no history of the job: its counts begin when it first sees the job.
+    """
 
     def __init__(self) -> None:
         self.unnoticed: float | None = None
@@ -418,10 +421,12 @@ class JobMemory:
         self._done = 0
         self._missing_since: float | None = None
         self._wait: tuple[float, float] | None = None
-        """The longest time that its pods may take to end or to come, and when that is over."""
+        """How long the job may wait for its pods to end or to be created, in seconds, and the time
+        at which that wait is overdue."""
         self._suspended = False
+        """The value of `suspend` that was written last."""
         self._writes: list[float] = []
-        """The value of `suspend` written last, and the times at which it was stored in a row."""
+        """The times at which that value was stored in a row."""
         self._group = ""
         self._gone: Counter[str] = Counter()
         self._succeeded: dict[str, str] = {}
@@ -448,7 +453,8 @@ class JobMemory:
     def missing(self, now: float) -> float:
         """Note that pods are missing; return the seconds left before it is reported.
 
-        They may come at once, as each time that a pod is done and the next one takes its place.
+        The pods may be replaced at once, as happens whenever a pod finishes and the next one takes
+        its place.
         """
         if self._missing_since is None or self._done > (self._missed or 0):
             self._missing_since, self._missed = now, self._done
@@ -486,9 +492,9 @@ class JobMemory:
         """Return for how many seconds a write is left out because another writer undoes it.
 
         Two controllers that both go on would start and stop the job several times a second. The
-        queue stands back from a job that belongs to a controller it does not know. From any other
-        writer it only takes its time: a user who unsuspends a job again and again must not get
-        round the queue.
+        queue stands back from a job that belongs to a controller it does not know. Against any
+        other writer, the queue only slows down, so that a user who keeps unsuspending a job cannot
+        bypass the queue.
         """
         at = self._writes
         if self._suspended is not suspend:

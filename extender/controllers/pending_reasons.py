@@ -183,7 +183,10 @@ def _lacks_room(wait: NotAdmitted) -> bool:
 
 
 def _says_all(before: WorkloadInfo, after: WorkloadInfo) -> bool:
-    """Return whether nothing new is to be said; numbers count only where they are of nodes."""
+    """Return whether the conditions say nothing new.
+
+    A change in the message alone counts only for reasons about room on nodes.
+    """
     of_nodes = {Unadmitted.WAITING_FOR_ROOM, Unadmitted.TOPOLOGY_PLACEMENT_FAILED}
     one, other = (
         {

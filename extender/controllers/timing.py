@@ -9,8 +9,10 @@ SETTLE: Final = 5.0
 WATCH_LAG: Final = 10.0
 """The time for which a cache may still show the state before a write."""
 UNNOTICED: Final = 30.0
-"""The time after which an operator that has not noticed a stop is reported; users know it."""
+"""How long an operator may take to notice a stop before that is reported. The documentation states
+this value."""
 LATE: Final = 60.0
-"""Something is wrong, or needs an administrator: nothing is gained by trying sooner."""
+"""The pause after a failure that only an administrator can resolve; an earlier attempt would fail
+as well. Also the time after which a wait is taken for trouble."""
 STAND_BACK: Final = 600.0
 """The time for which a job is left to another writer of `suspend`."""

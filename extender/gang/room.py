@@ -21,8 +21,8 @@ SYSTEM_NAMESPACE: Final = "kube-system"
 SHARE: Final = 10
 """The per cent of a node that DaemonSets of another namespace may take from room kept there."""
 MOST_LOOKS: Final = 2048
-"""The most shapes, on all nodes together, up to which the lack of a group is counted. Beyond that
-the group is planned again."""
+"""The lack of a group is computed only if this many shapes or fewer have to be compared, over all
+nodes. Above that, the group is planned again instead."""
 
 
 class Room(Enum):

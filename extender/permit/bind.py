@@ -9,6 +9,8 @@ frees the room of the pod if that fails.
 
 kube-scheduler may ask for a pod whose Binding is being written: it was restarted, or has not yet
 seen the Binding. The request then waits for that write, and gets the same answer.
+
+Members that equal one that kube-scheduler has judged are bound before it asks: `ahead/begin.py`.
 """
 
 import asyncio

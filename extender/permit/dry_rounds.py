@@ -209,7 +209,7 @@ class DryRounds:
                 _log.warning("devices were not taken back", claim=key, error=str(error))
                 self._queue.add_after(key, BACK_OFF_SECONDS)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's alone
-                FAULTS.report("claims", error, key=key)
+                FAULTS.report("dry-rounds", error, key=key)
                 self._queue.add_after(key, BACK_OFF_SECONDS)
 
 

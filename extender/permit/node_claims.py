@@ -44,7 +44,7 @@ class NodeClaims:
             try:
                 await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
-                FAULTS.report("aging", error)
+                FAULTS.report("node-claims", error)
                 # The memory has counted changes that no claim was checked against.
                 self._memory = aging.Memory()
             await asyncio.sleep(LATE_SECONDS)

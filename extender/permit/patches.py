@@ -1,7 +1,8 @@
-"""Writes to many pods: a bounded number at a time, the batches in turn, none in a storm.
+"""Patches many pods.
 
-Each pod has a back-off of its own. A patch that failed because the API server is unavailable is
-tried again soon. One that it refuses for this pod is tried seldom: nothing here changes the answer.
+The number of concurrent patches is bounded, batches take turns, and each pod backs off separately.
+A patch that fails because the API server is unavailable is retried soon; one that the API server
+rejects is retried rarely, because a retry does not change the answer.
 """
 
 import asyncio

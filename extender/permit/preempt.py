@@ -431,10 +431,11 @@ class Preempting:
     def _is_refused(self, group: str) -> bool:
         """Return whether kube-scheduler has tried a member in vain, or our own plan has failed.
 
-        Only for such groups others make room: before its try, kube-scheduler may know of reasons
-        against a pod that no plan sees. A group is left alone if kube-scheduler finds no node for a
-        member for a reason that no plan sees, if its scheduler does not ask us, or if
-        kube-scheduler knows more of it than our watch has shown: its room may be there already.
+        Only such a group may preempt. Until kube-scheduler has tried a member, it may know of a
+        reason to reject the pod that a plan cannot see. A group is left alone if kube-scheduler
+        finds no node for a member for a reason that no plan sees, if its scheduler does not ask us,
+        or if kube-scheduler knows more of it than our watch has shown: its room may be there
+        already.
         """
         tried = self._plans.verdicts.no_room(group) is not None
         for pod in islice(self._view.members(group), MOST_MEMBERS):

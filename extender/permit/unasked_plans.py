@@ -54,7 +54,7 @@ class GatedGroups:
                 if await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS):
                     self._changed.set()
             except Exception as error:  # noqa: BLE001 - the next look begins anew
-                FAULTS.report("gatekeeper", error)
+                FAULTS.report("gated-groups", error)
                 await asyncio.sleep(LOOK_SECONDS)
             await asyncio.sleep(max(SLICE_SECONDS, self._in_vain * REST))
 
@@ -78,7 +78,7 @@ class GatedGroups:
         try:
             self._in_vain += self._plans.plan_ahead(pod_group, schedulers=())
         except Exception as error:  # noqa: BLE001 - the groups behind it have their turn
-            FAULTS.report("gatekeeper", error, key=pod_group.key)
+            FAULTS.report("gated-groups", error, key=pod_group.key)
 
     def _is_to_be_planned(self, pod_group: PodGroupInfo) -> bool:
         gated_by_us = self._view.tally(pod_group.key).gated_by_us

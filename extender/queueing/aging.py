@@ -58,9 +58,10 @@ def deciding(
 ) -> Steps[list[Aged]]:
     """Return the workloads that have waited for long, first in turn first; `now` since the epoch.
 
-    Whatever waits no more, in a queue that admits, is none of them. Nor is what was just found to
-    fit nowhere: any number of such workloads would keep those behind them from a look. There are
-    at most twice as many as can have room kept, each with as many choices of flavors.
+    Workloads that no longer wait, or whose queue admits nothing, are left out. So are workloads
+    that were just found to fit nowhere; otherwise, many of them could keep later workloads from
+    being considered. There are at most twice as many as can have room kept, each with as many
+    choices of flavors.
     """
     found: list[tuple[Order, float]] = []
     for number, key in enumerate([*pending.waiting_for_room], 1):

@@ -27,9 +27,9 @@ from extender.state.queue.view import QueueView
 from extender.steps import Steps
 
 _TRIES: Final = 32
-"""The largest number of further sets of victims that are tried in a cycle where the first ones give
-no room, a quarter of them for one head, and of beginnings of one judgement where the state changes
-in its pauses."""
+"""If the first victims give no room, a cycle tries at most this many other sets, and at most a
+quarter of them for one head. Also the most times that a judgement is begun, because the state may
+change in its pauses."""
 _NONE: Final[frozenset[str]] = frozenset()
 
 

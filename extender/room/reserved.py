@@ -156,9 +156,9 @@ LARGEST: Final = 3
 LOOK_SECONDS: Final = 1.0
 """Seconds between two looks, unless a reservation is needed no more."""
 HOPELESS_SECONDS: Final = 30.0
-"""Seconds after which all nodes are read again, workloads are looked at again of which an
-equivalent one fits nowhere. One that found no place is planned again beside the same reservations
-after five looks: nodes may have come."""
+"""After this many seconds, all nodes are read again, and workloads that are equivalent to one that
+fits nowhere are considered again. A workload that found no place is planned again beside the same
+reservations after five looks already, because nodes may have been added."""
 
 WantedOf = Callable[[WorkloadInfo, Choice], list[Wanted]]
 """Returns the pods of a workload that are to run, with their flavors."""

@@ -5,9 +5,9 @@ both have a deadline. Where there are too many connections, the one that has bee
 request for longest makes way. A connection whose request is being answered, such as a held bind, is
 never closed for another one.
 
-kube-scheduler's loop calls filter and preempt for one pod after the other. Its connections end with
-the process, also with one that gives its lease back before it ends: as long as one is open it is
-there.
+kube-scheduler's loop calls filter and preempt for one pod after the other. A kube-scheduler process
+closes its connections when it ends, even if it has released its Lease before. So kube-scheduler is
+running as long as one of them is open.
 """
 
 import asyncio

@@ -92,8 +92,8 @@ def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool])
         async def answer(body: bytes) -> bytes:
             try:
                 request = jobs.read(await _decoded(body))
-                # Copies and comparisons of large objects are Python code, which lets the loop in.
-                # Of the queues it looks up single keys.
+                # Copies and comparisons of large objects are pure Python code, during which the
+                # event loop can run. Of the queues it looks up single keys.
                 found = await asyncio.to_thread(verdict, request, kinds, queues)
                 return _encode(jobs.answer(request, found))
             except RecursionError:

@@ -54,8 +54,8 @@ def objects_set_aside(counts: Callable[[], Mapping[str, int]]) -> Iterator[Metri
 def waiting_groups(waiting: Iterable[tuple[str, float]]) -> Iterator[Metric]:
     """Yield how many groups wait by reason, and since when the oldest one does.
 
-    `waiting` has the reason and the begin, in seconds since the epoch, of each group. 50,000 groups
-    take 20 ms.
+    `waiting` has the reason and the start time, in seconds since the epoch, of each group. 50,000
+    groups take 20 ms.
     """
     counts: dict[str, int] = {}
     oldest: dict[str, float] = {}

@@ -37,8 +37,8 @@ class JobTable:
     work: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The number of pods that the Jobs of a group begin with, and of those done, in this run.
 
-    A run goes on as long as one of its Jobs does: one that completed counts while another goes on
-    that was there then.
+    A run lasts as long as one of its Jobs does. A completed Job counts as long as a Job that
+    existed when it completed is still running.
     """
 
     def is_managed(self, job: JobInfo, namespace: str) -> bool:

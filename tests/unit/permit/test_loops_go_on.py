@@ -71,7 +71,7 @@ async def test_aging_and_the_look_at_unconfirmed_pods_go_on(
         (NodeClaims(cluster, options=GangOptions(), clock=clock), "_when_entered"),
         (PodsSeenOnlyInRequests(cluster, clock=clock), "_view"),
     ):
-        where = "aging" if part == "_when_entered" else "pods-seen-only-in-requests"
+        where = "node-claims" if part == "_when_entered" else "pods-seen-only-in-requests"
         before = counted(where)
         monkeypatch.setattr(component, part, None)
         await run(component, 3 * LATE_SECONDS + 6)
