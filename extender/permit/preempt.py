@@ -263,7 +263,8 @@ class Preempting:
             course.nomination,
             seen=course.seen,
             view=self._view,
-            now=self._clock.wall() - (0.0 if self._is_ours(group) else STANDBY_SECONDS),
+            now=self._clock.wall(),
+            standby=0.0 if self._is_ours(group) else STANDBY_SECONDS,
             enabled=self._options.preempts,
         )
         if over is None and self._is_ours(group):

@@ -90,18 +90,21 @@ def sentence(nomination: PreemptedRoom) -> str:
     )
 
 
-def ended(
+def ended(  # noqa: PLR0913 - each is a fact of its own
     pod_group: PodGroupInfo,
     nomination: PreemptedRoom,
     *,
     seen: Seen,
     view: ClusterView,
     now: float,
+    standby: float = 0.0,
     enabled: bool = True,
 ) -> Ended | None:
     """Return why a preemption is over, or None while it goes on; update `seen`.
 
-    `now` is in seconds since the epoch. `enabled` is the setting of preemption.
+    `now` is in seconds since the epoch. A process that is not asked about the group waits for
+    `standby` seconds longer: the one that is asked ends its preemptions. `enabled` is the setting
+    of preemption.
     """
     group, quorum = pod_group.key, view.quorum(pod_group)
     if view.tally(group).assigned >= quorum:
@@ -113,7 +116,7 @@ def ended(
         seen.absent = None
     elif seen.absent is None:
         seen.absent = now  # its controller may replace a pod that it lacks
-    if seen.absent is not None and now - seen.absent >= PATIENCE_SECONDS:
+    if seen.absent is not None and now - seen.absent >= PATIENCE_SECONDS + standby:
         text = "it does not wait for room any more: it lacks pods, or they are gated"
         return Ended(PreemptionReason.NOT_NEEDED, text)
     left = [*remaining(nomination, view=view)]
@@ -122,15 +125,15 @@ def ended(
         return Ended(PreemptionReason.NOT_NEEDED, "it has room without its victims")
     if left:
         seen.gone = None
-        return _late_victims(left, nomination, now)
-    return None if planned else _lost_room(seen, now)
+        return _late_victims(left, nomination, now - standby)
+    return None if planned else _lost_room(seen, now, standby)
 
 
-def _lost_room(seen: Seen, now: float) -> Ended | None:
+def _lost_room(seen: Seen, now: float, standby: float) -> Ended | None:
     """Return the end of a preemption whose group has not started though all victims have gone."""
     if seen.gone is None:
         seen.gone = now
-    if now - seen.gone < PATIENCE_SECONDS:
+    if now - seen.gone < PATIENCE_SECONDS + standby:
         return None
     text = f"its victims have gone, and it has not started within {PATIENCE_SECONDS:.0f} s"
     return Ended(PreemptionReason.ROOM_LOST, text)

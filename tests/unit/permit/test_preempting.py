@@ -11,7 +11,7 @@ from extender.api.reasons import PreemptionReason, Reason
 from extender.gang.filter import BEHIND
 from extender.gang.options import GangOptions
 from extender.gang.preempt.search import Place, Preemption
-from extender.gang.preempt.units import Rank, Unit
+from extender.gang.preempt.units import PATIENCE_SECONDS, Rank, Unit
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit import preempt
@@ -478,6 +478,24 @@ async def test_a_process_that_is_not_asked_ends_one_later(
     await asyncio.sleep(5)
     running.cancel()
     assert play.said == [(False, "VictimsStay")]
+
+
+async def test_a_process_that_is_not_asked_gives_lost_room_up_later(
+    cluster: Cluster, looks: list[str]
+) -> None:
+    """The process that is asked knows why the room is lost, and pauses."""
+    observe(cluster, FACTS, HIGH, replace(WAITING, nomination=chosen()))
+    play = Play(cluster)
+    play.plans.schedulers.clear()
+    [*play.shell.recover()]
+    running = asyncio.create_task(play.shell.run())
+    gone = (ev.PodDeleted(f"low-{n}") for n in range(2))
+    observe(cluster, *gone, pod("new", 4, on="n0", scheduler="other"))
+    await asyncio.sleep(PATIENCE_SECONDS + STANDBY_SECONDS - 2)
+    assert play.written == []
+    await asyncio.sleep(5)
+    running.cancel()
+    assert [said for said, _ in play.said] == [False]
 
 
 async def test_what_the_watch_shows_late_ends_nothing(play: Play) -> None:
