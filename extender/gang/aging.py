@@ -1,8 +1,8 @@
 """Claims to room for groups that have waited long, so that a stream of small ones cannot pass them.
 
 Nobody knows when running pods will end, so a claim names nodes. The first are those on which pods
-and earlier claims leave the most of one resource: the one of which the group's pods ask for the
-largest share of the largest node, so that the least has to end there before the group fits. Only
+leave the most of one resource: the one of which the group's pods ask for the largest share of the
+largest node, so that the least has to end there before the group fits. Only
 pods of a higher priority, and pods that fit beside the claim, then get room on the claimed nodes.
 Other nodes stay open to all (backfill). If the claimed nodes stay full, the claim grows twice as
 the group goes on waiting.
@@ -29,8 +29,7 @@ from extender.gang.options import GangOptions
 from extender.gang.room import Room, lack_of
 from extender.gang.verdicts import Refuse, Standing, versions_of
 from extender.resources.quantity import Resources, add, subtract
-from extender.state.cluster.node_order import NodeOrder
-from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
 from extender.state.fair_share import FairShare
@@ -52,17 +51,19 @@ Places = Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]
 
 @dataclass(frozen=True, slots=True)
 class _Aged:
+    """A group that has waited long, and where it may have a claim."""
+
     pod_group: PodGroupInfo
     priority: int
-    since: float
     periods: int
     pods: Sequence[PodInfo]
-    """The pods that the group still needs, `missing` of them."""
-    missing: int
-    shapes: Sequence[Shape]
-    """The first `MOST` shapes of `pods`: they decide which nodes the group may use."""
-    domains: Sequence[Domain | None] = ()
+    """The pods that the group still needs."""
+    assigned: Sequence[Domain | None]
     """The domain of each of `pods`; empty unless a queue has chosen domains."""
+    places: Places
+    """The nodes that a queue has chosen, and the pods that go there."""
+    domains: Mapping[str, frozenset[str]] | None
+    """The nodes of each domain that may take the group; None if it needs no single domain."""
 
     @property
     def demand(self) -> tuple[object, ...]:
@@ -72,72 +73,17 @@ class _Aged:
     @property
     def demand_for_nodes(self) -> tuple[object, ...]:
         """The part of the demand that decides whether the pods fit."""
-        shapes = tuple(pod.shape for pod in self.pods)
-        return self.missing, shapes, self.priority, self.domains
+        return tuple(pod.shape for pod in self.pods), self.priority, self.assigned
 
 
 @dataclass(slots=True)
 class Memory:
-    """The results of the last look, so that the next one reads only what has changed since."""
+    """The results of the last look, so that the next one repeats no search that would fail."""
 
     lacking: dict[str, tuple[tuple[object, ...], Standing]] = field(default_factory=dict)
     """The groups that did not fit: the demand of each, and a refusal that stands until there may
     be room."""
-    version: int = 0
     share: FairShare = field(default_factory=lambda: FairShare(MOST))
-
-    def forget_others(self, view: ClusterView) -> None:
-        """Drop the groups that no longer wait."""
-        queue = view.queue
-        self.lacking = {group: each for group, each in self.lacking.items() if group in queue}
-
-    def changed_nodes(self, view: ClusterView) -> Collection[str]:
-        """Return the nodes that have changed since the last look."""
-        changed = frozenset(view.changed_since(self.version))
-        self.version = view.nodes_version
-        return changed
-
-
-@dataclass(slots=True)
-class _Earlier:
-    """The claims that are due and go before the next one."""
-
-    claims: list[Claim] = field(default_factory=list)
-    taken: dict[str, Resources] = field(default_factory=dict)
-    barred: frozenset[str] = frozenset()
-    places: tuple[object, ...] = ()
-    groups: Counter[str] = field(default_factory=Counter)
-    """The number of groups with a claim, by namespace."""
-    nodes: dict[str, set[str]] = field(default_factory=dict)
-    """The claimed nodes, by namespace."""
-
-    def put(self, namespace: str, claim: Claim) -> None:
-        self.claims.append(claim)
-        if claim.limit is not None:
-            return  # it takes nothing from the other groups of its namespace
-        for node, amounts in claim.amounts.items():
-            add(self.taken.setdefault(node, {}), amounts)
-        self.barred |= claim.barred
-        self.places += ((claim.owner, tuple(claim.amounts), claim.barred),)
-        self.groups[namespace] += 1
-        self.nodes.setdefault(namespace, set()).update(claim.amounts)
-
-    def order(self, view: ClusterView) -> NodeOrder:
-        """Return the nodes in the order of what neither pods nor these claims take of them."""
-
-        def idle(name: str) -> Resources:
-            left = dict(view.left.all().get(name, {}))
-            subtract(left, self.taken.get(name, {}))
-            return left
-
-        order = NodeOrder(idle)
-        order.note(*view.nodes)
-        return order
-
-    def left(self, node: NodeInfo) -> Resources:
-        left = dict(node.allocatable)
-        subtract(left, self.taken.get(node.name, {}))
-        return left
 
 
 def deciding(
@@ -156,38 +102,30 @@ def deciding(
     pods of schedulers other than `schedulers` get no claim. The options limit the claims of a
     namespace and the nodes that they name.
     """
-    memory.forget_others(view)
+    memory.lacking = {group: each for group, each in memory.lacking.items() if group in view.queue}
     if not options.aging or not view.queue:
         return ()
-    changed, earlier = memory.changed_nodes(view), _Earlier()
-    most_nodes = max(1, len(view.nodes) * options.claim_nodes_percentage // 100)
+    look = _Look(memory, view, max(1, len(view.nodes) * options.claim_nodes_percentage // 100))
     turns = yield from _turns(view, now, options.aging, entered=entered)
     others = (group for _, group in turns if group not in view.claims)
     looked_at = {*view.claims, *(yield from memory.share.choosing(others))}
     for since, group in turns:
         yield
-        namespace = group.partition("/")[0]
-        if len(earlier.claims) >= MOST or group not in looked_at:
+        if len(look.claims) >= MOST or group not in looked_at:
             continue
-        if earlier.groups[namespace] >= options.claims_per_namespace:
+        if look.groups[group.partition("/")[0]] >= options.claims_per_namespace:
             continue
-        aged = _aged(group, since, view=view, now=now, aging=options.aging)
-        if aged is None or not _is_for_schedulers(aged.pods, schedulers):
+        periods = min(int((now - since) / options.aging), LARGEST)
+        aged = yield from _aged(group, periods, view=view)
+        if aged is None or not all(
+            schedulers is None or pod.scheduler in schedulers or pod.is_gated_by_us
+            for pod in aged.pods
+        ):
             continue
-        taken = len(earlier.nodes.get(namespace, ()))
-        places: Places = ()
-        if aged.pod_group.assigned:
-            places = yield from topology.places_of(aged.pods, aged.pod_group, view=view)
-        in_one = _domains(aged.pod_group, places, view=view)
-        usable = None if in_one is None else frozenset[str]().union(*in_one.values())
-        allowed = most_nodes - taken
-        look = _Look(
-            aged, earlier, changed, memory, view, most_nodes, allowed, in_one, usable, places
-        )
-        claim = yield from look.claim(now)
+        claim = yield from look.claim(aged, now)
         if claim is not None:
-            earlier.put(namespace, claim)
-    return tuple(earlier.claims)
+            look.put(claim)
+    return tuple(look.claims)
 
 
 def waits_since(pod_group: PodGroupInfo, *, view: ClusterView) -> float:
@@ -213,7 +151,8 @@ def _turns(
     return [(since, key) for _, since, _, key in sorted(found)]
 
 
-def _aged(key: str, since: float, *, view: ClusterView, now: float, aging: float) -> _Aged | None:
+def _aged(key: str, periods: int, *, view: ClusterView) -> Steps[_Aged | None]:
+    """Return a group that has waited long; None where it lacks no pods, or pods to place."""
     pod_group, tally = view.pod_group(key), view.tally(key)
     if pod_group is None:
         return None
@@ -221,13 +160,14 @@ def _aged(key: str, since: float, *, view: ClusterView, now: float, aging: float
     pods = candidates(None, key, view=view)[: max(0, missing)]
     if missing <= 0 or len(pods) < missing:
         return None
-    periods = min(int((now - since) / aging), LARGEST)
-    shapes = tuple(islice(dict.fromkeys(pod.shape for pod in pods), MOST))
-    domains: Sequence[Domain | None] = ()
+    assigned: Sequence[Domain | None] = ()
+    places: Places = ()
     if pod_group.assigned:
         by_uid = topology.domains_of_members(pods, pod_group, view=view)
-        domains = tuple(by_uid.get(pod.uid) for pod in pods)
-    return _Aged(pod_group, tally.priority, since, periods, pods, missing, shapes, domains)
+        assigned = tuple(by_uid.get(pod.uid) for pod in pods)
+        places = yield from topology.places_of(pods, pod_group, view=view)
+    within = _domains(pod_group, places, view=view)
+    return _Aged(pod_group, tally.priority, periods, pods, assigned, places, within)
 
 
 def _domains(
@@ -251,68 +191,62 @@ def _domains(
     }
 
 
-def _is_for_schedulers(pods: Sequence[PodInfo], schedulers: Collection[str] | None) -> bool:
-    return schedulers is None or all(p.scheduler in schedulers or p.is_gated_by_us for p in pods)
-
-
-def _numbered(nodes: Iterable[NodeInfo | None]) -> Steps[dict[str, int]]:
-    """Return the number of each node, by name, in the order of the nodes."""
-    found: dict[str, int] = {}
-    for node in nodes:
-        if node is None:
-            yield
-        else:
-            found[node.name] = len(found)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Look:
-    """The search for one group's claim, beside the earlier claims."""
+    """One look at all groups in turn, and the claims so far, which go before the next one."""
 
-    aged: _Aged
-    earlier: _Earlier
-    changed: Collection[str]
-    """The nodes that have changed since the last look."""
     memory: Memory
     view: ClusterView
     limit: int
     """The number of nodes on which one namespace may have claims."""
-    allowed: int
-    """The number of further nodes that the group's namespace may claim."""
-    domains: Mapping[str, frozenset[str]] | None
-    """The nodes of each domain that may take the group; None if it needs no single domain."""
-    usable: frozenset[str] | None
-    """The nodes of all `domains`."""
-    places: Places
-    """The nodes that a queue has chosen, and the pods that go there."""
+    claims: list[Claim] = field(default_factory=list)
+    taken: dict[str, Resources] = field(default_factory=dict)
+    barred: set[str] = field(default_factory=set)
+    places: tuple[object, ...] = ()
+    groups: Counter[str] = field(default_factory=Counter)
+    """The number of groups with a claim, by namespace."""
+    nodes: dict[str, set[str]] = field(default_factory=dict)
+    """The claimed nodes, by namespace."""
 
-    def claim(self, now: float) -> Steps[Claim | None]:
-        """Return the group's claim; None if it has room without one, or has long had room with one.
+    def put(self, claim: Claim) -> None:
+        """Have later groups leave a claim what it needs."""
+        self.claims.append(claim)
+        if claim.limit is not None:
+            return  # it takes nothing from the other groups of its namespace
+        for node, amounts in claim.amounts.items():
+            add(self.taken.setdefault(node, {}), amounts)
+        self.barred |= claim.barred
+        self.places += ((claim.owner, tuple(claim.amounts), claim.barred),)
+        namespace = claim.owner.partition("/")[0]
+        self.groups[namespace] += 1
+        self.nodes.setdefault(namespace, set()).update(claim.amounts)
+
+    def claim(self, aged: _Aged, now: float) -> Steps[Claim | None]:
+        """Return a group's claim; None if it has room without one, or has long had room with one.
 
         It then waits for something that no claim brings about, for example a volume.
         """
-        present = self.view.claims.get(self.aged.pod_group.key)
+        present = self.view.claims.get(aged.pod_group.key)
         fits_since = None
-        if (yield from self._fits()):
+        if (yield from self._fits(aged)):
             if present is None or not present.amounts:
                 return None
             fits_since = now if present.fits_since is None else present.fits_since
             if now - fits_since > PATIENCE_SECONDS:
                 return None
-        if present is None or not self._is_still_valid(present):
-            present = yield from self._new()
+        if present is None or not self._is_still_valid(aged, present):
+            present = yield from self._new(aged)
         return replace(present, fits_since=fits_since)
 
-    def _fits(self) -> Steps[bool]:
-        aged, memory, view = self.aged, self.memory, self.view
-        group, asks = aged.pod_group.key, aged.demand_for_nodes
+    def _fits(self, aged: _Aged) -> Steps[bool]:
+        memory, view = self.memory, self.view
+        group, asks, wanted = aged.pod_group.key, aged.demand_for_nodes, len(aged.pods)
         asked, refusal = memory.lacking.pop(group, (None, None))
         if refusal is not None and asked == asks and refusal.stands(view):
             memory.lacking[group] = asks, refusal
             return False
         began = versions_of(view)
-        found = yield from fitting(aged.pods, aged.missing, group=group, view=view)
+        found = yield from fitting(aged.pods, wanted, group=group, view=view)
         if found.complete:
             return True
         lack = lack_of(aged.pods, found.missing, group=group, room=Room.FREE, view=view)
@@ -320,82 +254,98 @@ class _Look:
         memory.lacking[group] = asks, refusal
         return False
 
-    def _is_still_valid(self, claim: Claim) -> bool:
+    def _allowed(self, aged: _Aged) -> int:
+        """Return the number of further nodes that the group's namespace may claim."""
+        return self.limit - len(self.nodes.get(aged.pod_group.key.partition("/")[0], ()))
+
+    def _is_still_valid(self, aged: _Aged, claim: Claim) -> bool:
         """Return whether nothing that a claim was based on has changed."""
         if not claim.amounts:
-            same = claim.made_for == (*self.aged.demand, self.earlier.places)
-            return same and not self.changed
-        if claim.made_for != self.aged.demand or len(claim.amounts) > self.allowed:
+            return claim.made_for == self._facts(aged)
+        names = claim.amounts.keys()
+        if claim.made_for != aged.demand or len(names) > self._allowed(aged):
             return False
-        changed = claim.amounts.keys() & self.changed
-        if self.domains is not None and changed:
-            within = (nodes for nodes in self.domains.values() if claim.amounts.keys() <= nodes)
-            if not any(True for _ in within):
-                return False
-        return all(all(self._may_use(name)) for name in changed) and all(
-            self._has_left(name, amounts) for name, amounts in claim.amounts.items()
-        )
+        if aged.domains is not None and not any(names <= each for each in aged.domains.values()):
+            return False
+        usable = self._usable(aged, names)
+        return all(name in usable and self._has_left(name, claim.amounts[name]) for name in names)
+
+    def _facts(self, aged: _Aged) -> tuple[object, ...]:
+        """Return the facts for which a group has a claim without rooms."""
+        return *aged.demand, self.places, self.view.nodes_version
 
     def _has_left(self, name: str, amounts: Mapping[str, int]) -> bool:
-        """Return whether earlier claims leave these amounts on a node that still exists."""
-        node = self.view.nodes.get(name)
-        if node is None:
-            return False
-        left = self.earlier.left(node)
+        left = self._left(self.view.nodes[name])
         return all(left.get(resource, 0) >= value for resource, value in amounts.items())
 
-    def _may_use(self, name: str) -> Iterator[bool]:
-        """Yield for each shape of the group whether its pods may go to a node."""
-        node = self.view.nodes.get(name)
-        if self.usable is not None and name not in self.usable:
-            return iter(())
-        return (node is not None and is_feasible(shape, node) for shape in self.aged.shapes)
+    def _left(self, node: NodeInfo) -> Resources:
+        """Return what a node has beside the claims so far."""
+        left = dict(node.allocatable)
+        subtract(left, self.taken.get(node.name, {}))
+        return left
 
-    def _new(self) -> Steps[Claim]:
+    def _usable(self, aged: _Aged, names: Iterable[str]) -> set[str]:
+        """Return those of some nodes that pods of the group may use."""
+        shapes = [*islice(dict.fromkeys(pod.shape for pod in aged.pods), MOST)]
+        there = (self.view.nodes[name] for name in names if name in self.view.nodes)
+        within = None if aged.domains is None else frozenset[str]().union(*aged.domains.values())
+        return {
+            node.name
+            for node in there
+            if (within is None or node.name in within)
+            and any(is_feasible(shape, node) for shape in shapes)
+        }
+
+    def _new(self, aged: _Aged) -> Steps[Claim]:
         """Return a claim beside the earlier ones, without rooms if the group finds none.
 
         A claim without rooms bars later groups from the nodes that the group could use, until the
         group has started. If the namespace may not claim as many nodes as the group needs, the
         claim has the limit and bars no node.
         """
-        aged, rooms = self.aged, dict[str, Resources]()
-        wanted = Counter(map(pod_shape, aged.pods)).items()
-        for nodes in (yield from self._in_order([*wanted])):
-            candidates = self._candidates(nodes)
-            packer = self._packer(candidates)
-            found = yield from self._filled(packer, candidates, wanted)
+        group, priority, rooms = aged.pod_group.key, aged.priority, dict[str, Resources]()
+        wanted, allowed = Counter(map(pod_shape, aged.pods)).items(), self._allowed(aged)
+        for nodes in (yield from self._in_order(aged, [*wanted])):
+            candidates = Candidates(
+                Feasibility(self.view),
+                self.view.left,
+                unbound=True,
+                emptiest_first=True,
+                within=nodes,
+            )
+            packer = self._packer(group, candidates)
+            found = yield from self._filled(aged, packer, candidates, wanted=wanted)
             if not found.missing:
                 break
         else:
-            return (yield from self._claim_without_rooms())
+            never = yield from gates.never_fits(aged.pod_group, view=self.view)
+            barred = set[str]()
+            names = list(self.view.nodes) if never is None else []
+            for number in range(0, len(names), PIECE):
+                barred |= self._usable(aged, names[number : number + PIECE])
+                yield
+            asks = self._facts(aged)
+            return Claim(group, priority, {}, made_for=asks, barred=frozenset(barred))
         for period in range(aged.periods):
             if period:
-                found = yield from self._filled(packer, candidates, wanted)
-            within = self._add(found.placed, rooms)
-            if not period and not within:
-                asks = (*aged.demand, self.earlier.places)
-                return Claim(aged.pod_group.key, aged.priority, {}, made_for=asks, limit=self.limit)
-            if found.missing or not within:
+                found = yield from self._filled(aged, packer, candidates, wanted=wanted)
+            complete = _add(found.placed, rooms, most=allowed)
+            if not period and not complete:
+                return Claim(group, priority, {}, made_for=self._facts(aged), limit=self.limit)
+            if found.missing or not complete:
                 break
-        return Claim(aged.pod_group.key, aged.priority, rooms, made_for=aged.demand)
+        return Claim(group, priority, rooms, made_for=aged.demand)
 
-    def _add(self, placed: Sequence[Placed], rooms: dict[str, Resources]) -> bool:
-        """Add the rooms found, on at most `allowed` nodes; return whether all were added."""
-        for each in placed:
-            name = each.node.name
-            if name not in rooms and len(rooms) >= self.allowed:
-                return False
-            add(rooms.setdefault(name, {}), each.amounts)
-        return True
-
-    def _in_order(self, wanted: Sequence[Wanted]) -> Steps[Sequence[Collection[str] | None]]:
+    def _in_order(
+        self, aged: _Aged, wanted: Sequence[Wanted]
+    ) -> Steps[Sequence[Collection[str] | None]]:
         """Return the nodes of each domain, the domain with room for the most pods first."""
         view = self.view
-        if self.domains is None:
+        if aged.domains is None:
             return [None]
         there = {
             value: [view.nodes[name] for name in names if name in view.nodes]
-            for value, names in self.domains.items()
+            for value, names in aged.domains.items()
         }
         left, feasible = view.left.all(), Feasibility(view)
         counts = yield from domains.counting(
@@ -405,16 +355,27 @@ class _Look:
             allowing=lambda pod: feasible.of(pod.shape).allows,
         )
         order = sorted(there, key=lambda value: (-counts[value], -len(there[value]), value))
-        return [self.domains[value] for value in order]
+        return [aged.domains[value] for value in order]
+
+    def _packer(self, group: str, candidates: Candidates) -> Packer:
+        """Return a packer of these nodes with the room that earlier claims leave on them."""
+
+        def room(node: NodeInfo) -> Resources:
+            return {} if node.name in self.barred else self._left(node)
+
+        def siblings(node: str) -> Iterator[PodShape]:
+            return (pod_shape(pod) for pod in self.view.shunning(node) if pod.group == group)
+
+        return Packer(candidates, RoomLeft(room, Conflicts(siblings)))
 
     def _filled(
-        self, packer: Packer, candidates: Candidates, wanted: Collection[Wanted]
+        self, aged: _Aged, packer: Packer, candidates: Candidates, *, wanted: Collection[Wanted]
     ) -> Steps[Found]:
         """Place the pods once more, each in the place, if any, that a queue has chosen for it."""
-        if not self.places:
+        if not aged.places:
             return (yield from packer.fill(wanted))
         found, orders, looked = Found(), dict[PodShape, dict[str, int]](), 0
-        for nodes, pods in self.places:
+        for nodes, pods in aged.places:
             for pod, count in Counter(map(pod_shape, pods)).items():
                 if pod not in orders:
                     orders[pod] = yield from _numbered(candidates.emptiest_first(pod))
@@ -431,34 +392,23 @@ class _Look:
                     found.missing.append((pod, left))
         return found
 
-    def _candidates(self, within: Collection[str] | None) -> Candidates:
-        """Return the candidate nodes, the least busy ones first."""
-        view, earlier = self.view, self.earlier
-        order = earlier.order(view) if earlier.taken else view.left
-        return Candidates(
-            Feasibility(view), order, unbound=True, emptiest_first=True, within=within
-        )
 
-    def _packer(self, candidates: Candidates) -> Packer:
-        """Return a packer of these nodes with the room that earlier claims leave on them."""
-        view, earlier, group = self.view, self.earlier, self.aged.pod_group.key
+def _add(placed: Sequence[Placed], rooms: dict[str, Resources], *, most: int) -> bool:
+    """Add the rooms found, on at most so many nodes; return whether all were added."""
+    for each in placed:
+        name = each.node.name
+        if name not in rooms and len(rooms) >= most:
+            return False
+        add(rooms.setdefault(name, {}), each.amounts)
+    return True
 
-        def room(node: NodeInfo) -> Resources:
-            return {} if node.name in earlier.barred else earlier.left(node)
 
-        def siblings(node: str) -> Iterator[PodShape]:
-            return (pod_shape(pod) for pod in view.shunning(node) if pod.group == group)
-
-        return Packer(candidates, RoomLeft(room, Conflicts(siblings)))
-
-    def _claim_without_rooms(self) -> Steps[Claim]:
-        aged = self.aged
-        never = yield from gates.never_fits(aged.pod_group, view=self.view)
-        barred = set[str]()
-        for number, name in enumerate(list(self.view.nodes) if never is None else ()):
-            if number % PIECE == PIECE - 1:
-                yield
-            if any(self._may_use(name)):
-                barred.add(name)
-        asks = (*aged.demand, self.earlier.places)
-        return Claim(aged.pod_group.key, aged.priority, {}, made_for=asks, barred=frozenset(barred))
+def _numbered(nodes: Iterable[NodeInfo | None]) -> Steps[dict[str, int]]:
+    """Return the number of each node, by name, in the order of the nodes."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        if node is None:
+            yield
+        else:
+            found[node.name] = len(found)
+    return found

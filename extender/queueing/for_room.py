@@ -11,15 +11,15 @@ All workloads that leave anyway count as gone. Then all possible victims do, and
 other where the pods still fit: the highest priority first, and of equal ones the oldest.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.api.reasons import Preempted
-from extender.queueing.preempt import Leaving, Plan, Preemptor, Victim, is_enough, victim
+from extender.queueing.preempt import Leaving, Plan, Preemptor, victim
 from extender.queueing.quota import QuotaHolder, QuotaNode, QuotaTree, level
 from extender.queueing.rules import requires_room
 from extender.room.nodes import NodeRoom
-from extender.state.queue.records import AdmissionInfo, Assignment, FlavorResource, WorkloadInfo
+from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
 from extender.state.queue.usage import usage
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
@@ -93,26 +93,11 @@ class ForRoom:
     def plan_with_quota(
         self,
         assignments: Sequence[Assignment],
-        request: Mapping[FlavorResource, int],
         plan: Plan,
     ) -> Steps[Plan | None]:
-        """Return a plan for quota with the victims for room that it needs more.
-
-        A victim for quota stays where the others turn out to be enough. Those for room count for
-        quota only in the preemptor's own ClusterQueue: others might take it back.
-        """
+        """Return a plan for quota with the victims for room that it needs more."""
         found = yield from self._with_more(assignments, plan)
-        if found is None or found == plan:
-            return None
-        for each in sorted(plan.victims, key=lambda each: self._held(each)[1].rank):
-            fewer = replace(found, victims=tuple(x for x in found.victims if x != each))
-            if not self._has_quota(request, fewer):
-                continue
-            lack = yield from self.room.lack(
-                self.preemptor.workload, assignments, without=self._gone(fewer)
-            )
-            found = found if lack else fewer
-        return found
+        return None if found == plan else found
 
     def _with_more(self, assignments: Sequence[Assignment], plan: Plan) -> Steps[Plan | None]:
         needed, workload = self.room.needed, self.preemptor.workload
@@ -125,7 +110,10 @@ class ForRoom:
         waits = yield from needed(workload, assignments, sorted(self.away - gone), without=gone)
         if waits is None or not (going or waits or plan.victims):
             return None  # nodes have changed meanwhile: it is tried again
-        victims = (self._victim(key) for key in going)
+        victims = (
+            victim(holder, node, of=self.preemptor, reason=Preempted.FOR_ROOM)
+            for node, holder in (self.candidates[key] for key in going)
+        )
         leaving = tuple(dict.fromkeys([*plan.leaving, *waits]))
         return replace(plan, victims=(*plan.victims, *victims), leaving=leaving)
 
@@ -136,24 +124,5 @@ class ForRoom:
             key for key, (node, _) in self.candidates.items() if not borrows or node is own
         )
 
-    def _victim(self, key: str) -> Victim:
-        node, holder = self.candidates[key]
-        return victim(holder, node, of=self.preemptor, reason=Preempted.FOR_ROOM)
-
     def _gone(self, plan: Plan) -> frozenset[str]:
         return frozenset([*plan.leaving, *(each.workload for each in plan.victims)])
-
-    def _has_quota(self, request: Mapping[FlavorResource, int], plan: Plan) -> bool:
-        mine = self.preemptor.node
-        gone = [*self.leaving.under(mine.root)]
-        for each in plan.victims:
-            node, holder = self._held(each)
-            if node is mine or each.reason != Preempted.FOR_ROOM:
-                gone.append((node, holder))
-        return is_enough(self.preemptor, request, gone, tree=self.tree, borrow=plan.borrow)
-
-    def _held(self, victim: Victim) -> _Held:
-        held = self.view.admission(victim.workload)
-        assert held is not None
-        holders = self.tree.holders.held_in(held.cluster_queue).holders
-        return self.tree.queue(held.cluster_queue), holders[victim.workload]

@@ -137,29 +137,6 @@ def find(
         tree.undo(mark)
 
 
-def is_enough(
-    preemptor: Preemptor,
-    request: Mapping[FlavorResource, int],
-    gone: Iterable[tuple[QuotaNode, QuotaHolder]],
-    *,
-    tree: QuotaTree,
-    borrow: int,
-) -> bool:
-    """Return whether there is quota once these are gone, borrowing from no farther up than this."""
-    mark = tree.mark()
-    try:
-        for node, holder in gone:
-            tree.give(node, holder.usage)
-        mine = preemptor.node
-        return all(
-            not amount
-            or (mine.available(what) >= amount and level(mine, what, amount)[0] <= borrow)
-            for what, amount in request.items()
-        )
-    finally:
-        tree.undo(mark)
-
-
 class _Claim(Enum):
     """The grounds on which a workload may be a victim."""
 

@@ -21,67 +21,50 @@ Key = tuple[str, Hashable, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer to one question."""
+class Lack:
+    """What pods lack on nodes, and where they go as far as they fit."""
 
-    workload: WorkloadInfo
-    version: int
-    """The version of the room when it was asked."""
-    judgement: int
     text: str | None
     """The text about what is lacking; None if all pods fit."""
     found: Found
-    """The nodes on which they fit, as far as they do."""
     beside: bool = False
     """True if room that is kept for others was left to them."""
     domains: Mapping[str, DomainAssignment] = field(default_factory=dict)
     """The domains that were chosen, by pod set in a flavor with a topology."""
 
 
-@dataclass(frozen=True, slots=True)
-class GainsAnswer:
-    """The number of pods of a workload that would fit in the place of each other workload."""
-
-    workload: WorkloadInfo
-    version: int
-    judgement: int
-    by_workload: Mapping[str, int]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class NeededAnswer:
-    """The workloads that have to go so that the pods of one fit."""
+class Answer(Generic[T]):
+    """An answer to one question."""
 
     workload: WorkloadInfo
     version: int
+    """The version of the room when it was asked."""
     judgement: int
-    going: tuple[str, ...] | None
-    """The workloads that have to go; None if the pods would not fit without all of them."""
-    checked: bool = False
-    """True if the state changed after the search, and the answer has been looked at again."""
+    answer: T
 
 
-_Answer = TypeVar("_Answer", Answer, GainsAnswer, NeededAnswer)
-
-
-class Answers(Generic[_Answer]):
+class Answers(Generic[T]):
     """The last answers of one kind, by their questions."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, _Answer] = {}
+        self._known: dict[Key, Answer[T]] = {}
 
     def clear(self) -> None:
         """Forget all answers."""
         self._known.clear()
 
-    def keep(self, key: Key, answer: _Answer) -> None:
+    def keep(self, key: Key, answer: Answer[T]) -> None:
         """Remember an answer, and forget the oldest ones."""
         self._known.pop(key, None)
         self._known[key] = answer
         while len(self._known) > _KNOWN:
             del self._known[next(iter(self._known))]
 
-    def get(self, key: Key, workload: WorkloadInfo) -> _Answer | None:
+    def get(self, key: Key, workload: WorkloadInfo) -> Answer[T] | None:
         """Return what was answered, for these pods just as they are."""
         found = self._known.get(key)
         return found if found is not None and found.workload == workload else None

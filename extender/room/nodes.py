@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Generator, Hashable, Iterator,
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from extender.api.wellknown import WorkloadCondition
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
@@ -19,11 +19,10 @@ from extender.fit.room_left import Placed, RoomLeft
 from extender.gang.fit import candidates
 from extender.jobs.pod_group_of_job import pod_group_key
 from extender.resources.quantity import Resources, add, show, subtract
-from extender.room.answers import Answer, Answers, GainsAnswer, NeededAnswer, key_of
+from extender.room.answers import Answer, Answers, Key, Lack, key_of
 from extender.room.domains import DomainPlacer
 from extender.room.pods import (
     Awaited,
-    HeldRoom,
     PodSetCount,
     PodShapes,
     asked,
@@ -44,6 +43,7 @@ _BESIDE: Final = 32
 """The most gangs outside the queue that are planned."""
 
 _NOWHERE: Final[Promised] = {}
+T = TypeVar("T")
 _Taken = tuple[WorkloadInfo, Sequence[Assignment], Collection[str]]
 """A workload that was given room, its assignments, and the workloads preempted for it."""
 
@@ -69,8 +69,9 @@ class NodeRoom:
         self._placed: dict[str, list[Placed]] = {}
         self._taken: list[_Taken | None] = []
         """The room taken since the cycle began; None if it was released again."""
-        self._answers, self._gained = Answers[Answer](), Answers[GainsAnswer]()
-        self._needed = Answers[NeededAnswer]()
+        self._lacks = Answers[Lack]()
+        self._gained = Answers[Mapping[str, int]]()
+        self._needed = Answers[tuple[str, ...] | None]()
         self._judgement = 0
         self._found: dict[str, Mapping[str, Resources]] = {}
         """The amounts by node that were found for each admitted workload."""
@@ -83,12 +84,15 @@ class NodeRoom:
         self._short: set[str] = set()
         """The admitted workloads of which not all pods have room; they get it first of all."""
         self._awaited = Awaited(queues, cluster, self._done)
+
+        def wanted(workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Wanted]:
+            return self._wanted(workload, self._asked(workload, given))
+
         after = Afterwards(queues, cluster, shapes=self._shapes, free=self._free)
-        self._reserved = Reserved(cluster, self._feasible, after=after, wanted=self._all_wanted)
+        self._reserved = Reserved(cluster, self._feasible, after=after, wanted=wanted)
         self._structure = -1
         """The structure that reservations were made for."""
         self._order: Callable[[WorkloadInfo], Order] | None = None
-        self._held = HeldRoom(queues, cluster, self._shapes)
         self.version = 0
         self.asking = False
         """True if a question is being answered: pods are placed that will be taken back."""
@@ -97,7 +101,7 @@ class NodeRoom:
         """Forget everything: the next question reads the nodes as they are then."""
         self._drop_rest()
         self._packer = self._empty = None
-        self._answers.clear()
+        self._lacks.clear()
         self._gained.clear()
         self._needed.clear()
         self._ever.clear()
@@ -268,19 +272,18 @@ class NodeRoom:
         """Return what these pods lack; None where all fit once `without` are gone."""
         yield from self.prepare()
         key = key_of(workload, assignments, without)
-        known = self._answers.get(key, workload)
+        known = self._lacks.get(key, workload)
         if known is None or not self._counts(known, without):
-            known = yield from self._answer(workload, assignments, without)
-            self._answers.keep(key, known)
-            yield
-        return known.text
+            asking = self._lack(workload, assignments, without)
+            known = yield from self._ask(self._lacks, key, workload, asking=asking)
+        return known.answer.text
 
     def located(
         self, workload: WorkloadInfo, assignments: Sequence[Assignment]
     ) -> tuple[Assignment, ...]:
         """Return the assignments with the domains that the last question found for their pods."""
-        known = self._answers.get(key_of(workload, assignments, ()), workload)
-        found = known.domains if known is not None else {}
+        known = self._lacks.get(key_of(workload, assignments, ()), workload)
+        found = known.answer.domains if known is not None else {}
         return tuple(replace(each, topology=found.get(each.name)) for each in assignments)
 
     def replacing(
@@ -316,13 +319,11 @@ class NodeRoom:
         """Return for how many of these pods each of `without` gives room, or a part of it."""
         yield from self.prepare()
         key = key_of(workload, assignments, without)
-        known, version, judgement = self._gained.get(key, workload), self.version, self._judgement
-        if known is None or (known.version != version and known.judgement != judgement):
-            gains = yield from self._gains(workload, assignments, without)
-            known = GainsAnswer(workload, version, judgement, gains)
-            self._gained.keep(key, known)
-            yield
-        return known.by_workload
+        known = self._gained.get(key, workload)
+        if known is None or not self._is_of_this_judgement(known):
+            asking = self._gains(workload, assignments, without)
+            known = yield from self._ask(self._gained, key, workload, asking=asking)
+        return known.answer
 
     def needed(
         self,
@@ -335,24 +336,15 @@ class NodeRoom:
         """Return which of `candidates` have to go as well as `without` so that all pods fit.
 
         None where not all fit even without all of them. The first ones stay if that is possible.
-        A search may take long: where the state has changed since, it is found out anew which of
-        its victims are needed still, once in a judgement.
         """
         yield from self.prepare()
         name, pods, gone = key_of(workload, assignments, without)
         key = name, (pods, *candidates), gone
         known = self._needed.get(key, workload)
-        changed = known is not None and known.version != self.version
-        if known is None or (changed and known.judgement != self._judgement):
-            known = yield from self._search(workload, assignments, candidates, without=without)
-        elif changed and known.going and not known.checked:
-            known = yield from self._search(workload, assignments, known.going, without=without)
-            known = replace(known, checked=True)
-        else:
-            return known.going
-        self._needed.keep(key, known)
-        yield
-        return known.going
+        if known is None or not self._is_of_this_judgement(known):
+            asking = self._search(workload, assignments, candidates, without=without)
+            known = yield from self._ask(self._needed, key, workload, asking=asking)
+        return known.answer
 
     def take(
         self,
@@ -375,7 +367,7 @@ class NodeRoom:
         packer = self._packer
         if packer is None or self._rest is not None:
             return
-        known = self._answers.get(key_of(workload, assignments, without), workload)
+        known = self._lacks.get(key_of(workload, assignments, without), workload)
         if known is None or not self._is_placed(packer, known, before, without=without):
             self._rest = self._keep_taken(packer, len(self._taken) - 1)
 
@@ -394,18 +386,18 @@ class NodeRoom:
             self._packer.give_back(self._placed.pop(workload, ()))
 
     def _is_placed(
-        self, packer: Packer, known: Answer, version: int, *, without: Collection[str]
+        self, packer: Packer, known: Answer[Lack], version: int, *, without: Collection[str]
     ) -> bool:
         """Place pods as an answer says, and return whether that was possible."""
-        if known.text is not None or without or self._promised(known.workload):
+        lack, key = known.answer, known.workload.key
+        if lack.text is not None or without or self._promised(known.workload):
             return False
-        if known.version == version and not known.beside:
-            packer.redo(known.found)
-        elif not packer.place(known.found.placed):
+        if known.version == version and not lack.beside:
+            packer.redo(lack.found)
+        elif not packer.place(lack.found.placed):
             return False
-        key = known.workload.key
-        self._placed.setdefault(key, []).extend(known.found.placed)
-        self._found[key] = _by_node(known.found.placed)
+        self._placed.setdefault(key, []).extend(lack.found.placed)
+        self._found[key] = _by_node(lack.found.placed)
         return True
 
     def _asked(
@@ -418,15 +410,7 @@ class NodeRoom:
         if workload.owner is None:
             return {}
         job = self._queues.job_of(workload.owner.uid, workload.meta.namespace)
-        return (job.done if job is not None else None) or self._ended(workload, workload.owner.uid)
-
-    def _ended(self, workload: WorkloadInfo, uid: str) -> Mapping[str, int]:
-        """Return the pods of a Job that have succeeded, as its status will say a second later."""
-        job, there = self._cluster.job(uid), self._cluster.finished(pod_group_key(workload))
-        if job is None or not there or len(workload.pod_sets) != 1:
-            return {}
-        succeeded = sum(p.controller == uid and p.phase == "Succeeded" for p in there.values())
-        return {workload.pod_sets[0].name: max(0, succeeded - job.more)}
+        return (job.done if job is not None else None) or {}
 
     # -- what is there
 
@@ -445,7 +429,9 @@ class NodeRoom:
         self._placed.clear()
         self._keeps.clear()
         self._short.clear()
-        left = RoomLeft(self._free, Conflicts(self._unshared))
+        cluster, of_pod = self._cluster, self._shapes.of_pod
+        conflicts = Conflicts(lambda node: map(of_pod, cluster.shunning(node)))
+        left = RoomLeft(self._free, conflicts)
         packer = Packer(Candidates(self._feasible, self._cluster.left), left)
         self._packer, self._rest = packer, self._looks(packer)
         return packer
@@ -496,10 +482,6 @@ class NodeRoom:
             if group not in self._groups:
                 subtract(left, claim.amounts[node.name])
         return left
-
-    def _unshared(self, node: str) -> Iterator[PodShape]:
-        """Yield the pods on a node that do not share it with all others."""
-        return map(self._shapes.of_pod, self._cluster.shunning(node))
 
     def _place_admitted(self, packer: Packer) -> Generator[None, None, None]:
         queues = self._queues
@@ -617,27 +599,39 @@ class NodeRoom:
         finally:
             self.asking = False
 
-    def _counts(self, known: Answer, without: Collection[str]) -> bool:
+    def _ask(
+        self, answers: Answers[T], key: Key, workload: WorkloadInfo, *, asking: Steps[T]
+    ) -> Steps[Answer[T]]:
+        """Find out an answer, and remember it as one to what was there at the beginning."""
+        version, judgement = self.version, self._judgement
+        answer = yield from asking
+        found = Answer(workload, version, judgement, answer)
+        answers.keep(key, found)
+        yield
+        return found
+
+    def _is_of_this_judgement(self, known: Answer[Any]) -> bool:
+        return known.version == self.version or known.judgement == self._judgement
+
+    def _counts(self, known: Answer[Lack], without: Collection[str]) -> bool:
         """Return whether an answer counts still.
 
         One of the same judgement does. Pods that may be placed at once must have their room still,
         whatever has changed; others are an opinion about a moment ago.
         """
-        if known.version == self.version:
-            return True
-        if known.judgement != self._judgement:
-            return False
-        if known.text is not None or without:
+        if known.version == self.version or not self._is_of_this_judgement(known):
+            return known.version == self.version
+        if known.answer.text is not None or without:
             return True
         if self._packer is None:
             return False
         with self._packer.beside(self._against(known.workload)):
-            return self._packer.still_fits(known.found.placed)
+            return self._packer.still_fits(known.answer.found.placed)
 
-    def _answer(
+    def _lack(
         self, workload: WorkloadInfo, assignments: Sequence[Assignment], without: Collection[str]
-    ) -> Steps[Answer]:
-        packer, version, judgement = self._packer, self.version, self._judgement
+    ) -> Steps[Lack]:
+        packer = self._packer
         assert packer is not None
         with self._question():
             counts = self._asked(workload, assignments)
@@ -646,9 +640,7 @@ class NodeRoom:
             with packer.without(back), packer.beside(beside):
                 found, domains, text = yield from self._fill(packer, workload, counts)
                 text = yield from self._undone(packer, found, text)
-        return Answer(
-            workload, version, judgement, text or None, found, beside=bool(beside), domains=domains
-        )
+        return Lack(text or None, found, beside=bool(beside), domains=domains)
 
     def _undone(self, packer: Packer, found: Found, lack: str) -> Steps[str]:
         """Undo a placement, and return what it lacks."""
@@ -724,8 +716,8 @@ class NodeRoom:
         candidates: Sequence[str],
         *,
         without: Collection[str],
-    ) -> Steps[NeededAnswer]:
-        packer, version, judgement = self._packer, self.version, self._judgement
+    ) -> Steps[tuple[str, ...] | None]:
+        packer = self._packer
         assert packer is not None
         with self._question():
             wanted = self._wanted(workload, self._asked(workload, assignments))
@@ -738,8 +730,7 @@ class NodeRoom:
                 if read >= PIECE:
                     read = 0
                     yield
-                there = self._queues.workloads.get(key)
-                on_nodes = self._held.on_nodes(there) if there is not None else ()
+                on_nodes = self._on_nodes(key)
                 units.append([*on_nodes, *self._placed.get(key, ())])
                 read += 1 + sum(each.count for each in on_nodes)
                 for each in units[-1]:
@@ -747,8 +738,18 @@ class NodeRoom:
             apart = packer.apart_from(gone)
             apart.put(self._against(workload))
             found = yield from fewest_to_leave(apart, wanted, units)
-        going = None if found is None else tuple(candidates[number] for number in found)
-        return NeededAnswer(workload, version, judgement, going)
+        return None if found is None else tuple(candidates[number] for number in found)
+
+    def _on_nodes(self, key: str) -> list[Placed]:
+        """Return the pods of a workload on nodes that do not leave anyway, equal ones together."""
+        workload, cluster = self._queues.workloads.get(key), self._cluster
+        if workload is None:
+            return []
+        counts: Counter[tuple[str, PodShape]] = Counter()
+        for pod in members(workload, queues=self._queues, cluster=cluster):
+            if pod.node in cluster.nodes and not pod.terminating:
+                counts[pod.node, self._shapes.of_pod(pod)] += 1
+        return [Placed(cluster.nodes[name], like, count) for (name, like), count in counts.items()]
 
     def _given_back(
         self, workloads: Collection[str], *, deleted: bool = False
@@ -792,9 +793,6 @@ class NodeRoom:
         return [
             (there[pod.node], pod) for pod in pods if pod.node is not None and pod.node in there
         ]
-
-    def _all_wanted(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Wanted]:
-        return self._wanted(workload, self._asked(workload, given))
 
     def _wanted(self, workload: WorkloadInfo, counts: Sequence[PodSetCount]) -> list[Wanted]:
         return [

@@ -57,8 +57,6 @@ _MUCH: Final = 1 << 50
 class Afterwards:
     """The amounts that nodes have once everything that the queues run has ended.
 
-    What ends on a node is read again only where its pods have changed.
-
     Pods of the queues end one day, and so do pods that are being deleted; other pods may stay for
     ever.
     """
@@ -73,22 +71,11 @@ class Afterwards:
     ) -> None:
         self._queues, self._cluster, self._shapes, self._free = queues, cluster, shapes, free
         self._known: dict[str, tuple[Resources, int]] = {}
-        self._version = -1
-        self._read_all_at = float("-inf")
+        """What ends on a node, and of how many workloads, as this look has read it."""
 
-    def begin(self, now: float) -> None:
-        """Forget what was read of nodes whose pods have changed; `now` since the epoch.
-
-        All of it now and then: whether pods are of a queue may change without them.
-        """
-        version, since = self._cluster.pods_version, now - self._read_all_at
-        moved = self._cluster.pods_since(self._version) if self._version >= 0 else None
-        self._version = version
-        if moved is None or not 0 <= since < HOPELESS_SECONDS:
-            self._known.clear()
-            self._read_all_at = now
-        for pod in moved or ():
-            self._known.pop(pod.node or "", None)
+    def begin(self) -> None:
+        """Read each node again when it is asked for."""
+        self._known.clear()
 
     def on(self, node: NodeInfo) -> Resources:
         """Return what a node has then; the caller may change it."""
@@ -156,8 +143,8 @@ LARGEST: Final = 3
 LOOK_SECONDS: Final = 1.0
 """Seconds between two looks, unless a reservation is needed no more."""
 HOPELESS_SECONDS: Final = 30.0
-"""After this many seconds, all nodes are read again, and workloads that are equivalent to one that
-fits nowhere are considered again. A workload that found no place is planned again beside the same
+"""After this many seconds, workloads that are equivalent to one that fits nowhere are considered
+again. A workload that found no place is planned again beside the same
 reservations after five looks already, because nodes may have been added."""
 
 WantedOf = Callable[[WorkloadInfo, Choice], list[Wanted]]
@@ -282,25 +269,26 @@ class Reserved:
         self.never_fit = {
             k: v for k, v in self.never_fit.items() if 0 < v - now <= HOPELESS_SECONDS
         }
-        self._after.begin(now)
-        look = self._new_look(now, period, frozenset(passing))
+        self._after.begin()
+        barred = set[str]()
+        packer = self._packer(barred, NodeOrder(lambda _: None))
+        look = _Turns(now, period, frozenset(passing), packer, barred)
         for each in aged:
             if len(look.kept) >= MOST:
                 break
             yield
             if each.workload.key in self._known or each.like not in self.never_fit:
                 yield from self._look_at(look, each)
-        yield from self._unbar(look)
+        names = [*look.barred]
+        look.barred.clear()  # they are barred to later reservations, and not to those that grow
+        yield from self._look_at_nodes(look, names)
+        if names:
+            look.packer.look_anew()
         for key in look.kept:
             yield from self._grow(look, key)
         before, self._known = self._known, look.kept
         self._refused = {k: v for k, v in self._refused.items() if v.until > now}
         return [*before.items()] != [*look.kept.items()]
-
-    def _new_look(self, now: float, period: float, passing: frozenset[str]) -> _Turns:
-        barred = set[str]()
-        packer = self._packer(barred, NodeOrder(lambda _: None))
-        return _Turns(now, period, passing, packer, barred)
 
     def _look_at(self, look: _Turns, aged: Aged) -> Steps[None]:
         key = aged.workload.key
@@ -328,21 +316,14 @@ class Reserved:
         choice = next((x for x in aged.choices if before and _flavors(x) == before.flavors), None)
         if before is None or choice is None:
             return None
-        wanted = tuple(self._wanted(aged.workload, choice))
-        if wanted != before.wanted:  # a flavor may have changed, and with it where its pods fit
-            found = _of_shapes(before, wanted)
-            if found is None or not self._may_stay(found):
-                return None
-            before = found
+        if tuple(self._wanted(aged.workload, choice)) != before.wanted:
+            return None
         return before if (yield from self._has_place(look, before.placed)) else None
 
     def _has_place(self, look: _Turns, placed: Sequence[Placed]) -> Steps[bool]:
         """Place pods where they had room before, if they have it still."""
         yield from self._after.reading([each.node for each in placed])
         return look.packer.place(placed)
-
-    def _may_stay(self, found: KeptRoom) -> bool:
-        return all(self._feasible.of(x.pod.shape).allows(x.node) for x in found.all)
 
     def _new(self, look: _Turns, aged: Aged) -> Steps[KeptRoom | None]:
         """Return a plan beside the earlier ones; None where there is none."""
@@ -386,10 +367,9 @@ class Reserved:
             found = yield from alone.fill(wanted)
             alone.undo(found)
             if wanted and not found.missing:
-                return (yield from self._usable(wanted))
-        return frozenset()
-
-    def _usable(self, wanted: Sequence[Wanted]) -> Steps[frozenset[str]]:
+                break
+        else:
+            return frozenset()
         usable = set[str]()
         for number, node in enumerate([*self._cluster.nodes.values()]):
             if number % PIECE == PIECE - 1:
@@ -402,14 +382,6 @@ class Reserved:
         """Keep all later reservations off nodes."""
         look.barred.update(names)
         yield from self._look_at_nodes(look, names)
-
-    def _unbar(self, look: _Turns) -> Steps[None]:
-        """Let reservations grow on barred nodes: these are barred to later ones only."""
-        names = [*look.barred]
-        look.barred.clear()
-        yield from self._look_at_nodes(look, names)
-        if names:
-            look.packer.look_anew()
 
     def _look_at_nodes(self, look: _Turns, names: Collection[str]) -> Steps[None]:
         for number, name in enumerate(sorted(names)):
@@ -470,20 +442,3 @@ class Reserved:
 
 def _flavors(choice: Choice) -> _Flavors:
     return tuple(tuple(sorted(each.flavors.items())) for each in choice)
-
-
-def _of_shapes(before: KeptRoom, wanted: tuple[Wanted, ...]) -> KeptRoom | None:
-    """Return a reservation for equal pods of other shapes; None where they are other pods."""
-    if len(wanted) != len(before.wanted):
-        return None
-    now: dict[PodShape, PodShape] = {}
-    for (old, count), (new, number) in zip(before.wanted, wanted, strict=True):
-        if count != number or old.shape.requests != new.shape.requests:
-            return None
-        now[old] = new
-
-    def moved(placed: Sequence[Placed]) -> tuple[Placed, ...]:
-        return tuple(Placed(each.node, now[each.pod], each.count) for each in placed)
-
-    more = tuple(map(moved, before.more))
-    return replace(before, wanted=wanted, placed=moved(before.placed), more=more)

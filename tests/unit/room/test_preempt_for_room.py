@@ -497,18 +497,6 @@ def test_victims_for_quota_first_and_those_that_room_needs_more() -> None:
     ]
 
 
-def test_a_victim_for_quota_stays_where_that_for_room_gives_both() -> None:
-    cluster = cluster_of(
-        node("n0", 1), node("n1", 2), *members("new", 1, on="n0"),
-        pod("old-0", 2, on="n1", controller="job-old"),
-    )  # fmt: skip
-    there = queues(
-        cluster, held("new", 1, at=200), held("old", 1, 2, at=100), cpu=4, preemption=LOWER
-    )
-    there.put(gang("p", 1, 2, priority=1))
-    assert outcomes(there) == {"p": ["old"]}
-
-
 def test_for_quota_alone_none_goes_for_room_where_preemption_is_never() -> None:
     cluster = cluster_of(nodes(1), members("low", 1, on="n0"))
     there = queues(cluster, held("low", 1), cpu=1)
