@@ -20,7 +20,6 @@ from extender.queueing.admission import RELEASE_DELAY, ROOM_PERIOD, AdmissionCor
 from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.pending import PendingQueues, Recalled, recall, recalled
 from extender.queueing.preempt import Victim
-from extender.queueing.quota import QuotaTree
 from extender.queueing.rules import AdmissionRules
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
@@ -176,10 +175,8 @@ class AdmissionLoop:
         """Run a cycle; after an error that no single workload causes, pause and try again."""
         preparing = True
         try:
-            while self._requeue_all or self._core.tree.version != self._view.structure_version:
-                if self._requeue_all:
-                    await self._place_all()
-                await self._rebuild_tree()
+            while self._requeue_all:
+                await self._place_all()
                 await asyncio.sleep(0)
             preparing = False
             if self.before_cycle is not None:
@@ -212,14 +209,6 @@ class AdmissionLoop:
             found = view.workloads.get(key)
             if found is not None and view.admission(key) is not None and not found.evicted:
                 pending.drop_victim(key)
-
-    async def _rebuild_tree(self) -> None:
-        """Build the quota tree of the current structure; it may change again meanwhile."""
-        if self._core.tree.version != self._view.structure_version:
-            tree = QuotaTree(self._view, whole=False)
-            await self._pacer.go_through(tree.pieces())
-            if tree.version == self._view.structure_version:
-                self._core.tree = tree
 
     # -- a cycle
 

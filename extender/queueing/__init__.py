@@ -2,8 +2,8 @@
 
 To read it from top to bottom: `admission` begins cycles over the workloads in `pending`; `cycle`
 judges and serves the head of each ClusterQueue; `nominate` judges one head; `flavors` finds flavors
-with quota on the tree of `quota`, and `preempt` the victims where there is none; `rules` says who
-needs room on nodes, `for_room` finds the victims for that, and `aging` those for whom it is kept.
+with quota on the tree of `quota`, and `preempt` the victims where there is no quota or no room;
+`rules` says who needs room on nodes, and `aging` for whom it is kept.
 
 Apart from quota, `lifecycle` decides what becomes of a workload, over `readiness`, `status`,
 `lost_hosts` and the `transitions` of its conditions.

@@ -18,7 +18,6 @@ from extender.queueing.quota import QuotaTree
 from extender.queueing.rules import AdmissionRules
 from extender.queueing.status import activity, selects_namespace
 from extender.resources.quantity import PODS
-from extender.room.nodes import NodeRoom
 from extender.room.reserved import MOST, Aged, Choice
 from extender.state.queue.records import (
     Assignment,
@@ -63,13 +62,15 @@ def deciding(
     being considered. There are at most twice as many as can have room kept, each with as many
     choices of flavors.
     """
-    found: list[tuple[Order, float]] = []
+    found, room = list[tuple[Order, float]](), rules.room
     for number, key in enumerate([*pending.waiting_for_room], 1):
         if number % PIECE == 0:
             yield
         workload = view.workloads.get(key)
         name = pending.cluster_queue_of(key)
-        if workload is None or name is None or not _has_a_turn(key, pending, rules.room):
+        if workload is None or name is None or room is None or pending.is_backing_off(key):
+            continue
+        if key not in room.reserved and pending.equivalence(key) in room.never_fit:
             continue
         since = kept_since(workload, now=now, aging=rules.options.aging)
         queue = view.cluster_queues.get(name)
@@ -88,12 +89,6 @@ def deciding(
             only_room, like = _lacks_only_room(workload), pending.equivalence(key)
             aged.append(Aged(workload, order, since, choices, only_room, like))
     return aged
-
-
-def _has_a_turn(key: str, pending: PendingQueues, room: NodeRoom | None) -> bool:
-    if pending.is_backing_off(key) or room is None:
-        return False
-    return key in room.reserved or pending.equivalence(key) not in room.never_fit
 
 
 def kept_since(workload: WorkloadInfo, *, now: float, aging: float) -> float | None:

@@ -6,7 +6,7 @@ before those that borrow, then by priority and age. Quota that one head gets cou
 next, which is judged again where that matters. A few rounds make a cycle, so a ClusterQueue needs
 no cycle for each of its workloads. A head that borrows waits for a later round while a workload
 behind another head may have its own quota to use: it would reclaim it in a moment. What waiting
-heads keep is in `provisional`.
+heads keep is in `ProvisionalQuota`.
 
 The state may change between two pieces. Each head is served on a judgement of the state as it is
 then: what was judged before a change is judged again. A change of the structure ends the cycle.
@@ -24,9 +24,8 @@ from extender.queueing import aging
 from extender.queueing.lines import Cause
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.options import CycleOrder, cycle_order
-from extender.queueing.pending import PendingQueues
+from extender.queueing.pending import PendingQueues, Provisional
 from extender.queueing.preempt import Victim
-from extender.queueing.provisional import Bases, Basis, ProvisionalQuota
 from extender.queueing.quota import QuotaNode, QuotaTree
 from extender.queueing.readiness import Unready
 from extender.queueing.rules import AdmissionRules
@@ -96,6 +95,149 @@ class Result:
 
     Not at once: two workloads that take turns in keeping quota would cause cycles without end.
     """
+
+
+Basis = tuple[int, int, int]
+"""Changes of tentative usage in a tree, the version of room on nodes, and changes of the state."""
+
+
+class Bases:
+    """Counts what changes in one cycle."""
+
+    def __init__(
+        self, view: QueueView, pending: PendingQueues, *, tree: QuotaTree, rules: AdmissionRules
+    ) -> None:
+        self._view, self._pending, self._tree, self._rules = view, pending, tree, rules
+        self._usage: dict[QuotaNode, int] = {}
+        """The number of changes of tentative usage, by root."""
+        self.state_changes = 0
+        self.node_changes = 0
+
+    def count(self, node: QuotaNode) -> None:
+        """Count a change of tentative usage."""
+        self._usage[node.root] = self._usage.get(node.root, 0) + 1
+
+    def root(self, key: str) -> QuotaNode | None:
+        """Return the root of the tree in which a workload waits."""
+        name = self._pending.cluster_queue_of(key)
+        return self._tree.queue(name).root if name and self._tree.has(name) else None
+
+    def seen(self, key: str) -> Basis:
+        """Return what a judgement of a workload is based on now."""
+        name = self._pending.cluster_queue_of(key) or ""
+        usage = self._usage.get(self._tree.queue(name).root, 0) if self._tree.has(name) else 0
+        room = self._rules.room_for(self._view.cluster_queues.get(name))
+        if room is None:
+            return usage, 0, self.state_changes
+        return usage, room.version, self.state_changes + self.node_changes
+
+
+class ProvisionalQuota:
+    """What waiting workloads keep from others, in the tree of one cycle; `PendingQueues` keeps it.
+
+    A preemptor keeps what its victims release, and a workload that waits for the pods of others
+    keeps its place. So does a head that blocks a strict queue and could not reclaim its quota
+    later: it releases that before each round, because heads of the round may come before it.
+    """
+
+    def __init__(
+        self, pending: PendingQueues, *, tree: QuotaTree, bases: Bases, rules: AdmissionRules
+    ) -> None:
+        self._pending, self._tree, self._bases, self._rules = pending, tree, bases, rules
+        self._in_tree: dict[str, tuple[QuotaNode, Mapping[FlavorResource, int]]] = {}
+        self._blocking: dict[str, None] = {}
+        """The heads that keep quota while they block a strict queue."""
+
+    # -- workloads keep quota
+
+    def keep(self, nomination: Nomination) -> None:
+        """Keep all that a workload asks for."""
+        self._keep(nomination, nomination.proposal.usage, 0)
+
+    def keep_room(self, nomination: Nomination, workload: WorkloadInfo) -> None:
+        """Keep room on nodes for a preemptor that waits for its victims, if it needs room."""
+        room = self._rules.room_for(nomination.queue)
+        if room is not None:
+            room.take(workload, nomination.proposal.assignments, without=nomination.victims)
+
+    def keep_while_blocking(self, nomination: Nomination) -> None:
+        """Keep quota for a head that blocks a strict queue, unless it can surely reclaim it."""
+        queue = nomination.queue
+        sure = queue.preemption.reclaim_within_cohort == "Any"
+        if queue.strategy == "StrictFIFO" and nomination.could_preempt and not sure:
+            usage = dict(_within_reach(nomination))
+            self._keep(nomination, usage, nomination.borrow)
+            self._blocking[nomination.key] = None
+
+    def _keep(
+        self, nomination: Nomination, usage: Mapping[FlavorResource, int], borrow: int
+    ) -> None:
+        key, node = nomination.key, nomination.node
+        self._pending.provisional[key] = Provisional(nomination.queue.name, dict(usage), borrow)
+        self._in_tree[key] = node, usage
+        self._tree.take(node, usage)
+        self._bases.count(node)
+
+    # -- workloads release it
+
+    def release(self, key: str) -> None:
+        """Release what a workload keeps in the tree, if anything."""
+        self._blocking.pop(key, None)
+        if key in self._in_tree:
+            node, usage = self._in_tree.pop(key)
+            self._tree.give(node, usage)
+            self._bases.count(node)
+            self._let_go(key)
+
+    def forget(self, key: str) -> None:
+        """Forget a workload whose changes of the tree were undone."""
+        self._blocking.pop(key, None)
+        if self._in_tree.pop(key, None) is not None:
+            self._let_go(key)
+
+    def look_again(self) -> None:
+        """Release what is kept no more, because the state has changed."""
+        for key in [key for key in self._in_tree if key not in self._pending.provisional]:
+            self.release(key)
+
+    def end_untried(self, tried: Collection[str], roots: Collection[QuotaNode]) -> Iterator[str]:
+        """Release what untried workloads keep in these trees; yield their ClusterQueues.
+
+        Other workloads came before them.
+        """
+        for key, kept in list(self._pending.provisional.items()):
+            if key not in tried and self._is_in(kept.cluster_queue, roots):
+                del self._pending.provisional[key]
+                yield kept.cluster_queue
+
+    def _let_go(self, key: str) -> None:
+        if self._rules.room is not None:
+            self._rules.room.let_go(key)
+
+    # -- heads that block a strict queue
+
+    def heads(self, roots: Collection[QuotaNode]) -> list[str]:
+        """Return the heads of these trees that block strict queues and are no preemptors."""
+        return [
+            key
+            for name, key in sorted(self._pending.blocking_heads())
+            if self._is_in(name, roots) and not self._pending.preemptors.victims(key)
+        ]
+
+    def withdraw(self, heads: Iterable[str]) -> list[str]:
+        """Release and return the blocking heads that share quota with heads to be served.
+
+        A head that is served now may come before them, so all of them are served in one order.
+        """
+        roots = {root for root in map(self._bases.root, heads) if root is not None}
+        found = [key for key in self._blocking if self._bases.root(key) in roots]
+        for key in found:
+            self.release(key)
+        return found
+
+    def _is_in(self, cluster_queue: str, roots: Collection[QuotaNode]) -> bool:
+        tree = self._tree
+        return tree.has(cluster_queue) and tree.queue(cluster_queue).root in roots
 
 
 ROUNDS: Final = 16
@@ -268,7 +410,10 @@ class Cycle:
 
         With `may_defer` some of those that borrow are left for the next round.
         """
-        yield from self._look_at_nodes(keys)
+        names = {self._pending.cluster_queue_of(key) or "" for key in keys}
+        queues = map(self._view.cluster_queues.get, names)
+        if self._room is not None and any(map(self._rules.room_for, queues)):
+            yield from self._room.prepare()
         judged: list[tuple[Nomination, Basis]] = []
         yield from self._judge_all(keys, judged)
         in_flight = {key: place for place, key in enumerate(self._in_flight())}
@@ -276,7 +421,11 @@ class Cycle:
         def turn(each: tuple[Nomination, Basis]) -> tuple[int, bool, CycleOrder]:
             found, key = each[0], each[0].key
             order = cycle_order(found.borrow, self._pending.order(key))
-            return in_flight.get(key, len(in_flight)), self._takes(found), order
+            # One that is not hopeful may make way for the next head, or preempt in a strict queue.
+            takes = _is_hopeful(found) or (
+                found.queue.strategy == "StrictFIFO" and found.could_preempt
+            )
+            return in_flight.get(key, len(in_flight)), takes, order
 
         judged = [each for each in judged if self._stands(each[0].key)]
         judged.sort(key=turn)
@@ -292,11 +441,6 @@ class Cycle:
             if outcome is not None:
                 yield outcome
 
-    def _takes(self, nomination: Nomination) -> bool:
-        """Return whether serving a head may take quota; others only make way for the next head."""
-        strict = nomination.queue.strategy == "StrictFIFO"
-        return _is_hopeful(nomination) or (strict and nomination.could_preempt)
-
     def _has_to_wait(self, nomination: Nomination) -> bool:
         """Return whether a head borrows from farther up than workloads that may come next."""
         behind = self._behind.get(nomination.node.root)
@@ -309,13 +453,6 @@ class Cycle:
             return
         root, borrow = nomination.node.root, nomination.borrow if _is_hopeful(nomination) else 0
         self._behind[root] = min(borrow, self._behind.get(root, borrow))
-
-    def _look_at_nodes(self, keys: Iterable[str]) -> Iterator[None]:
-        """Read the nodes piece by piece, where some head needs room on them."""
-        names = {self._pending.cluster_queue_of(key) or "" for key in keys}
-        queues = map(self._view.cluster_queues.get, names)
-        if self._room is not None and any(map(self._rules.room_for, queues)):
-            yield from self._room.prepare()
 
     def _judge_all(
         self, keys: Collection[str], judged: list[tuple[Nomination, Basis]]
@@ -401,10 +538,12 @@ class Cycle:
         workload = self._view.workloads[nomination.key]
         if nomination.fits:
             waits = self._unready.holds(workload)
-            if waits:
-                return self._block_admission(nomination, waits)
-            return self._admit(nomination, workload)
-        self._mark_inadmissible(nomination)
+            return self._wait(nomination, waits) if waits else self._admit(nomination, workload)
+        blocks = (
+            nomination.queue.strategy == "StrictFIFO"
+            and nomination.cause is not Cause.NAMESPACE_MISMATCH
+        )
+        self._pending.mark_inadmissible(nomination.key, nomination.cause, blocks=blocks)
         if nomination.plan is not None:
             return self._preempt(nomination, workload)
         self._kept.keep_while_blocking(nomination)
@@ -430,7 +569,7 @@ class Cycle:
         admission = AdmissionInfo(nomination.queue.name, nomination.proposal.assignments)
         return Admit(key, admission, borrows=nomination.borrow > 0)
 
-    def _block_admission(self, nomination: Nomination, waits: str) -> NotAdmitted:
+    def _wait(self, nomination: Nomination, waits: str) -> NotAdmitted:
         """Keep a head in place: it is next as soon as the pods of those before it are ready."""
         key = nomination.key
         self._kept.keep(nomination)
@@ -438,12 +577,6 @@ class Cycle:
         self._pending.requeue(key)
         self._await_pods.add(key)
         return NotAdmitted(key, Unadmitted.WAITING_FOR_PODS_READY, waits)
-
-    def _mark_inadmissible(self, nomination: Nomination) -> None:
-        cause = nomination.cause
-        strict = nomination.queue.strategy == "StrictFIFO"
-        blocks = strict and cause is not Cause.NAMESPACE_MISMATCH
-        self._pending.mark_inadmissible(nomination.key, cause, blocks=blocks)
 
     def _preempt(self, nomination: Nomination, workload: WorkloadInfo) -> Preempt | NotAdmitted:
         key, victims = nomination.key, nomination.plan.victims if nomination.plan else ()
@@ -467,3 +600,15 @@ def _is_hopeful(nomination: Nomination) -> bool:
 
 def _borrows(nomination: Nomination) -> bool:
     return any(nomination.node.borrows(what) for what in nomination.proposal.usage)
+
+
+def _within_reach(nomination: Nomination) -> Iterator[tuple[FlavorResource, int]]:
+    """Yield how much of its request its ClusterQueue may use once usage by others has ended."""
+    node = nomination.node
+    for what, amount in nomination.proposal.usage.items():
+        quota, used = node.quota(what), node.usage.get(what, 0)
+        most = quota.nominal
+        if nomination.borrow:
+            limit = quota.borrowing_limit
+            most = used + amount if limit is None else quota.nominal + limit
+        yield what, max(0, min(amount, most - used))

@@ -169,11 +169,16 @@ class _FlavorSearch:
         """Choose flavors for one more pod set."""
         lacks: list[FlavorLack] = []
         flavors: dict[str, str] = {}
-        asked = self._requests(pod_set, count)
-        for resource in self._uncovered(asked):
-            text = f"resource {resource} unavailable in ClusterQueue"
-            lacks.append(FlavorLack(Unadmitted.NO_MATCHING_FLAVOR, text, ("", resource)))
-            self._mode = Mode.NO_FIT
+        asked = {name: amount * count for name, amount in pod_set.shape.asked.items()}
+        covered = {name for group in self._queue.resource_groups for name in group.covered}
+        if PODS not in covered:
+            asked.pop(PODS, None)
+        ignores = self._quotas.options.quota_check == "IgnoreUndeclared"
+        for resource, amount in () if ignores else asked.items():
+            if amount and resource not in covered:
+                text = f"resource {resource} unavailable in ClusterQueue"
+                lacks.append(FlavorLack(Unadmitted.NO_MATCHING_FLAVOR, text, ("", resource)))
+                self._mode = Mode.NO_FIT
         for number, group in enumerate(self._queue.resource_groups):
             wanted = {name: asked[name] for name in group.covered if name in asked}
             if wanted:
@@ -190,39 +195,26 @@ class _FlavorSearch:
     def proposal(self) -> Steps[Proposal]:
         """Return the proposal for all pod sets."""
         lacks = [lack for _, each in self._lacks for lack in each]
+        # The worst pod set has the last word; each has the reason of its best flavor.
+        best = [min(_BEST_FIRST.index(x.reason) for x in each) for _, each in self._lacks if each]
+        flavors = self._quotas.view.flavors
+        given = {name for each in self._assigned for name in each.flavors.values()}
         found = Proposal(
             self._mode,
             tuple(self._assigned),
             self._usage,
             self._borrow,
             short=frozenset(self._short),
-            reason=_reason([[lack.reason for lack in each] for _, each in self._lacks]),
+            reason=_BEST_FIRST[max(best, default=0)],
             message=_message(self._lacks),
             lacks=tuple(lacks),
-            by_topology=self._by_topology(),
+            by_topology=any(x in flavors and flavors[x].topology for x in given),
         )
         lack = self._quotas.lack
         if lack is None or found.mode is not Mode.FIT:
             return found
         text = yield from lack(self._workload, found.assignments)
         return found if text is None else found.without_capacity(f"quota yes; {text}")
-
-    def _by_topology(self) -> bool:
-        flavors = self._quotas.view.flavors
-        given = {name for each in self._assigned for name in each.flavors.values()}
-        return any(name in flavors and flavors[name].topology for name in given)
-
-    def _requests(self, pod_set: PodSetInfo, count: int) -> dict[str, int]:
-        asked = {name: amount * count for name, amount in pod_set.shape.asked.items()}
-        if not any(PODS in group.covered for group in self._queue.resource_groups):
-            asked.pop(PODS, None)
-        return asked
-
-    def _uncovered(self, asked: dict[str, int]) -> Iterator[str]:
-        if self._quotas.options.quota_check == "IgnoreUndeclared":
-            return
-        covered = {name for group in self._queue.resource_groups for name in group.covered}
-        yield from (name for name, amount in asked.items() if amount and name not in covered)
 
     def _take(self, choice: Choice | None, why: list[FlavorLack]) -> None:
         if choice is None:
@@ -346,12 +338,6 @@ _BEST_FIRST = (
 )
 
 
-def _reason(lacking: list[list[Unadmitted]]) -> Unadmitted:
-    """Return the reason of the worst pod set; each has the reason of its best flavor."""
-    best = [min(map(_BEST_FIRST.index, reasons)) for reasons in lacking if reasons]
-    return _BEST_FIRST[max(best, default=0)]
-
-
 def _message(lacking: list[tuple[PodSetInfo, list[FlavorLack]]]) -> str:
     parts = (
         f"couldn't assign flavors to pod set {pod_set.name}: "
@@ -438,10 +424,9 @@ def _selects(shape: Shape, flavor: FlavorInfo) -> bool:
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     if required is None:
         return True
-    return any(_admits(term, labels) for term in required.node_selector_terms)
-
-
-def _admits(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
-    relevant = [each for each in term.match_expressions or () if each.key in labels]
-    # A term about other labels only may match nodes of each flavor.
-    return not relevant or matches_term(NodeSelectorTerm(relevant), labels, name="")
+    for term in required.node_selector_terms:
+        relevant = [each for each in term.match_expressions or () if each.key in labels]
+        # A term about other labels only may match nodes of each flavor.
+        if not relevant or matches_term(NodeSelectorTerm(relevant), labels, name=""):
+            return True
+    return False

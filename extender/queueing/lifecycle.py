@@ -177,27 +177,19 @@ def _requeue(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadSte
         return _queued(anew, RequeueReason.REACTIVATED, "The workload was reactivated", now=now)
     restarted = _RESTARTED.get(requeued.reason)
     if restarted is None:
-        return _after_backoff(workload, now)
-    if _is_stopped(workload, view, by=requeued.reason):
+        at = workload.requeue.at if workload.requeue else None
+        if at is not None and at > now:
+            return WorkloadStep(again=at - now)
+        message = "The workload backoff was finished"
+        return _queued(workload, RequeueReason.BACKOFF_FINISHED, message, now=now)
+    queue = view.local_queues.get(workload.queue)
+    stopping: LocalQueueInfo | ClusterQueueInfo | None = queue
+    if requeued.reason == EvictionReason.CLUSTER_QUEUE_STOPPED:
+        stopping = view.cluster_queues.get(queue.cluster_queue) if queue else None
+    if stopping is None or stopping.stop_policy != "None":
         return _NOTHING
     message = f"The {restarted.removesuffix('Restarted')} was restarted"
     return _queued(workload, restarted, message, now=now)
-
-
-def _is_stopped(workload: WorkloadInfo, view: QueueView, *, by: str) -> bool:
-    queue = view.local_queues.get(workload.queue)
-    stopping: LocalQueueInfo | ClusterQueueInfo | None = queue
-    if by == EvictionReason.CLUSTER_QUEUE_STOPPED:
-        stopping = view.cluster_queues.get(queue.cluster_queue) if queue else None
-    return stopping is None or stopping.stop_policy != "None"
-
-
-def _after_backoff(workload: WorkloadInfo, now: float) -> WorkloadStep:
-    at = workload.requeue.at if workload.requeue else None
-    if at is None or at <= now:
-        message = "The workload backoff was finished"
-        return _queued(workload, RequeueReason.BACKOFF_FINISHED, message, now=now)
-    return WorkloadStep(again=at - now)
 
 
 def _queued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadStep:

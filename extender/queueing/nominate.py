@@ -9,10 +9,9 @@ from typing import Final
 from extender.api.reasons import Unadmitted
 from extender.queueing import preempt
 from extender.queueing.flavors import Mode, Proposal, Quotas, assigning, counts
-from extender.queueing.for_room import ForRoom
 from extender.queueing.lines import Cause
 from extender.queueing.pending import PendingQueues
-from extender.queueing.preempt import Leaving, Plan, Preemptor, Spared
+from extender.queueing.preempt import ForRoom, Leaving, Plan, Preemptor, Spared
 from extender.queueing.quota import QuotaNode, QuotaTree, level
 from extender.queueing.rules import AdmissionRules, preempts_for_room
 from extender.queueing.status import (
@@ -216,8 +215,11 @@ class Nominator:
             found = Nomination(head.workload.key, head.queue, head.node, proposal)
             # No victims for this flavor: another one has quota, and lacks only room.
             passed_over = any(quotas.has_no_room(lack) for lack in proposal.lacks)
+            if found.fits and proposal.by_topology and (room := self._rules.room_for(head.queue)):
+                located = room.located(head.workload, proposal.assignments)
+                return replace(found, proposal=replace(proposal, assignments=located))
             if found.fits:
-                return replace(found, proposal=self._located(head, proposal))
+                return found
             if proposal.mode <= Mode.NO_CANDIDATES or passed_over:
                 return refused or found
             plan = yield from self._plan(head, proposal)
@@ -233,13 +235,6 @@ class Nominator:
                 lacking = proposal.without_capacity(text)
             refused = refused or replace(found, proposal=lacking)
             quotas = quotas.passing_over({flavor for flavor, _ in proposal.short}, text)
-
-    def _located(self, head: Preemptor, proposal: Proposal) -> Proposal:
-        """Return a proposal that fits with the domains for which room was asked."""
-        room = self._rules.room_for(head.queue)
-        if room is None or not proposal.by_topology:
-            return proposal
-        return replace(proposal, assignments=room.located(head.workload, proposal.assignments))
 
     def _plan(self, head: Preemptor, proposal: Proposal) -> Steps[Plan | Spared | str | None]:
         """Return a plan; None where there are no victims, SPARED where the head spares them.

@@ -12,7 +12,7 @@ from extender.queueing.flavors import counts
 from extender.queueing.lines import Cause, ClusterQueueLines, Line, QueueEntry
 from extender.queueing.options import AdmissionOptions, queue_order
 from extender.queueing.preempt import preemptor_named_in
-from extender.queueing.quota import CohortTrees
+from extender.queueing.quota import QuotaTree
 from extender.queueing.status import Queued, selects_namespace, standing
 from extender.state.queue.records import ClusterQueueInfo, Order, WorkloadInfo
 from extender.state.queue.usage import Usage
@@ -55,7 +55,7 @@ class PendingQueues:
         self.preemptors = Preemptors()
         self.provisional: dict[str, Provisional] = {}
         """The quota that waiting workloads keep from others, until they are tried again."""
-        self.cohorts = CohortTrees()
+        self._tree: QuotaTree | None = None
 
     # -- workloads come, move and go
 
@@ -68,7 +68,14 @@ class PendingQueues:
             self.remove(key)
         else:
             self._note_room(workload)
-            place = self._place(workload, found)
+            place = QueueEntry(
+                found.cluster_queue,
+                workload.queue,
+                _equivalence(workload),
+                queue_order(workload, self._options),
+                found.backing_off,
+                found.until,
+            )
             if place == self._places.get(key):
                 return
             self.remove(key)
@@ -100,16 +107,6 @@ class PendingQueues:
             self.waiting_for_room.add(workload.key)
         else:
             self.waiting_for_room.discard(workload.key)
-
-    def _place(self, workload: WorkloadInfo, found: Queued) -> QueueEntry:
-        return QueueEntry(
-            found.cluster_queue,
-            workload.queue,
-            _equivalence(workload),
-            queue_order(workload, self._options),
-            found.backing_off,
-            found.until,
-        )
 
     def _add(self, place: QueueEntry) -> None:
         queue = self._queues.setdefault(place.cluster_queue, ClusterQueueLines())
@@ -227,9 +224,15 @@ class PendingQueues:
         sweeps of their own.
         """
         self.end_backoffs(now)
-        for name in self.cohorts.sharing_with(cluster_queues, view):
+        for name in self.sharing_with(cluster_queues, view):
             if name in self._queues:
                 self._requeue(name, view, lacking_capacity=False)
+
+    def sharing_with(self, cluster_queues: Iterable[str], view: QueueView) -> list[str]:
+        """Return these ClusterQueues and all others of their cohorts, sorted."""
+        tree = self._tree = QuotaTree.current(view, self._tree)
+        names = set(cluster_queues)
+        return sorted(names.union(*map(tree.sharing_with, names)))
 
     def requeue_all(self, view: QueueView, now: float) -> Iterator[None]:
         """Requeue all workloads, those of one ClusterQueue in each step."""
@@ -295,8 +298,10 @@ class PendingQueues:
 
     def end_backoffs(self, now: float) -> None:
         """Requeue workloads whose back-off has ended."""
-        for key in sorted(key for key in self._backing_off if _is_over(self._places[key], now)):
+        for key in sorted(self._backing_off):
             place = self._places[key]
+            if place.until is None or place.until > now:
+                continue
             self._queues[place.cluster_queue].remove(place)
             self._backing_off.discard(key)
             place.backing_off, place.until = False, None
@@ -320,10 +325,6 @@ def _equivalence(workload: WorkloadInfo) -> Hashable:
     )
     gated = bool(workload.closed_gates)
     return workload.queue, workload.priority, pods, workload.was_preempted, gated
-
-
-def _is_over(place: QueueEntry, now: float) -> bool:
-    return place.until is not None and place.until <= now
 
 
 def _still_mismatches(line: Line, info: ClusterQueueInfo | None, view: QueueView) -> bool:

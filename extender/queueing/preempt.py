@@ -1,4 +1,4 @@
-"""Chooses the workloads to evict so that another one gets quota.
+"""Chooses the workloads to evict so that another one gets quota, or room on nodes (`ForRoom`).
 
 Workloads that leave anyway are counted first. Then come workloads of other ClusterQueues before
 those of the preemptor's own, the lowest priority first, and of equal ones the latest admitted. In
@@ -13,15 +13,25 @@ at once what they release (docs/decisions/0095).
 
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
 from extender.api.reasons import Preempted
 from extender.queueing.options import AdmissionOptions, queue_time
 from extender.queueing.quota import Holders, QuotaHolder, QuotaNode, QuotaTree, level
-from extender.state.queue.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
+from extender.queueing.rules import requires_room
+from extender.room.nodes import NodeRoom
+from extender.state.queue.records import (
+    AdmissionInfo,
+    Assignment,
+    ClusterQueueInfo,
+    FlavorResource,
+    WorkloadInfo,
+)
+from extender.state.queue.usage import usage
 from extender.state.queue.view import QueueView
+from extender.steps import Steps
 
 _Under = dict[str, tuple[QuotaNode, list[QuotaHolder]]]
 
@@ -203,7 +213,14 @@ class _VictimSearch:
             # What borrows once all leaving workloads are gone borrows now, too.
             for cohort in self._above:
                 self._all_borrowers[cohort] = self._tree.borrowers(cohort, self._short)
-        leaving = tuple(self._remove_leaving())
+        gone = [
+            (queue, holder)
+            for queue, holder in self._leaving.under(self._node.root)
+            if self._concerns(holder)
+        ]
+        for queue, holder in gone:
+            self._tree.give(queue, holder.usage)
+        leaving = tuple(holder.workload.key for _, holder in gone)
         if self._fits(borrowing=True):
             return Plan((), leaving, self._level())
         candidates = sorted([*self._own(), *self._others()], key=lambda each: each.rank)
@@ -222,12 +239,6 @@ class _VictimSearch:
         levels = (level(self._node, what, amount)[0] for what, amount in self._request.items())
         return max(levels, default=0)
 
-    def _remove_leaving(self) -> Iterator[str]:
-        for queue, holder in self._leaving.under(self._node.root):
-            if self._concerns(holder):
-                self._tree.give(queue, holder.usage)
-                yield holder.workload.key
-
     def _concerns(self, holder: QuotaHolder) -> bool:
         return not self._short.isdisjoint(holder.usage)
 
@@ -245,9 +256,15 @@ class _VictimSearch:
         policy = self._preemptor.queue.preemption.within_cluster_queue
         if policy == "Never":
             return
-        equals = policy == "LowerOrNewerEqualPriority"
+        equals, mine = policy == "LowerOrNewerEqualPriority", self._preemptor.workload
+        options = self._preemptor.options
         for holder in self._candidates_of(self._node, lower=not equals):
-            if self._is_lower(holder) or (equals and self._is_newer_equal(holder)):
+            newer_equal = (
+                equals
+                and holder.workload.priority == mine.priority
+                and queue_time(holder.workload, options) > queue_time(mine, options)
+            )
+            if newer_equal or self._is_lower(holder):
                 yield _Candidate(holder, self._node, _Claim.OWN)
 
     def _others(self) -> Iterator[_Candidate]:
@@ -282,12 +299,6 @@ class _VictimSearch:
     def _is_lower(self, holder: QuotaHolder) -> bool:
         return holder.workload.priority < self._preemptor.workload.priority
 
-    def _is_newer_equal(self, holder: QuotaHolder) -> bool:
-        mine = self._preemptor.workload
-        same = holder.workload.priority == mine.priority
-        options = self._preemptor.options
-        return same and queue_time(holder.workload, options) > queue_time(mine, options)
-
     def _borrowing(self) -> Iterator[tuple[QuotaNode, bool]]:
         """Yield the ClusterQueues that borrow, and whether the preemptor's subtree may reclaim.
 
@@ -304,9 +315,6 @@ class _VictimSearch:
                 own = max(0, child.kept.get(what, 0) - child.usage.get(what, 0))
                 request[what] = max(0, request[what] - own)
             child = child.parent
-
-    def _borrows(self, node: QuotaNode) -> bool:
-        return any(node.borrows(what) for what in self._short)
 
     # -- victims
 
@@ -397,7 +405,9 @@ class _VictimSearch:
             self._tree.undo(mark)
 
     def _still_borrows(self, node: QuotaNode) -> bool:
-        return all(map(self._borrows, _until(node, self._above)))
+        return all(
+            any(each.borrows(what) for what in self._short) for each in _until(node, self._above)
+        )
 
     def _fill_back(self, chosen: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
         needed = [chosen[-1]]
@@ -449,3 +459,120 @@ def _until(node: QuotaNode, others: Container[QuotaNode]) -> Iterator[QuotaNode]
 
 def _path(node: QuotaNode) -> str:
     return "/" + "/".join(reversed([node.name, *(each.name for each in _above(node))]))
+
+
+# -- room on nodes
+
+_Held = tuple[QuotaNode, QuotaHolder]
+_Rank = tuple[int, float, str]
+_EVEN_THEN = "no room even without all workloads of lower priority"
+
+
+@dataclass(slots=True)
+class ForRoom:
+    """The search for the workloads to evict so that the pods of another one fit on nodes.
+
+    They are of lower priority, and of the preemptor's ClusterQueue or its cohort. A ClusterQueue
+    that asks for no room has no victims: its workloads would be admitted again at once, and their
+    pods would take the nodes that they left. Nor has another ClusterQueue that may reclaim quota
+    from any priority: a workload of it would come back in place of what is more important than
+    itself, and that would have victims, too. A preemptor that borrows has victims in its own
+    ClusterQueue only: others could reclaim its quota and come back, and it would evict them again.
+
+    All workloads that leave anyway count as gone. Then all possible victims do, and stay one after
+    the other where the pods still fit: the highest priority first, and of equal ones the oldest.
+    """
+
+    preemptor: Preemptor
+    room: NodeRoom
+    view: QueueView
+    tree: QuotaTree
+    leaving: Leaving
+    away: frozenset[str]
+    """Victims whose pods still end, and from the beginning of the search all that leave."""
+    protected: Collection[str]
+    """Never victims."""
+    may_choose: bool = True
+    """True if victims may be chosen; if not, it can only wait for workloads that leave anyway."""
+    candidates: dict[str, _Held] = field(default_factory=dict)
+    """The possible victims, those first that are to stay most."""
+
+    def begin(self) -> Steps[None]:
+        """Find out what may go, before anything else."""
+        self.away |= {
+            key for name in self.view.cluster_queues for key in self.leaving.leaving_from(name)
+        }
+        found = [*self._lower()] if self.may_choose else []
+        yield
+        found.sort()  # no two have the same UID and key
+        yield
+        self.candidates = {key: (node, holder) for _, key, node, holder in found}
+        yield
+
+    def _lower(self) -> Iterator[tuple[_Rank, str, QuotaNode, QuotaHolder]]:
+        priority, options = self.preemptor.workload.priority, self.preemptor.options
+        for node in self.preemptor.node.root.queues:
+            queue, held = self.view.cluster_queues[node.name], self.tree.holders.held_in(node.name)
+            if held.lowest >= priority or not requires_room(queue, options, self.view.flavors):
+                continue
+            if node is not self.preemptor.node and queue.preemption.reclaim_within_cohort == "Any":
+                continue
+            for key, each in held.holders.items():
+                is_lower = each.workload.priority < priority
+                if is_lower and key not in self.away and key not in self.protected:
+                    yield each.rank, key, node, each
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Return whether there is no workload that could leave."""
+        return not (self.candidates or self.away)
+
+    def lack(self, workload: WorkloadInfo, assignments: Sequence[Assignment]) -> Steps[str | None]:
+        """Return what pods lack without all of them; None where they would fit."""
+        asked = usage(AdmissionInfo(self.preemptor.queue.name, tuple(assignments)), workload)
+        node = self.preemptor.node
+        borrows = any(level(node, what, amount)[0] for what, amount in asked.items())
+        keys = self._possible(borrows=borrows)
+        going = yield from self.room.needed(workload, assignments, keys, without=self.away)
+        return _EVEN_THEN if going is None else None
+
+    def plan(self, assignments: Sequence[Assignment], borrow: int) -> Steps[Plan | None]:
+        """Return a plan for a preemptor that has quota; None where it would not fit."""
+        return (yield from self._with_more(assignments, Plan(borrow=borrow)))
+
+    def plan_with_quota(
+        self,
+        assignments: Sequence[Assignment],
+        plan: Plan,
+    ) -> Steps[Plan | None]:
+        """Return a plan for quota with the victims for room that it needs more."""
+        found = yield from self._with_more(assignments, plan)
+        return None if found == plan else found
+
+    def _with_more(self, assignments: Sequence[Assignment], plan: Plan) -> Steps[Plan | None]:
+        needed, workload = self.room.needed, self.preemptor.workload
+        chosen = self._gone(plan)
+        more = [key for key in self._possible(borrows=plan.borrow > 0) if key not in chosen]
+        going = yield from needed(workload, assignments, more, without=self.away | chosen)
+        if going is None:
+            return None
+        gone = chosen.union(going)
+        waits = yield from needed(workload, assignments, sorted(self.away - gone), without=gone)
+        if waits is None or not (going or waits or plan.victims):
+            return None  # nodes have changed meanwhile: it is tried again
+        victims = (
+            victim(holder, node, of=self.preemptor, reason=Preempted.FOR_ROOM)
+            for node, holder in (self.candidates[key] for key in going)
+        )
+        leaving = tuple(dict.fromkeys([*plan.leaving, *waits]))
+        return replace(plan, victims=(*plan.victims, *victims), leaving=leaving)
+
+    def _possible(self, *, borrows: bool) -> tuple[str, ...]:
+        """Return the possible victims; one that borrows has those of its own ClusterQueue."""
+        own = self.preemptor.node
+        return tuple(
+            key for key, (node, _) in self.candidates.items() if not borrows or node is own
+        )
+
+    def _gone(self, plan: Plan) -> frozenset[str]:
+        return frozenset([*plan.leaving, *(each.workload for each in plan.victims)])

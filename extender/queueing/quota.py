@@ -11,7 +11,6 @@ what all ClusterQueues would.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -44,33 +43,6 @@ def cohort_path(cohort: str | None, cohorts: Mapping[str, CohortInfo]) -> tuple[
         known = cohorts.get(name)
         name = known.parent if known else None
     return tuple(found)
-
-
-class CohortTrees:
-    """The ClusterQueues of each tree of cohorts; read again when the structure has changed."""
-
-    def __init__(self) -> None:
-        self._version = -1
-        self._root: dict[str, str] = {}
-        self._members: dict[str, list[str]] = {}
-
-    def sharing_with(self, names: Iterable[str], view: QueueView) -> list[str]:
-        """Return these ClusterQueues and all others of their trees, sorted."""
-        if self._version != view.structure_version:
-            self._read(view)
-        names = set(names)
-        alone = {name for name in names if name not in self._root}
-        roots = {self._root[name] for name in names if name in self._root}
-        return sorted(alone.union(*(self._members[root] for root in roots)))
-
-    def _read(self, view: QueueView) -> None:
-        self._version = view.structure_version
-        self._root, self._members = {}, {}
-        for queue in view.cluster_queues.values():
-            cohorts = cohort_path(queue.cohort, view.cohorts)
-            if cohorts:
-                self._root[queue.name] = cohorts[-1]
-                self._members.setdefault(cohorts[-1], []).append(queue.name)
 
 
 _ASSUMED: Final = float("inf")
@@ -176,8 +148,6 @@ def _holder(workload: WorkloadInfo, held: AdmissionInfo) -> QuotaHolder:
 
 
 _NO_QUOTA = Quota()
-_AT_ONCE: Final = 16
-"""ClusterQueues or cohorts that are added in one piece of building a tree."""
 
 
 @dataclass(slots=True, eq=False)
@@ -287,8 +257,7 @@ class _Borrowers:
 class QuotaTree:
     """All ClusterQueues and cohorts of one structure."""
 
-    def __init__(self, view: QueueView, *, whole: bool = True) -> None:
-        """Read the structure of a view; if not `whole`, go through `pieces` before use."""
+    def __init__(self, view: QueueView) -> None:
         self.version = view.structure_version
         self.holders = Holders(view)
         self.unfit: WeakKeyDictionary[Shape, dict[tuple[str, int], tuple[str | None, ...]]]
@@ -301,17 +270,19 @@ class QuotaTree:
         self._cohorts: dict[str, QuotaNode] = {}
         self._queues: dict[str, QuotaNode] = {}
         self._borrowers: dict[tuple[QuotaNode, frozenset[FlavorResource]], _Borrowers] = {}
-        self._rest = self._build()
-        if whole:
-            for _ in self._rest:
-                pass
-
-    def pieces(self) -> Iterator[None]:
-        """Build the rest of the tree, a few ClusterQueues at a time.
-
-        When the structure changes meanwhile, `version` differs from the view's: drop the tree.
-        """
-        yield from self._rest
+        for queue in view.cluster_queues.values():
+            node = QuotaNode(queue.name, is_queue=True, quotas=quotas_of(queue.resource_groups))
+            node.reclaims_any = queue.preemption.reclaim_within_cohort == "Any"
+            self._queues[queue.name] = node
+            # A ClusterQueue in a circle of cohorts is inactive, and shares quota with no other.
+            if queue.cohort and cohort_path(queue.cohort, view.cohorts) is not None:
+                self._join(node, queue.cohort)
+        for cohort in view.cohorts.values():
+            if cohort_path(cohort.name, view.cohorts) is not None:
+                self._cohort(cohort.name)
+        for node in (*self._cohorts.values(), *self._queues.values()):
+            if node.parent is None:
+                _sum_up(node)
 
     @classmethod
     def current(cls, view: QueueView, before: "QuotaTree | None" = None) -> "QuotaTree":
@@ -399,25 +370,6 @@ class QuotaTree:
             self._borrowers[cohort, some] = known
         return known.found
 
-    def _build(self) -> Iterator[None]:
-        view = self._view
-        for number, queue in enumerate([*view.cluster_queues.values()], 1):
-            node = QuotaNode(queue.name, is_queue=True, quotas=quotas_of(queue.resource_groups))
-            node.reclaims_any = queue.preemption.reclaim_within_cohort == "Any"
-            self._queues[queue.name] = node
-            # A ClusterQueue in a circle of cohorts is inactive, and shares quota with no other.
-            if queue.cohort and cohort_path(queue.cohort, view.cohorts) is not None:
-                self._join(node, queue.cohort)
-            if number % _AT_ONCE == 0:
-                yield
-        for cohort in view.cohorts.values():
-            if cohort_path(cohort.name, view.cohorts) is not None:
-                self._cohort(cohort.name)
-        yield
-        roots = [x for x in (*self._cohorts.values(), *self._queues.values()) if x.parent is None]
-        summed = chain.from_iterable(map(_sum_up, roots))
-        yield from islice(summed, _AT_ONCE - 1, None, _AT_ONCE)
-
     def _join(self, node: QuotaNode, cohort: str) -> None:
         node.parent = self._cohort(cohort)
         node.parent.children.append(node)
@@ -442,12 +394,12 @@ def _borrowing(node: QuotaNode, some: frozenset[FlavorResource]) -> Iterator[Quo
         yield from _borrowing(child, some)
 
 
-def _sum_up(node: QuotaNode) -> Iterator[None]:
-    """Compute subtree quotas, children first; yield after each node."""
+def _sum_up(node: QuotaNode) -> None:
+    """Compute subtree quotas, children first."""
     node.subtree = {what: quota.nominal for what, quota in node.quotas.items()}
     node.queues = [node] if node.is_queue else []
     for child in node.children:
-        yield from _sum_up(child)
+        _sum_up(child)
         node.queues += child.queues
         node.height = max(node.height, child.height + 1)
         node.reclaims_any |= child.reclaims_any
@@ -458,4 +410,3 @@ def _sum_up(node: QuotaNode) -> Iterator[None]:
         for what, quota in node.quotas.items():
             if quota.lending_limit is not None:
                 node.kept[what] = max(0, node.subtree[what] - quota.lending_limit)
-    yield

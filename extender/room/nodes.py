@@ -747,8 +747,9 @@ class NodeRoom:
             return []
         counts: Counter[tuple[str, PodShape]] = Counter()
         for pod in members(workload, queues=self._queues, cluster=cluster):
-            if pod.node in cluster.nodes and not pod.terminating:
-                counts[pod.node, self._shapes.of_pod(pod)] += 1
+            node = cluster.nodes.get(pod.node or "")
+            if node is not None and not pod.terminating:
+                counts[node.name, self._shapes.of_pod(pod)] += 1
         return [Placed(cluster.nodes[name], like, count) for (name, like), count in counts.items()]
 
     def _given_back(

@@ -17,7 +17,6 @@ from extender.jobs.pod_group_of_job import made_for, pod_group_key
 from extender.resources.quantity import Resources
 from extender.state.cluster.records import (
     LONGEST_SECONDS,
-    Grant,
     PodGroupInfo,
     PodInfo,
     Shape,
@@ -136,30 +135,22 @@ def _placed(pods: Iterable[PodInfo]) -> list[PodInfo]:
 def _without(wanted: Sequence[PodSetCount], there: Sequence[PodInfo]) -> list[PodSetCount]:
     """Return what is wanted beside the pods that are there; of these the named ones count first."""
     left = [each.count for each in wanted]
-    for is_one in (_is_named, _is_alike, _is_nameless):
+    is_one: Callable[[PodInfo, PodSetInfo], bool]
+    for is_one in (
+        lambda pod, pod_set: pod.pod_set == pod_set.name,
+        lambda pod, pod_set: pod.pod_set is None and pod.shape.requests == pod_set.shape.requests,
+        lambda pod, _: pod.pod_set is None,  # something changed what it asks for, perhaps
+    ):
         rest: list[PodInfo] = []
         for pod in there:
-            sets = (n for n, each in enumerate(wanted) if left[n] and is_one(pod, each.pod_set))
-            number = next(sets, None)
+            free = [n for n, count in enumerate(left) if count]
+            number = next((n for n in free if is_one(pod, wanted[n].pod_set)), None)
             if number is None:
                 rest.append(pod)
             else:
                 left[number] -= 1
         there = rest
     return [replace(each, count=n) for each, n in zip(wanted, left, strict=True) if n]
-
-
-def _is_named(pod: PodInfo, pod_set: PodSetInfo) -> bool:
-    return pod.pod_set == pod_set.name
-
-
-def _is_alike(pod: PodInfo, pod_set: PodSetInfo) -> bool:
-    return pod.pod_set is None and pod.shape.requests == pod_set.shape.requests
-
-
-def _is_nameless(pod: PodInfo, _: PodSetInfo) -> bool:
-    """Return whether a pod may be of any pod set: something changed what it asks for, perhaps."""
-    return pod.pod_set is None
 
 
 class PodShapes:
@@ -189,7 +180,9 @@ class PodShapes:
         keys = workloads_of(pod, self._queues, self._cluster)
         for workload in [there[key] for key in keys if key in there]:
             for each in workload.pod_sets:
-                if each.shape.one_per_node and _is_of(pod, each):
+                named = pod.pod_set == each.name
+                alike = pod.pod_set is None and pod.shape.requests == each.shape.requests
+                if each.shape.one_per_node and (named or alike):
                     return PodShape(pod.shape, _anti_affinity_key(workload, each))
         return PodShape(pod.shape, (pod.group, pod.shape) if pod.group else None)
 
@@ -198,12 +191,6 @@ def _anti_affinity_key(workload: WorkloadInfo, pod_set: PodSetInfo) -> AntiAffin
     """Return the key that pods from equal templates in a namespace share, where they have one."""
     shape = pod_set.shape
     return (workload.meta.namespace, shape) if shape.one_per_node else None
-
-
-def _is_of(pod: PodInfo, pod_set: PodSetInfo) -> bool:
-    if pod.pod_set is not None:
-        return pod.pod_set == pod_set.name
-    return pod.shape.requests == pod_set.shape.requests
 
 
 def _in_flavors(shape: Shape, flavors: Sequence[FlavorInfo]) -> Shape:
@@ -372,7 +359,12 @@ def why_over(
         return "no admitted Workload asks for it"
     if any(pod.group not in (None, pod_group.key) for pod in declared(backing, cluster)):
         return OTHER_GROUP
-    return None if _is_asked_for(grant, backing) else "its Workload asks for less"
+    held = backing.admission
+    every = asked(backing, held.assignments, {}) if held is not None else ()
+    rooms = {node: {n: v for n, v in each.items() if v} for node, each in grant.rooms.items()}
+    if within(grant.rooms, every) == {node: each for node, each in rooms.items() if each}:
+        return None
+    return "its Workload asks for less"
 
 
 def backing_of(pod_group: PodGroupInfo, queues: QueueView) -> WorkloadInfo | None:
@@ -385,11 +377,3 @@ def backing_of(pod_group: PodGroupInfo, queues: QueueView) -> WorkloadInfo | Non
     if found is None or not found.admitted or found.admission is None or not found.active:
         return None
     return None if found.finished or found.evicted or found.meta.terminating else found
-
-
-def _is_asked_for(grant: Grant, workload: WorkloadInfo) -> bool:
-    held = workload.admission
-    every = asked(workload, held.assignments, {}) if held is not None else ()
-    kept = within(grant.rooms, every)
-    rooms = {node: {n: v for n, v in each.items() if v} for node, each in grant.rooms.items()}
-    return kept == {node: amounts for node, amounts in rooms.items() if amounts}

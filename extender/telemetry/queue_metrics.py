@@ -221,10 +221,7 @@ class QueueGauges(Collector):
         yield from found or ()
 
     def _add_overcommitted(self, view: QueueView, family: GaugeMetricFamily) -> Iterator[None]:
-        if self._tree is None or self._tree.version != view.structure_version:
-            self._tree = QuotaTree(view, whole=False)
-            yield from self._tree.pieces()
-        tree = self._tree
+        tree = self._tree = QuotaTree.current(view, self._tree)
         tree.look_again()
         for queue in map(view.cluster_queues.get, [*view.cluster_queues]):
             if tree.version != view.structure_version:

@@ -413,7 +413,7 @@ class QueueControllers:
             queues, classes = await self._changed.take()
             try:
                 await self._pacer.go_through(self._notice_classes(classes))
-                names = self.admission.pending.cohorts.sharing_with(queues, self._view)
+                names = self.admission.pending.sharing_with(queues, self._view)
                 await self._pacer.go_through(map(self._notice_queue, names))
             except Exception as error:  # noqa: BLE001 - what changes next is still followed
                 FAULTS.report("queue-settings", error)

@@ -167,38 +167,6 @@ def test_the_tree_lasts_as_long_as_the_structure() -> None:
     assert cores(QuotaTree.current(queues.view(), first).queue("a").available(CPU)) == 5
 
 
-def test_a_tree_that_is_made_in_pieces_is_the_same_one() -> None:
-    queues = Queues()
-    for number in range(40):
-        queues.apply(ev.Applied(cluster_queue(f"q{number}", 4, f"c{number // 8}")))
-        queues.apply(ev.Applied(cluster_queue(f"alone{number}", number)))
-    queues.apply(ev.Applied(cohort("c0", "top", 7)))
-    view = queues.view()
-    whole, found = QuotaTree(view), QuotaTree(view, whole=False)
-    pieces = [*found.pieces()]
-
-    assert len(pieces) >= 8
-    for name in view.cluster_queues:
-        assert found.queue(name).potential(CPU) == whole.queue(name).potential(CPU)
-        assert [*found.sharing_with(name)] == [*whole.sharing_with(name)]
-    assert [*found.pieces()] == []
-
-
-def test_a_tree_is_void_when_the_structure_changes_between_its_pieces() -> None:
-    queues = Queues()
-    for number in range(40):
-        queues.apply(ev.Applied(cluster_queue(f"q{number}", 4, f"c{number // 8}")))
-    found = QuotaTree(queues.view(), whole=False)
-    pieces = found.pieces()
-    next(pieces)
-    queues.apply(ev.Applied(cohort("c0", "c1")))
-    queues.apply(ev.Applied(cohort("c1", "c0")))
-    queues.apply(ev.Deleted(cluster_queue("q39", 4, "c4")))
-    for _ in pieces:
-        pass
-    assert found.version != queues.view().structure_version
-
-
 def test_cohorts_in_a_circle_hold_nothing_together() -> None:
     found = tree(
         cluster_queue("a", 4, "x"), cluster_queue("b", 4, "y"), cohort("x", "y"), cohort("y", "x")
