@@ -21,7 +21,7 @@ Key = tuple[str, Hashable, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class RoomLack:
     """What pods lack on nodes, and where they go as far as they fit."""
 
     text: str | None

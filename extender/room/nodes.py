@@ -19,7 +19,7 @@ from extender.fit.room_left import Placed, RoomLeft
 from extender.gang.fit import candidates
 from extender.jobs.pod_group_of_job import pod_group_key
 from extender.resources.quantity import Resources, add, show, subtract
-from extender.room.answers import Answer, Answers, Key, Lack, key_of
+from extender.room.answers import Answer, Answers, Key, RoomLack, key_of
 from extender.room.domains import DomainPlacer
 from extender.room.pods import (
     Awaited,
@@ -69,7 +69,7 @@ class NodeRoom:
         self._placed: dict[str, list[Placed]] = {}
         self._taken: list[_Taken | None] = []
         """The room taken since the cycle began; None if it was released again."""
-        self._lacks = Answers[Lack]()
+        self._lacks = Answers[RoomLack]()
         self._gained = Answers[Mapping[str, int]]()
         self._needed = Answers[tuple[str, ...] | None]()
         self._judgement = 0
@@ -386,7 +386,7 @@ class NodeRoom:
             self._packer.give_back(self._placed.pop(workload, ()))
 
     def _is_placed(
-        self, packer: Packer, known: Answer[Lack], version: int, *, without: Collection[str]
+        self, packer: Packer, known: Answer[RoomLack], version: int, *, without: Collection[str]
     ) -> bool:
         """Place pods as an answer says, and return whether that was possible."""
         lack, key = known.answer, known.workload.key
@@ -613,7 +613,7 @@ class NodeRoom:
     def _is_of_this_judgement(self, known: Answer[Any]) -> bool:
         return known.version == self.version or known.judgement == self._judgement
 
-    def _counts(self, known: Answer[Lack], without: Collection[str]) -> bool:
+    def _counts(self, known: Answer[RoomLack], without: Collection[str]) -> bool:
         """Return whether an answer counts still.
 
         One of the same judgement does. Pods that may be placed at once must have their room still,
@@ -630,7 +630,7 @@ class NodeRoom:
 
     def _lack(
         self, workload: WorkloadInfo, assignments: Sequence[Assignment], without: Collection[str]
-    ) -> Steps[Lack]:
+    ) -> Steps[RoomLack]:
         packer = self._packer
         assert packer is not None
         with self._question():
@@ -640,7 +640,7 @@ class NodeRoom:
             with packer.without(back), packer.beside(beside):
                 found, domains, text = yield from self._fill(packer, workload, counts)
                 text = yield from self._undone(packer, found, text)
-        return Lack(text or None, found, beside=bool(beside), domains=domains)
+        return RoomLack(text or None, found, beside=bool(beside), domains=domains)
 
     def _undone(self, packer: Packer, found: Found, lack: str) -> Steps[str]:
         """Undo a placement, and return what it lacks."""

@@ -1,13 +1,22 @@
-"""Whether a queue is active, and why not."""
+"""Whether a queue is active, and why not; and the numbers in its status."""
 
 from typing import Any
 
 import pytest
 
-from extender.queueing.status import activity, local_activity
+from extender.queueing.status import Used, activity, cluster_queue_status, local_activity
 from extender.state.queue.events import Record
 from extender.state.queue.records import FlavorInfo, TopologyInfo
-from tests.queue_makers import Admissions, cluster_queue, cohort, group, local_queue, meta
+from tests.queue_makers import (
+    Admissions,
+    admission,
+    cluster_queue,
+    cohort,
+    group,
+    local_queue,
+    meta,
+    workload,
+)
 
 TOPOLOGY = FlavorInfo(meta("racked"), topology="racks")
 NO = "Can't admit new workloads"
@@ -91,3 +100,16 @@ def test_whether_a_local_queue_is_active_and_why(
     queue = local_queue(**fields)
     found = local_activity(queue, Admissions(queue, *records).view)
     assert (found.active, found.reason) == want
+
+
+@pytest.mark.parametrize(("cohort", "borrowed"), [(None, 0), ("shared", 2000)])
+def test_only_a_queue_of_a_cohort_borrows(cohort: str | None, borrowed: int) -> None:
+    large = cluster_queue("cq", 3, cohort)
+    held = workload("w", 3)
+    queues = Admissions(large, local_queue())
+    queues.put(workload("w", 3, meta=held.meta, admission=admission(held)))
+    queues.put(cluster_queue("cq", 1, cohort))
+
+    status = cluster_queue_status(queues.view.cluster_queues["cq"], queues.view)
+
+    assert status.reservation == (Used("default", "cpu", 3000, borrowed),)

@@ -1,12 +1,13 @@
 """Which workload is first."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from extender.queueing.options import AdmissionOptions, cycle_order, queue_order
 from extender.state.queue.records import Meta
-from tests.queue_makers import condition, workload
+from tests.queue_makers import Admissions, cluster_queue, condition, local_queue, workload
 
 LATE = condition("Evicted", "PodsReadyTimeout", at=50.0)
 WANT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -51,3 +52,33 @@ def test_cycle_order_looks_at_borrowing_first() -> None:
     high = queue_order(workload("high", priority=5), AdmissionOptions())
     low = queue_order(workload("low"), AdmissionOptions())
     assert cycle_order(0, low) < cycle_order(1, high) < cycle_order(1, low)
+
+
+def test_of_workloads_of_one_second_the_first_that_came_is_first() -> None:
+    queues = Admissions(cluster_queue(cpu=1), local_queue())
+    for name in ("zoe", "max", "ann"):
+        queues.put(workload(name, 1, created=7))
+
+    assert queues.waiting() == ["zoe", "max", "ann"]
+    assert queues.admitted() == ["zoe"]
+
+
+def test_a_later_change_takes_no_place_away() -> None:
+    queues = Admissions(cluster_queue(cpu=1), local_queue())
+    first, second = workload("zoe", 1, created=7), workload("ann", 1, created=7)
+    queues.put(first, second)
+    newer = replace(first.meta, version=second.meta.version + 1)
+    queues.put(replace(first, meta=newer, past_execution=1))
+
+    assert queues.waiting() == ["zoe", "ann"]
+
+
+def test_one_that_is_created_again_comes_last() -> None:
+    queues = Admissions(cluster_queue(cpu=1), local_queue())
+    first, second = workload("zoe", 1, created=7), workload("ann", 1, created=7)
+    queues.put(first, second)
+    queues.drop(first)
+    again = workload("zoe", 1, created=7)
+    queues.put(replace(again, meta=replace(again.meta, uid="other")))
+
+    assert queues.waiting() == ["ann", "zoe"]

@@ -1,6 +1,7 @@
 """What a cycle sees of nodes and pods that change between two of its pieces."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,13 @@ from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.queueing.options import AdmissionOptions
 from extender.room.nodes import NodeRoom
-from extender.room.pods import Awaited
 from extender.state.cluster import events as ev
 from extender.state.cluster.change_log import PodLog
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue.records import WorkloadInfo
 from extender.steps import at_once
-from tests.makers import cluster_of, key, node, pod, shape
+from tests.makers import cluster_of, key, node, observe, pod, shape
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -81,26 +81,28 @@ def looked_at(queues: Admissions) -> NodeRoom:
     return found
 
 
-def test_a_pod_that_was_bound_in_between_takes_room() -> None:
+OTHER = replace(pod("other"), shape=ONE, node="n0")
+NEWS: dict[str, tuple[list[Any], list[Any], int]] = {
+    "a pod is bound": ([], [OTHER], 7),
+    "a pod goes": ([OTHER], [ev.PodDeleted("other")], 8),
+    "a pod of an admitted workload, which counts once": ([], [runs("a", 0, "n1")], 8),
+    "a node comes": ([], [node("new", 3)], 11),
+    "a node goes": ([], [ev.NodeDeleted("n0")], 4),
+}
+
+
+@pytest.mark.parametrize(("before", "news", "left"), NEWS.values(), ids=NEWS)
+def test_what_changes_in_between_is_seen(before: list[Any], news: list[Any], left: int) -> None:
     queues, cluster = scene(4, 4)
+    observe(cluster, *before)
+    admitted(queues, "a", 1)
     found = looked_at(queues)
-    cluster.apply(ev.ObjectApplied(replace(pod("other"), shape=ONE, node="n0")))
+    assert free(queues) == 7 - len(before)
+    observe(cluster, *news)
 
     assert found.look_again()
-    assert free(queues) == 7
+    assert free(queues) == left - 1
     assert not found.look_again()
-
-
-def test_a_pod_that_went_in_between_gives_room() -> None:
-    queues, cluster = scene(4)
-    other = replace(pod("other"), shape=ONE, node="n0")
-    cluster.apply(ev.ObjectApplied(other))
-    found = looked_at(queues)
-    assert free(queues) == 3
-    cluster.apply(ev.PodDeleted(other.uid))
-
-    assert found.look_again()
-    assert free(queues) == 4
 
 
 def test_a_node_that_was_full_only_while_it_was_asked_about_is_found_again(
@@ -125,17 +127,6 @@ def test_a_node_that_was_full_only_while_it_was_asked_about_is_found_again(
     assert at_once(found.lack(asked, admission(asked).assignments)) is None
 
 
-def test_a_pod_that_an_admitted_workload_got_in_between_is_counted_once() -> None:
-    queues, cluster = scene(4, 4)
-    admitted(queues, "a", 3)
-    found = looked_at(queues)
-    assert free(queues) == 5
-    cluster.apply(ev.ObjectApplied(runs("a", 0, "n1")))
-
-    assert found.look_again()
-    assert free(queues) == 5
-
-
 def test_what_an_admitted_workload_lost_in_between_is_free() -> None:
     queues, _ = scene(4, 4)
     held = admitted(queues, "a", 3)
@@ -144,18 +135,6 @@ def test_what_an_admitted_workload_lost_in_between_is_free() -> None:
 
     assert found.look_again()
     assert free(queues) == 8
-
-
-def test_nodes_that_come_and_go_in_between_are_counted() -> None:
-    queues, cluster = scene(4, 4)
-    found = looked_at(queues)
-    assert free(queues) == 8
-    cluster.apply(ev.ObjectApplied(node("new", 3)))
-    assert found.look_again()
-    assert free(queues) == 11
-    cluster.apply(ev.NodeDeleted("n0"))
-    assert found.look_again()
-    assert free(queues) == 7
 
 
 def test_what_was_taken_stays_taken() -> None:
@@ -200,27 +179,6 @@ def test_a_log_knows_how_far_it_reaches() -> None:
     for _ in range(20_000):
         log.note(pod("c"))
     assert log.since(1) is None
-
-
-def test_a_workload_whose_pods_all_run_is_looked_at_again_when_one_of_them_goes() -> None:
-    queues, cluster = scene(4)
-    held = admitted(queues, "a", 2)
-    for number in range(2):
-        cluster.apply(ev.ObjectApplied(runs("a", number, "n0")))
-    looks = 0
-
-    def done(_: WorkloadInfo) -> dict[str, int]:
-        nonlocal looks
-        looks += 1
-        return {}
-
-    awaited = Awaited(queues.view, cluster.view(), done)
-    assert held.admission is not None
-    assert [awaited.without_node(held, held.admission)[0] for _ in range(3)] == [[], (), ()]
-    assert looks == 1
-    cluster.apply(ev.PodDeleted(runs("a", 0, "n0").uid))
-    (left,), begun = awaited.without_node(held, held.admission)
-    assert (left.count, begun, looks) == (1, True, 2)
 
 
 def mixed(nodes: int) -> tuple[Admissions, Cluster]:
