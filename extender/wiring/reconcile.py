@@ -68,7 +68,7 @@ SERVICE: Final = "gang-extender-reconciler"
 class Reconciler:
     """Everything that `reconcile` runs, around one client."""
 
-    def __init__(self, settings: Settings, client: KubeClient) -> None:  # noqa: PLR0915 - in order
+    def __init__(self, settings: Settings, client: KubeClient) -> None:
         # The parts that others use.
         self._settings = settings
         self._identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
