@@ -121,7 +121,7 @@ class PendingReasons:
         after = transitions.with_gates(after, wait.reason, message, blocked=wait.gated, now=now)
         kept, held = self._kept(key), before.holds(WorkloadCondition.ROOM_RESERVED)
         if self.room is None:
-            after = transitions.without_room(after)
+            after = transitions.without(after, WorkloadCondition.ROOM_RESERVED)
         elif kept is not None or held or _lacks_room(wait):
             after = transitions.waiting_for_room(after, kept, now=now)
         if written and _says_all(before, after):

@@ -92,10 +92,11 @@ def with_others(
     held = workload.admission
     assert held is not None
     if tuple(others) == held.assignments:  # the pods that had them are done, or they are back
-        return HostStep(transitions.without_lost(workload))
+        return HostStep(transitions.without(workload, WorkloadCondition.HOSTS_LOST))
     before = _hosts(held.assignments)
-    after = transitions.without_lost(
-        replace(workload, admission=replace(held, assignments=tuple(others)))
+    after = transitions.without(
+        replace(workload, admission=replace(held, assignments=tuple(others))),
+        WorkloadCondition.HOSTS_LOST,
     )
     new = sorted(_hosts(others) - before)
     named = f": {_named(new)}" if new else " in the rest of its domain"

@@ -197,20 +197,15 @@ def _values(name: str, meta: Meta) -> Iterator[str]:
 _NEVER: Final = object()
 
 
-def _positive(value_text: str) -> float | None:
-    return seconds(value_text) or None
-
-
-def _or_never(value_text: str) -> object:
-    found = seconds(value_text)
-    return _NEVER if found == 0 else found
-
-
 _TIME: Final = "a duration such as 300, 90s or 5m"
 _READERS: Final[dict[str, tuple[str, Callable[[str], object], str]]] = {
     names.WAIT_FOR_PODS_READY: ("enabled", switch, "true or false"),
-    names.PODS_READY_TIMEOUT: ("timeout", _positive, f"{_TIME}, above 0"),
-    names.PODS_READY_RECOVERY_TIMEOUT: ("recovery_timeout", _or_never, f"{_TIME}, or 0 for never"),
+    names.PODS_READY_TIMEOUT: ("timeout", lambda x: seconds(x) or None, f"{_TIME}, above 0"),
+    names.PODS_READY_RECOVERY_TIMEOUT: (
+        "recovery_timeout",
+        lambda x: _NEVER if seconds(x) == 0 else seconds(x),
+        f"{_TIME}, or 0 for never",
+    ),
     names.PODS_READY_BACKOFF_LIMIT: ("backoff_limit", whole, "a whole number, 0 or more"),
     names.PODS_READY_BACKOFF_BASE: ("backoff_base", seconds, _TIME),
     names.PODS_READY_BACKOFF_MAX: ("backoff_max", seconds, _TIME),

@@ -87,7 +87,7 @@ def reserved(
     text = f"Quota reserved in ClusterQueue {admission.cluster_queue}"
     new.append(condition(quota, quota, text))
     workload = with_gates(workload, quota, text, now=now)
-    workload = without(without_room(workload), WorkloadCondition.START_BLOCKED)
+    workload = without(workload, WorkloadCondition.ROOM_RESERVED, WorkloadCondition.START_BLOCKED)
     return with_conditions(replace(workload, admission=admission), now, *new, _ADMITTED)
 
 
@@ -97,7 +97,11 @@ def waiting(workload: WorkloadInfo, reason: str, message: str, *, now: float) ->
     Since when it waits for room counts as long as it waits for quota or room.
     """
     new = condition(WorkloadCondition.QUOTA_RESERVED, reason, message, holds=False)
-    before = workload if reason in _MAY_WAIT_FOR_ROOM else without_room(workload)
+    before = (
+        workload
+        if reason in _MAY_WAIT_FOR_ROOM
+        else without(workload, WorkloadCondition.ROOM_RESERVED)
+    )
     return with_conditions(before, now, new)
 
 
@@ -129,16 +133,10 @@ def kept_text(kept: tuple[int, int]) -> str:
     return f"room for {pods} {'pod' if pods == 1 else 'pods'} is kept on {on}"
 
 
-def without(workload: WorkloadInfo, kind: WorkloadCondition) -> WorkloadInfo:
-    """Return a workload without the condition of a type."""
-    if workload.condition(kind) is None:
-        return workload
-    return replace(workload, conditions=tuple(c for c in workload.conditions if c.type != kind))
-
-
-def without_room(workload: WorkloadInfo) -> WorkloadInfo:
-    """Return a workload that does not wait for room."""
-    return without(workload, WorkloadCondition.ROOM_RESERVED)
+def without(workload: WorkloadInfo, *kinds: WorkloadCondition) -> WorkloadInfo:
+    """Return a workload without the conditions of these types."""
+    left = tuple(each for each in workload.conditions if each.type not in kinds)
+    return workload if len(left) == len(workload.conditions) else replace(workload, conditions=left)
 
 
 def blocked(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
@@ -159,11 +157,6 @@ def hosts_lost(workload: WorkloadInfo, message: str, *, now: float) -> WorkloadI
     return with_conditions(workload, now, new)
 
 
-def without_lost(workload: WorkloadInfo) -> WorkloadInfo:
-    """Return a workload that lacks no hosts."""
-    return without(workload, WorkloadCondition.HOSTS_LOST)
-
-
 def evicted(
     workload: WorkloadInfo, reason: str, message: str, *, now: float, cause: str = ""
 ) -> WorkloadInfo:
@@ -172,7 +165,7 @@ def evicted(
     Its preemption gates close again.
     """
     new = condition(WorkloadCondition.EVICTED, reason, message)
-    after = with_conditions(without_lost(workload), now, new)
+    after = with_conditions(without(workload, WorkloadCondition.HOSTS_LOST), now, new)
     return replace(
         with_gates(after, reason, message, now=now),
         evictions=_counted(workload.evictions, reason, cause),
@@ -198,7 +191,10 @@ def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None
     after = replace(
         workload, admission=None, past_execution=workload.past_execution + ran(workload, now)
     )
-    after = waiting(after, _without(reason), message, now=now)
+    why = Unadmitted.SUSPENDED if reason in _STOPPED else _PENDING
+    if reason.startswith(Unadmitted.DEACTIVATED):
+        why = Unadmitted.DEACTIVATED
+    after = waiting(after, why, message, now=now)
     if workload.condition(WorkloadCondition.ADMITTED) is not None:
         after = with_conditions(after, now, _NO_RESERVATION)
     if workload.condition(WorkloadCondition.PODS_READY) is not None:
@@ -206,13 +202,6 @@ def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None
     again = reason in _AT_ONCE if requeued is None else requeued
     new = condition(WorkloadCondition.REQUEUED, reason, message, holds=again)
     return with_conditions(after, now, new)
-
-
-def _without(eviction: str) -> str:
-    """Return the reason for which a workload has no quota after an eviction."""
-    if eviction.startswith(Unadmitted.DEACTIVATED):
-        return Unadmitted.DEACTIVATED
-    return Unadmitted.SUSPENDED if eviction in _STOPPED else _PENDING
 
 
 def requeued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
@@ -226,7 +215,7 @@ def requeued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -
 def finished(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
     """Return a finished workload."""
     new = condition(WorkloadCondition.FINISHED, reason, message)
-    return with_conditions(without_lost(workload), now, new)
+    return with_conditions(without(workload, WorkloadCondition.HOSTS_LOST), now, new)
 
 
 def ran(workload: WorkloadInfo, now: float) -> int:

@@ -437,7 +437,13 @@ class NodeRoom:
         return packer
 
     def _looks(self, packer: Packer) -> Generator[None, None, None]:
-        yield from self._read_groups()
+        groups, workloads = set[str](), self._queues.workloads
+        for number, key in enumerate([*self._queues.holders()], 1):
+            if key in workloads:
+                groups.add(pod_group_key(workloads[key]))
+            if number % PIECE == 0:
+                yield
+        self._groups = groups
         yield
         for number, node in enumerate([*self._cluster.nodes.values()]):
             packer.look_at(node)
@@ -451,25 +457,18 @@ class NodeRoom:
         """Place the pods of what was taken, from one of them on to the last."""
         number = first
         while number < len(self._taken):
-            taken = self._taken[number]
-            if taken is not None:
-                workload, assignments, without = taken
-                found = yield from self._keep_without(
-                    packer, workload, assignments, without=without
-                )
-                if found is not None and not found.missing and not without:
-                    self._found.setdefault(workload.key, _by_node(found.placed))
-            number += 1
+            taken, number = self._taken[number], number + 1
+            if taken is None:
+                continue
+            workload, assignments, without = taken
+            with self._question():
+                back = yield from self._given_back(without, deleted=bool(without))
+                with packer.without(back), packer.beside(self._against(workload)):
+                    counts = self._asked(workload, assignments)
+                    found = yield from self._keep(packer, workload, counts)
+            if found is not None and not found.missing and not without:
+                self._found.setdefault(workload.key, _by_node(found.placed))
         self._rest = None
-
-    def _read_groups(self) -> Steps[None]:
-        groups, workloads = set[str](), self._queues.workloads
-        for number, key in enumerate([*self._queues.holders()], 1):
-            if key in workloads:
-                groups.add(pod_group_key(workloads[key]))
-            if number % PIECE == 0:
-                yield
-        self._groups = groups
 
     def _free(self, node: NodeInfo) -> Resources:
         """Return what no pod takes and no other group claims: an admitted one claims for its pods.
@@ -512,7 +511,10 @@ class NodeRoom:
         wanted = self._wanted(workload, counts)
         if not wanted:
             return None
-        promised = self._still_promised(workload) if begun else self._promised(workload)
+        promised = {name: dict(amounts) for name, amounts in self._promised(workload).items()}
+        for pod in members(workload, queues=self._queues, cluster=self._cluster) if begun else ():
+            if pod.node in promised:  # it has its part of the room already
+                subtract(promised[pod.node], pod.shape.requests)
         with self._question():
             found, _, _ = yield from self._fill(packer, workload, counts, first=promised)
             fits = not found.missing or begun or (yield from self._could_fit(wanted))
@@ -531,28 +533,6 @@ class NodeRoom:
             return found
         grant = self._cluster.grants.get(pod_group_key(workload))  # of the time before a restart
         return grant.amounts if grant is not None else {}
-
-    def _still_promised(self, workload: WorkloadInfo) -> Promised:
-        """Return what of that room the pods do not have yet which are there."""
-        left = {name: dict(amounts) for name, amounts in self._promised(workload).items()}
-        for pod in members(workload, queues=self._queues, cluster=self._cluster):
-            if pod.node in left:
-                subtract(left[pod.node], pod.shape.requests)
-        return left
-
-    def _keep_without(
-        self,
-        packer: Packer,
-        workload: WorkloadInfo,
-        assignments: Sequence[Assignment],
-        *,
-        without: Collection[str],
-    ) -> Steps[Found | None]:
-        """Place pods where others are now."""
-        with self._question():
-            back = yield from self._given_back(without, deleted=bool(without))
-            with packer.without(back), packer.beside(self._against(workload)):
-                return (yield from self._keep(packer, workload, self._asked(workload, assignments)))
 
     def _could_fit(self, wanted: Sequence[Wanted]) -> Steps[bool]:
         """Return whether all pods would fit on empty nodes."""
@@ -639,17 +619,9 @@ class NodeRoom:
             beside = self._against(workload)
             with packer.without(back), packer.beside(beside):
                 found, domains, text = yield from self._fill(packer, workload, counts)
-                text = yield from self._undone(packer, found, text)
+                with packer.undoing(found):
+                    text = text or (yield from self._sentence(found, packer))
         return RoomLack(text or None, found, beside=bool(beside), domains=domains)
-
-    def _undone(self, packer: Packer, found: Found, lack: str) -> Steps[str]:
-        """Undo a placement, and return what it lacks."""
-        try:
-            return (
-                (yield from self._sentence(found, packer)) if found.missing and not lack else lack
-            )
-        finally:
-            packer.undo(found)
 
     def _fill(
         self,
@@ -801,6 +773,8 @@ class NodeRoom:
         ]
 
     def _sentence(self, found: Found, packer: Packer) -> Steps[str]:
+        if not found.missing:
+            return ""
         wanted = found.count + sum(count for _, count in found.missing)
         text = f"room for {found.count} of {wanted}"
         there = len(self._cluster.nodes)
