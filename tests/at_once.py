@@ -8,6 +8,7 @@ from extender.gang.fit import Fit, fitting
 from extender.gang.verdicts import Refuse
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.reservations import Claim
+from extender.state.fair_share import FairShare
 from extender.steps import at_once
 
 
@@ -22,5 +23,5 @@ def make_plan(pod: PodInfo, pod_group: PodGroupInfo, **asked: Any) -> Fit | Refu
 
 
 def due_claims(**asked: Any) -> Sequence[Claim]:
-    """Return all claims that are due, decided without a memory."""
-    return at_once(aging.deciding(aging.Memory(), **asked))
+    """Return all claims that are due, chosen anew."""
+    return at_once(aging.deciding(FairShare(aging.MOST), **asked))

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 
-from extender.api.reasons import Reason
 from extender.fit import domains
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape, is_feasible
 from extender.fit.packer import Found, Packer, Wanted
@@ -26,8 +25,6 @@ from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import gates, topology
 from extender.gang.fit import candidates, fitting, pod_shape
 from extender.gang.options import GangOptions
-from extender.gang.room import Room, lack_of
-from extender.gang.verdicts import Refuse, Standing, versions_of
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.reservations import Claim
@@ -68,26 +65,12 @@ class _Aged:
     @property
     def demand(self) -> tuple[object, ...]:
         """The demand that a claim is made for. The claim ends when the demand changes."""
-        return *self.demand_for_nodes, self.periods
-
-    @property
-    def demand_for_nodes(self) -> tuple[object, ...]:
-        """The part of the demand that decides whether the pods fit."""
-        return tuple(pod.shape for pod in self.pods), self.priority, self.assigned
-
-
-@dataclass(slots=True)
-class Memory:
-    """The results of the last look, so that the next one repeats no search that would fail."""
-
-    lacking: dict[str, tuple[tuple[object, ...], Standing]] = field(default_factory=dict)
-    """The groups that did not fit: the demand of each, and a refusal that stands until there may
-    be room."""
-    share: FairShare = field(default_factory=lambda: FairShare(MOST))
+        shapes = tuple(pod.shape for pod in self.pods)
+        return shapes, self.priority, self.assigned, self.periods
 
 
 def deciding(
-    memory: Memory,
+    share: FairShare,
     *,
     view: ClusterView,
     now: float,
@@ -97,18 +80,18 @@ def deciding(
 ) -> Steps[Sequence[Claim]]:
     """Return all claims that are due, in order of their turns; times in seconds since the epoch.
 
-    A claim that was made earlier keeps its nodes while its size is still right and no claim before
-    it needs them. `entered` has the time when each group was seen to enter the queue. Groups with
-    pods of schedulers other than `schedulers` get no claim. The options limit the claims of a
-    namespace and the nodes that they name.
+    `share` chooses the groups without a claim that are looked at. A claim that was made earlier
+    keeps its nodes while its size is still right and no claim before it needs them. `entered` has
+    the time when each group was seen to enter the queue. Groups with pods of schedulers other than
+    `schedulers` get no claim. The options limit the claims of a namespace and the nodes that they
+    name.
     """
-    memory.lacking = {group: each for group, each in memory.lacking.items() if group in view.queue}
     if not options.aging or not view.queue:
         return ()
-    look = _Look(memory, view, max(1, len(view.nodes) * options.claim_nodes_percentage // 100))
+    look = _Look(view, max(1, len(view.nodes) * options.claim_nodes_percentage // 100))
     turns = yield from _turns(view, now, options.aging, entered=entered)
     others = (group for _, group in turns if group not in view.claims)
-    looked_at = {*view.claims, *(yield from memory.share.choosing(others))}
+    looked_at = {*view.claims, *(yield from share.choosing(others))}
     for since, group in turns:
         yield
         if len(look.claims) >= MOST or group not in looked_at:
@@ -195,7 +178,6 @@ def _domains(
 class _Look:
     """One look at all groups in turn, and the claims so far, which go before the next one."""
 
-    memory: Memory
     view: ClusterView
     limit: int
     """The number of nodes on which one namespace may have claims."""
@@ -226,9 +208,10 @@ class _Look:
 
         It then waits for something that no claim brings about, for example a volume.
         """
-        present = self.view.claims.get(aged.pod_group.key)
-        fits_since = None
-        if (yield from self._fits(aged)):
+        group, wanted = aged.pod_group.key, len(aged.pods)
+        present, fits_since = self.view.claims.get(group), None
+        found = yield from fitting(aged.pods, wanted, group=group, view=self.view)
+        if found.complete:
             if present is None or not present.amounts:
                 return None
             fits_since = now if present.fits_since is None else present.fits_since
@@ -237,22 +220,6 @@ class _Look:
         if present is None or not self._is_still_valid(aged, present):
             present = yield from self._new(aged)
         return replace(present, fits_since=fits_since)
-
-    def _fits(self, aged: _Aged) -> Steps[bool]:
-        memory, view = self.memory, self.view
-        group, asks, wanted = aged.pod_group.key, aged.demand_for_nodes, len(aged.pods)
-        asked, refusal = memory.lacking.pop(group, (None, None))
-        if refusal is not None and asked == asks and refusal.stands(view):
-            memory.lacking[group] = asks, refusal
-            return False
-        began = versions_of(view)
-        found = yield from fitting(aged.pods, wanted, group=group, view=view)
-        if found.complete:
-            return True
-        lack = lack_of(aged.pods, found.missing, group=group, room=Room.FREE, view=view)
-        refusal = Standing(Refuse(Reason.NOT_ENOUGH_RESOURCES, "", lack=lack), began)
-        memory.lacking[group] = asks, refusal
-        return False
 
     def _allowed(self, aged: _Aged) -> int:
         """Return the number of further nodes that the group's namespace may claim."""

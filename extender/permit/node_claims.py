@@ -14,6 +14,7 @@ from extender.runtime.pacer import in_turns
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import LONGEST_SECONDS
 from extender.state.cluster.store import Cluster
+from extender.state.fair_share import FairShare
 from extender.steps import Steps
 
 _log = structlog.get_logger(__name__)
@@ -36,7 +37,7 @@ class NodeClaims:
         self._clock = clock
         self._schedulers = schedulers
         self._entered: dict[str, float] | None = None
-        self._memory = aging.Memory()
+        self._share = FairShare(aging.MOST)
 
     async def run(self) -> None:
         """Work until cancelled, for a short while at once."""
@@ -45,15 +46,13 @@ class NodeClaims:
                 await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("node-claims", error)
-                # The memory has counted changes that no claim was checked against.
-                self._memory = aging.Memory()
             await asyncio.sleep(LATE_SECONDS)
 
     def looking(self) -> Steps[None]:
         """Make the claims that are due now, and end the others, in steps: it may take long."""
         self._end_grants()
         claims = yield from aging.deciding(
-            self._memory,
+            self._share,
             view=self._view,
             now=self._clock.wall(),
             options=self._options,

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from extender.gang.aging import Memory, deciding, waits_since
+from extender.gang.aging import MOST, deciding, waits_since
 from extender.gang.options import GangOptions
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
+from extender.state.fair_share import FairShare
 from extender.state.topology import DomainAssignment
 from extender.steps import at_once
 from tests.at_once import due_claims
@@ -216,11 +217,11 @@ def test_with_each_period_a_claim_grows_in_its_domains_alone() -> None:
 
 def test_a_claim_goes_with_the_domains() -> None:
     """A host that is gone was replaced by another one."""
-    cluster, memory = cluster_of(in_racks("a", "b", "c", taken=(4, 4, 4)), chosen()), Memory()
-    assert cpus(remembering(cluster, memory)) == {"gang": {"n0": 4, "n1": 4}}
+    cluster, share = cluster_of(in_racks("a", "b", "c", taken=(4, 4, 4)), chosen()), FairShare(MOST)
+    assert cpus(remembering(cluster, share)) == {"gang": {"n0": 4, "n1": 4}}
     others = DomainAssignment((RACK,), ((("a",), 1), (("c",), 1)))
     observe(cluster, chosen(others)[0])
-    assert cpus(remembering(cluster, memory)) == {"gang": {"n0": 4, "n2": 4}}
+    assert cpus(remembering(cluster, share)) == {"gang": {"n0": 4, "n2": 4}}
 
 
 def test_a_claim_of_two_pod_sets_is_in_the_domains_of_one_alone() -> None:
@@ -337,10 +338,10 @@ FULL_OF_TWO = [
 
 
 def remembering(
-    cluster: Cluster, memory: Memory, options: GangOptions = OPTIONS
+    cluster: Cluster, share: FairShare, options: GangOptions = OPTIONS
 ) -> Sequence[Claim]:
     """Look with what the last look has left."""
-    looking = deciding(memory, view=cluster.view(), now=NOW, options=options)
+    looking = deciding(share, view=cluster.view(), now=NOW, options=options)
     found = at_once(looking)
     observe(cluster, ev.Claimed(found))
     return found
@@ -350,8 +351,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("looked at all nodes again")
 
-    for name in ("fitting", "Packer"):
-        monkeypatch.setattr(f"extender.gang.aging.{name}", never)
+    monkeypatch.setattr("extender.gang.aging.Packer", never)
 
 
 QUIET: dict[str, Sequence[Any]] = {
@@ -365,12 +365,12 @@ QUIET: dict[str, Sequence[Any]] = {
 def test_only_what_news_touch_is_looked_at(
     news: Sequence[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster, memory = cluster_of(FULL_OF_TWO), Memory()
-    before = remembering(cluster, memory)
+    cluster, share = cluster_of(FULL_OF_TWO), FairShare(MOST)
+    before = remembering(cluster, share)
     assert [len(claim.amounts) for claim in before] == [2, 0, 0]
     observe(cluster, news)
     forbid(monkeypatch)
-    assert remembering(cluster, memory) == before
+    assert remembering(cluster, share) == before
 
 
 LOUD: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
@@ -389,10 +389,10 @@ LOUD: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
 
 @pytest.mark.parametrize(("news", "want"), LOUD.values(), ids=LOUD)
 def test_what_news_touch_is_looked_at(news: Sequence[Any], want: dict[str, dict[str, int]]) -> None:
-    cluster, memory = cluster_of(FULL_OF_TWO), Memory()
-    remembering(cluster, memory)
+    cluster, share = cluster_of(FULL_OF_TWO), FairShare(MOST)
+    remembering(cluster, share)
     observe(cluster, news)
-    assert cpus(remembering(cluster, memory)) == want
+    assert cpus(remembering(cluster, share)) == want
 
 
 def test_a_namespace_has_so_many_claims_and_nodes() -> None:
@@ -442,12 +442,12 @@ def test_it_does_not_grow_beyond_its_share() -> None:
 
 def test_a_claimed_node_that_goes_in_the_middle_of_a_look_ends_that_claim_alone() -> None:
     cluster = cluster_of(full(*nodes(4, 4, 4)), group("a", size=1), group("b", 851.0, size=1))
-    memory, view = Memory(), cluster.view()
+    share, view = FairShare(MOST), cluster.view()
     options = GangOptions(aging=100.0, claims_per_namespace=20, claim_nodes_percentage=100)
-    first = at_once(deciding(memory, view=view, now=NOW, options=options))
+    first = at_once(deciding(share, view=view, now=NOW, options=options))
     observe(cluster, ev.Claimed(first))
     (gone,) = first[0].amounts
-    steps = deciding(memory, view=view, now=NOW, options=options)
+    steps = deciding(share, view=view, now=NOW, options=options)
     next(steps)
     observe(cluster, ev.NodeDeleted(gone))
     found = at_once(steps)
@@ -455,21 +455,11 @@ def test_a_claimed_node_that_goes_in_the_middle_of_a_look_ends_that_claim_alone(
     assert not any(gone in claim.amounts for claim in found)
 
 
-def test_what_a_group_asked_for_is_forgotten_with_it() -> None:
-    cluster = cluster_of(full(*nodes(4, 4)), group("a", size=1), group("b", size=1))
-    memory, view = Memory(), cluster.view()
-    at_once(deciding(memory, view=view, now=NOW, options=OPTIONS))
-    assert memory.lacking.keys() == {key("a"), key("b")}
-    observe(cluster, ev.PodDeleted("a-0"))
-    at_once(deciding(memory, view=view, now=NOW, options=OPTIONS))
-    assert memory.lacking.keys() == {key("b")}
-
-
 def test_groups_that_fit_and_do_not_start_keep_no_other_from_a_claim() -> None:
     """Room is there for each of them, and something that no plan sees keeps it from a start."""
     small = [each for n in range(24) for each in group(f"s{n:02}", 700.0, size=1, cpu=1)]
     view = cluster_of([nodes(4, 4), pod("x", 3, on="n0"), *small, *group("large")]).view()
-    memory, found = Memory(), dict[str, dict[str, int]]()
+    share, found = FairShare(MOST), dict[str, dict[str, int]]()
     for _ in range(3):
-        found |= cpus(at_once(deciding(memory, view=view, now=NOW, options=OPTIONS)))
+        found |= cpus(at_once(deciding(share, view=view, now=NOW, options=OPTIONS)))
     assert found == {"large": {"n0": 4, "n1": 4}}

@@ -2,15 +2,11 @@
 
 import asyncio
 
-import pytest
-
-from extender.gang import aging as decisions
 from extender.gang.options import GangOptions
 from extender.permit.node_claims import NodeClaims
 from extender.permit.timing import SLICE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from extender.steps import Steps
 from tests.makers import cluster_of, key, nodes, pod, pod_group, pods, until
 from tests.recount import check_tables
 from tests.unit.permit.test_plans import Ticking
@@ -57,25 +53,3 @@ async def test_a_group_that_has_its_room_since_gets_no_claim() -> None:
         pass
     await until(lambda: not cluster.view().claims)
     check_tables(cluster)
-
-
-async def test_a_look_that_breaks_off_leaves_no_memory_to_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looks: list[decisions.Memory] = []
-
-    def breaks(memory: decisions.Memory, **_: object) -> Steps[tuple[()]]:
-        looks.append(memory)
-        yield
-        if len(looks) == 1:
-            raise RuntimeError("odd")
-        return ()
-
-    monkeypatch.setattr(decisions, "deciding", breaks)
-    monkeypatch.setattr("extender.permit.node_claims.LATE_SECONDS", 0.0)
-    aging = NodeClaims(waiting(), options=OPTIONS, clock=Ticking())
-    looking = asyncio.create_task(aging.run())
-    await until(lambda: len(looks) > 2)
-    looking.cancel()
-    assert looks[1] is not looks[0]
-    assert looks[2] is looks[1]
