@@ -39,8 +39,10 @@ def keeping(
     view: QueueView, pending: PendingQueues, *, tree: QuotaTree, rules: AdmissionRules, now: float
 ) -> Steps[None]:
     """Have room kept for those that are due, where it is time to look; `now` since the epoch."""
-    room, preemptors = rules.room, pending.preemptors
-    if room is None or not room.is_due(now, lambda key: pending.cluster_queue_of(key) is not None):
+    room, preemptors, period = rules.room, pending.preemptors, rules.options.aging
+    if room is None or not period:
+        return
+    if not room.is_due(now, lambda key: pending.cluster_queue_of(key) is not None, period=period):
         return
     aged = yield from deciding(view, pending, tree=tree, rules=rules, now=now)
     yield from room.reserving(
@@ -48,7 +50,7 @@ def keeping(
         order=lambda workload: queue_order(workload, rules.options),
         passing=[key for key in preemptors if preemptors.has_chosen(key)],
         now=now,
-        period=rules.options.aging,
+        period=period,
     )
 
 

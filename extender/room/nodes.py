@@ -207,12 +207,12 @@ class NodeRoom:
 
     # -- room that is kept for workloads that have waited for long
 
-    def is_due(self, now: float, waits: Callable[[str], bool]) -> bool:
+    def is_due(self, now: float, waits: Callable[[str], bool], *, period: float) -> bool:
         """Return whether reservations are to be looked at again."""
         structure = self._structure == self._queues.structure_version
         if not structure:
             self._reserved.never_fit.clear()
-        return not structure or self._reserved.is_due(now, waits)
+        return not structure or self._reserved.is_due(now, waits, period=period)
 
     def reserving(
         self,

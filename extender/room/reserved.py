@@ -140,12 +140,11 @@ MOST: Final = 16
 """Reservations at a time, at most."""
 LARGEST: Final = 3
 """The most times that a reservation may have its own size."""
-LOOK_SECONDS: Final = 1.0
-"""Seconds between two looks, unless a reservation is needed no more."""
+LOOKS: Final = 60
+"""Looks in each period of waiting, if every reservation is still needed."""
 HOPELESS_SECONDS: Final = 30.0
 """After this many seconds, workloads that are equivalent to one that fits nowhere are considered
-again. A workload that found no place is planned again beside the same
-reservations after five looks already, because nodes may have been added."""
+again."""
 
 WantedOf = Callable[[WorkloadInfo, Choice], list[Wanted]]
 """Returns the pods of a workload that are to run, with their flavors."""
@@ -190,15 +189,6 @@ class KeptRoom:
         return sum(each.count for each in self.all)
 
 
-@dataclass(frozen=True, slots=True)
-class _NoPlace:
-    """A workload that found no place, and beside which reservations."""
-
-    beside: tuple[tuple[Placed, ...], ...]
-    until: float
-    barred: frozenset[str]
-
-
 @dataclass(slots=True)
 class _Turns:
     """One look at all of them, in turn."""
@@ -211,11 +201,6 @@ class _Turns:
     order: NodeOrder | None = None
     kept: dict[str, KeptRoom] = field(default_factory=dict)
 
-    @property
-    def beside(self) -> tuple[tuple[Placed, ...], ...]:
-        """The places of the reservations so far."""
-        return tuple(each.placed for each in self.kept.values())
-
 
 class Reserved:
     """The reservations of the last look; `wanted` returns the pods of a workload."""
@@ -226,7 +211,6 @@ class Reserved:
         self._cluster, self._feasible = cluster, feasible
         self._after, self._wanted = after, wanted
         self._known: dict[str, KeptRoom] = {}
-        self._refused: dict[str, _NoPlace] = {}
         self._looked = float("-inf")
         self.never_fit: dict[Hashable, float] = {}
         """The time until which a result counts that a workload fits nowhere, by equivalence
@@ -237,10 +221,10 @@ class Reserved:
         """The reservations by workload, first in turn first."""
         return self._known
 
-    def is_due(self, now: float, waits: Callable[[str], bool]) -> bool:
+    def is_due(self, now: float, waits: Callable[[str], bool], *, period: float) -> bool:
         """Return whether it is time for a look; `waits` says whether a workload still waits."""
         since = now - self._looked
-        return not 0 <= since < LOOK_SECONDS or not all(map(waits, self._known))
+        return not 0 <= since < period / LOOKS or not all(map(waits, self._known))
 
     def drop(self, key: str) -> None:
         """Drop the reservation of a workload: it is admitted."""
@@ -287,7 +271,6 @@ class Reserved:
         for key in look.kept:
             yield from self._grow(look, key)
         before, self._known = self._known, look.kept
-        self._refused = {k: v for k, v in self._refused.items() if v.until > now}
         return [*before.items()] != [*look.kept.items()]
 
     def _look_at(self, look: _Turns, aged: Aged) -> Steps[None]:
@@ -327,10 +310,6 @@ class Reserved:
 
     def _new(self, look: _Turns, aged: Aged) -> Steps[KeptRoom | None]:
         """Return a plan beside the earlier ones; None where there is none."""
-        known, key = self._refused.get(aged.workload.key), aged.workload.key
-        if known is not None and known.until > look.now and known.beside == look.beside:
-            yield from self._bar(look, known.barred)
-            return None
         yield from self._sort(look)
         for choice in aged.choices:
             wanted = self._wanted(aged.workload, choice)
@@ -347,10 +326,10 @@ class Reserved:
                 )
             look.packer.undo(found)
         barred = yield from self._usable_alone(look, aged)
-        self._refused[key] = _NoPlace(look.beside, look.now + 5 * LOOK_SECONDS, barred)
         if not barred and aged.like is not None:
             self.never_fit[aged.like] = look.now + HOPELESS_SECONDS
-        yield from self._bar(look, barred)
+        look.barred.update(barred)  # all later reservations are kept off them
+        yield from self._look_at_nodes(look, barred)
         return None
 
     def _usable_alone(self, look: _Turns, aged: Aged) -> Steps[frozenset[str]]:
@@ -377,11 +356,6 @@ class Reserved:
             if any(self._feasible.of(pod.shape).allows(node) for pod, _ in wanted):
                 usable.add(node.name)
         return frozenset(usable)
-
-    def _bar(self, look: _Turns, names: Collection[str]) -> Steps[None]:
-        """Keep all later reservations off nodes."""
-        look.barred.update(names)
-        yield from self._look_at_nodes(look, names)
 
     def _look_at_nodes(self, look: _Turns, names: Collection[str]) -> Steps[None]:
         for number, name in enumerate(sorted(names)):
