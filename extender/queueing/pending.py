@@ -298,10 +298,9 @@ class PendingQueues:
 
     def end_backoffs(self, now: float) -> None:
         """Requeue workloads whose back-off has ended."""
-        for key in sorted(self._backing_off):
+        ends = [(key, self._places[key].until) for key in self._backing_off]
+        for key in sorted(key for key, until in ends if until is not None and until <= now):
             place = self._places[key]
-            if place.until is None or place.until > now:
-                continue
             self._queues[place.cluster_queue].remove(place)
             self._backing_off.discard(key)
             place.backing_off, place.until = False, None

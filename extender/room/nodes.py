@@ -75,6 +75,8 @@ class NodeRoom:
         self._judgement = 0
         self._found: dict[str, Mapping[str, Resources]] = {}
         """The amounts by node that were found for each admitted workload."""
+        self._held: dict[str, list[Placed]] = {}
+        """What pods of workloads take of nodes, as far as it was asked since the last change."""
         self._seen = (-1, -1, -1, -1, -1)
         """The versions of the state that was looked at."""
         self._rest: Generator[None, None, None] | None = None
@@ -105,6 +107,7 @@ class NodeRoom:
         self._gained.clear()
         self._needed.clear()
         self._ever.clear()
+        self._held.clear()
         self._placed.clear()
         self._taken.clear()
         self._keeps.clear()
@@ -138,6 +141,7 @@ class NodeRoom:
             return False
         _, _, pods, nodes, gained = self._seen
         self._seen = versions
+        self._held.clear()
         self.version += 1
         if self._packer is not None:
             if gained != self._cluster.capacity_version:
@@ -715,14 +719,16 @@ class NodeRoom:
     def _on_nodes(self, key: str) -> list[Placed]:
         """Return the pods of a workload on nodes that do not leave anyway, equal ones together."""
         workload, cluster = self._queues.workloads.get(key), self._cluster
-        if workload is None:
-            return []
+        if workload is None or key in self._held:
+            return self._held.get(key, [])
         counts: Counter[tuple[str, PodShape]] = Counter()
         for pod in members(workload, queues=self._queues, cluster=cluster):
             node = cluster.nodes.get(pod.node or "")
             if node is not None and not pod.terminating:
                 counts[node.name, self._shapes.of_pod(pod)] += 1
-        return [Placed(cluster.nodes[name], like, count) for (name, like), count in counts.items()]
+        found = [Placed(cluster.nodes[name], like, n) for (name, like), n in counts.items()]
+        self._held[key] = found
+        return found
 
     def _given_back(
         self, workloads: Collection[str], *, deleted: bool = False
