@@ -18,7 +18,7 @@ from extender.gang.fit import Fit, Offer, fits
 from extender.gang.gates import CAN_START, MAY_BE_PLANNED, Known, asked, first_refusal
 from extender.gang.room import is_exempt, without_room
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse, about
-from extender.resources.quantity import subtract
+from extender.resources.quantity import add, subtract
 from extender.state.cluster.pod_affinity_index import may_name
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.reservations import ReservationKind
@@ -347,23 +347,26 @@ def usable(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> Sequence[
 def has_room_without(
     pod: PodInfo, node: str, victims: Collection[str], *, view: ClusterView
 ) -> bool:
-    """Return whether a pod may have room on a node once `victims`, by UID, have left it.
+    """Return whether unseen pods on a node leave a pod its room once `victims`, by UID, have left.
 
-    Return True if kube-scheduler has seen all pods on the node.
+    kube-scheduler has counted all other pods itself. If a pod has no room even without the unseen
+    ones, our watch is behind: it still shows pods that kube-scheduler has seen go.
     """
-    known = view.nodes.get(node)
-    if known is None or not (view.unseen.everywhere or node in view.unseen.nodes):
+    known, unseen = view.nodes.get(node), view.unseen.nodes.get(node)
+    if known is None or not unseen:
         return True
-    left = dict(view.used(node))
+    free = dict(known.allocatable)
+    subtract(free, view.used(node))
     for uid in victims:
         if uid in view.pods_on(node):
-            subtract(left, view.pods[uid].shape.requests)
-    whole = known.allocatable
-    return all(
-        left.get(resource, 0) + amount <= whole[resource]
-        for resource, amount in pod.shape.requests.items()
-        if amount and resource in whole
-    )
+            add(free, view.pods[uid].shape.requests)
+    asked = {name: n for name, n in pod.shape.requests.items() if name in known.allocatable}
+    if fits(asked, free):
+        return True
+    for uid, other in unseen.items():
+        if uid not in victims:
+            add(free, other.shape.requests)
+    return not fits(asked, free)
 
 
 def _not_seen(pod: PodInfo) -> Refuse:

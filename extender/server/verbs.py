@@ -167,8 +167,10 @@ class SchedulingVerbs:
             for node, victims in (args.node_name_to_victims or {}).items()
         }
         # A member that no watch has shown yet must not evict others for a gang that cannot start.
-        known = self._view.pods.get(_decode_head(args.pod).metadata.uid)
-        pod = known or self._decoder.pod(args.pod).as_requested()
+        requested = self._decoder.pod(args.pod)
+        pod = self._view.pods.get(requested.uid) or requested.as_requested()
+        # kube-scheduler has just nominated the node, and our watch may show that later.
+        pod = replace(pod, nominated=requested.nominated)
         self._filter.asked(pod)
         uids = {node: [victim.uid for victim in offer.pods or ()] for node, offer in offers.items()}
         kept = proposals.decide(pod, uids, view=self._view)

@@ -472,14 +472,15 @@ def test_a_gang_that_goes_whole_is_preferred_to_a_part_of_another(
     gangs.await_seen()
     api.create(gangs.pod("plain", cpu="3", priority_class=high))
 
-    api.wait_for(
+    node = api.wait_for(
         "the pod has a node",
         lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
         SECONDS,
     )
-    # The gang that goes whole went first. kube-scheduler may try the pod again before the extender
-    # has seen that it is gone, and then proposes the others too.
+    assert node == together
     assert gangs.phases("one") == []
+    assert gangs.phases("two") == ["Running"] * 2
+    assert leaving(gangs, "two") == {}
 
 
 def test_a_gang_of_which_a_pod_is_as_important_stays_whole(

@@ -31,6 +31,9 @@ def decide(
     Leave out nodes whose victims would break a running gang of the same or a higher priority. Of
     the others, return the nodes whose victims break no running gang. If there are none, return
     those where each broken gang goes as a whole, so that none runs on below minMember; else all.
+
+    If the pod's nominated node is among the nodes to return, return it alone: kube-scheduler has
+    begun to evict there, and has perhaps not seen yet that it need not evict any more.
     """
     if pod is None:
         return _least_harm(victims, view)
@@ -49,7 +52,8 @@ def decide(
         and not _is_kept(pod, node, uids, view=view)
         and not any(worth(each.pod, view) >= pod.priority for each in _broken(uids, view))
     }
-    return _least_harm(victims, view)
+    found = _least_harm(victims, view)
+    return (pod.nominated,) if pod.nominated is not None and pod.nominated in found else found
 
 
 def is_in_vain(pod: PodInfo, *, view: ClusterView) -> bool:

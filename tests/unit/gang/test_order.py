@@ -212,6 +212,18 @@ WANT_PREEMPTION: dict[
         {"n1": ["runs-1"], "n2": ["runs-2", "runs-3"]},
         {"n1", "n2"},
     ),
+    "kube-scheduler goes on where it has begun": (
+        replace(URGENT, nominated="n1"),
+        [pod_group("runs", 3), *RUNNING],
+        {"n0": ["runs-0"], "n1": ["runs-1"]},
+        {"n1"},
+    ),
+    "but not where more harm is done than elsewhere": (
+        replace(URGENT, nominated="n1"),
+        [pod_group("runs", 3), *RUNNING, *PLAIN],
+        {"n0": ["plain-0"], "n1": ["runs-1"]},
+        {"n0"},
+    ),
     "for a pod that is not known a gang goes whole too": (
         None,
         [pod_group("runs", 3), *RUNNING, *WHOLE],

@@ -217,7 +217,21 @@ PREEMPTION: dict[str, tuple[list[Any], PodInfo, set[str]]] = {
         pod("high", shape(1, gpu=1), priority=9),
         {"n0", "n1"},
     ),
-    "all nodes are judged": ([FIRST, BEFORE], pod("high", 5, priority=9), set()),
+    "unseen pods take it on all nodes": (
+        [B, planned(gang_1="n1"), BOTH],
+        pod("high", 3, priority=9),
+        set(),
+    ),
+    "pods may be unseen everywhere, and none is known": (
+        [ev.PodBinding(A, "n0"), BEFORE],
+        pod("high", 3, priority=9),
+        {"n0", "n1"},
+    ),
+    "our watch still shows a pod that kube-scheduler has seen go": (
+        [FIRST, pod("went", 2, on="n0")],
+        pod("high", 3, priority=9),
+        {"n0", "n1"},
+    ),
 }
 
 
@@ -229,3 +243,16 @@ def test_no_pod_is_evicted_for_room_that_an_unseen_pod_takes(
     victims = {"n0": ["low", "gone"], "n1": []}
 
     assert {*proposals.decide(asks, victims, view=view.view())} == want
+
+
+def test_after_a_restart_kube_scheduler_goes_on_where_it_has_begun() -> None:
+    """It has seen that one-0 is gone, and not yet that one-1 is going: it names only that one."""
+    asks = pod("asks", 3, priority=9, nominated="n0")
+    one = [pod("one-0", 2, group="one", on="n0"), pod("one-1", 2, group="one", on="n0")]
+    two = [pod("two-0", 3, group="two", on="n1"), pod("two-1", 3, group="two", on="n2")]
+    facts = [nodes(4, 4, 4), pod_group("one", 2), pod_group("two", 2), asks, two, BEFORE]
+    victims = {"n0": ["one-0"], "n1": ["two-0"], "n2": ["two-1"]}
+
+    view = cluster_of(facts, one[0], replace(one[1], terminating=True)).view()
+    assert {*proposals.decide(asks, victims, view=view)} == {"n0"}
+    assert {*proposals.decide(asks, victims, view=cluster_of(facts, one).view())} == {"n0"}
