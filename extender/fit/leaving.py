@@ -9,7 +9,8 @@ The packer is exact for equal pods, and then so is this: a unit goes only where 
 it stay together with all that stay before it, and no unit goes that could stay beside the rest.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from extender.fit.packer import Found, Packer, Wanted
 from extender.fit.room_left import Placed
@@ -18,36 +19,43 @@ from extender.steps import Steps
 
 Unit = Sequence[Placed]
 """Pods that go or stay together."""
+_NONE: Final[Mapping[int, Collection[int]]] = {}
 
 
 def fewest_to_leave(
-    packer: Packer, wanted: Collection[Wanted], units: Sequence[Unit]
+    packer: Packer,
+    wanted: Collection[Wanted],
+    units: Sequence[Unit],
+    *,
+    along: Mapping[int, Collection[int]] = _NONE,
 ) -> Steps[list[int] | None]:
     """Return the numbers of the units that have to leave; None where not all pods fit even then.
 
-    The packer counts all units as gone, and is of no use after this.
+    If a unit leaves, all units that go `along` leave too; these have higher numbers. The packer
+    counts all units as gone, and is of no use after this.
     """
     found = yield from packer.fill(wanted)
     if found.missing:
         return None
     search = _Reprieve(packer, wanted, found)
-    going: list[int] = []
+    going = set[int]()
     at, batch, grows = 0, 1, True
     while at < len(units):
         yield
-        if search.stays(units[at]):
+        if at in going or search.stays(units[at]):
             at += 1
             continue
         end = min(at + batch, len(units))
-        if (yield from search.stay_together(units[at:end])):
+        some = [units[number] for number in range(at, end) if number not in going]
+        if (yield from search.stay_together(some)):
             at, batch = end, 2 * batch if grows else max(1, batch // 2)
             grows = grows or batch == 1
         elif end - at > 1:
             batch, grows = (end - at) // 2, False
         else:
-            going.append(at)
+            going.update([at], along.get(at, ()))
             at, batch, grows = end, 1, True
-    return going
+    return sorted(going)
 
 
 class _Reprieve:

@@ -11,6 +11,7 @@ starting, or has not run for its guaranteed time, is left alone.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -19,10 +20,8 @@ from extender.api.selectors import matches_selector
 from extender.api.wellknown import INDEX_LABEL
 from extender.gang.options import GangOptions
 from extender.gang.room import is_of_system
-from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import BudgetInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
-from extender.steps import PIECE, Steps
 
 PATIENCE_SECONDS: Final = 30.0
 """The time that a pod may take to leave beyond its grace period, and then the group to start."""
@@ -32,12 +31,11 @@ _NONE: Mapping[str, int] = {}
 
 
 class Budgets:
-    """The budgets of the namespaces that were asked about, and the evictions counted on them."""
+    """The budgets of the namespaces that were asked about."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._allowed: dict[str, int] = {}
-        self._taken = Counter[str]()
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._named: dict[str, tuple[frozenset[str], int]] = {}
         """The labels that the budgets of a namespace name, and the cost of comparing them."""
@@ -52,29 +50,26 @@ class Budgets:
                 found.update(self._about(pod, budgets))
         return found or _NONE
 
-    def take(self, counts: Mapping[str, int], sign: int = 1) -> None:
-        """Count evictions; with the sign -1, take back evictions that are not made after all."""
-        for key, count in counts.items():
-            self._taken[key] += sign * count
+    def violations(self, units: Iterable["Unit"]) -> int:
+        """Return the number of evictions beyond what the budgets allow, if these units go."""
+        counts = Counter[str]()
+        for part in (part for unit in units for part in unit.parts):
+            counts.update(part.guarded)
+        return sum(max(0, count - self._allowed[key]) for key, count in counts.items())
 
-    def would_break(self, counts: Mapping[str, int]) -> bool:
-        """Return whether these evictions, added to those counted, are more than a budget allows."""
-        return any(self._taken[key] + n > self._allowed[key] for key, n in counts.items())
+    def protected(self, units: Iterable["Unit"]) -> "set[Unit]":
+        """Return those of these units that exceed a budget, if the first ones rather go."""
+        taken, found = Counter[str](), set[Unit]()
+        for unit in (each for each in units if each.guarded or each.beyond):
+            if not found.isdisjoint(unit.beyond) or self.would_break(unit.guarded, taken):
+                found.add(unit)
+            else:
+                taken.update(unit.guarded)
+        return found
 
-    def broken_by(self, counts: Mapping[str, int]) -> bool:
-        """Return whether a budget that these evictions concern is exceeded already."""
-        return any(self._taken[key] > self._allowed[key] for key in counts)
-
-    def violated_by(self, counts: Mapping[str, int]) -> int:
-        """Return the number of these evictions that exceed the budgets."""
-        over = (self._taken[key] + n - self._allowed[key] for key, n in counts.items())
-        return sum(max(0, min(n, each)) for each, n in zip(over, counts.values(), strict=True))
-
-    @property
-    def violations(self) -> int:
-        """The number of counted evictions that exceed the budgets."""
-        over = (count - self._allowed[key] for key, count in self._taken.items() if count)
-        return sum(each for each in over if each > 0)
+    def would_break(self, counts: Mapping[str, int], taken: Mapping[str, int] = _NONE) -> bool:
+        """Return whether these evictions, beside those `taken`, are more than a budget allows."""
+        return any(taken.get(key, 0) + n > self._allowed[key] for key, n in counts.items())
 
     def _about(self, pod: PodInfo, budgets: Collection[BudgetInfo]) -> tuple[str, ...]:
         """Return the keys of the budgets that select a pod.
@@ -134,42 +129,32 @@ class Rank(NamedTuple):
     whole: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Unit:
     """Pods that go together or not at all. Equality is identity."""
 
-    __slots__ = ("beyond", "cost", "gone", "group", "guarded", "on", "pods", "rank", "whole")
-
-    def __init__(
-        self,
-        pods: Sequence[PodInfo],
-        group: str | None,
-        *,
-        rank: Rank,
-        beyond: "Sequence[Unit]" = (),
-    ) -> None:
-        self.pods, self.group, self.rank = pods, group, rank
-        self.whole = rank.whole
-        self.on: dict[str, Resources] = _by_node(pods)
-        """The amounts that its pods use on each of their nodes."""
-        self.beyond = beyond
-        """The members of its gang above minMember, which go with it."""
-        self.guarded: Mapping[str, int] = {}
-        """The number of its pods that each budget selects."""
-        self.gone = False
-
-    def going(self) -> "Iterator[Unit]":
-        """Yield the units that go with it and have not gone, itself first."""
-        return (each for each in (self, *self.beyond) if not each.gone)
+    pods: Sequence[PodInfo]
+    group: str | None
+    rank: Rank
+    beyond: "Sequence[Unit]" = ()
+    """The members of its gang above minMember, which go with it."""
+    guarded: Mapping[str, int] = field(default_factory=dict)
+    """The number of its pods that each budget selects."""
 
     @property
-    def size(self) -> int:
-        """The number of pods that go with it."""
-        return len(self.pods) + sum(len(each.pods) for each in self.beyond)
+    def whole(self) -> bool:
+        """True if it is a whole gang or job."""
+        return self.rank.whole
+
+    @property
+    def parts(self) -> "tuple[Unit, ...]":
+        """The units that go with it, itself first."""
+        return (self, *self.beyond)
 
     @property
     def all_pods(self) -> tuple[PodInfo, ...]:
         """The pods that go with it, by name."""
-        pods = (pod for each in (self, *self.beyond) for pod in each.pods)
+        pods = (pod for each in self.parts for pod in each.pods)
         return tuple(sorted(pods, key=attrgetter("name")))
 
 
@@ -207,8 +192,6 @@ class Evictables:
         self.budgets = Budgets(view)
         self._group, self._priority, self._near = group, priority, near
         self._view, self._now, self._options = view, now, options
-        self.looked = 0
-        """The number of members that were looked at; the reader resets it after each piece."""
         self.going = Going(view, now)
         self._of: dict[str, Unit | None] = {}
         """The unit of each pod of a gang or a workload that was asked about, by UID."""
@@ -216,17 +199,10 @@ class Evictables:
     def of(self, pod: PodInfo) -> Unit | None:
         """Return the unit of a pod with a node; None if the pod stays."""
         if pod.group is None and pod.workload is None:
-            return self._made([pod], None, rank_of_plain(pod)) if self._may_go(pod) else None
+            return self._made([pod], None, _rank([pod])) if self._may_go(pod) else None
         if pod.uid not in self._of:
             self._read(pod)
         return self._of[pod.uid]
-
-    def forgetting(self) -> Steps[None]:
-        """Forget all units, piece by piece."""
-        while self._of:
-            for _ in range(min(PIECE, len(self._of))):
-                self._of.popitem()
-            yield
 
     def _may_go(self, pod: PodInfo) -> bool:
         return pod.priority < self._priority and not is_of_system(pod)
@@ -250,7 +226,6 @@ class Evictables:
         else:
             there = [pod]  # its PodGroup was deleted: its pods are no gang any more
         running = [each for each in there if each.node is not None and not self.going.leaves(each)]
-        self.looked += len(there)
         self._of.update(dict.fromkeys([each.uid for each in running]))
         self._of[pod.uid] = None
         if all(map(self._is_lower, {each.group for each in there})):
@@ -326,16 +301,7 @@ class Evictables:
         *,
         beyond: Sequence[Unit] = (),
     ) -> Unit:
-        unit = Unit(pods, group, rank=rank, beyond=beyond)
-        unit.guarded = self.budgets.of(pods)
-        return unit
-
-
-def rank_of_plain(pod: PodInfo) -> Rank:
-    """Return the rank of a pod without a group, as `_rank` does; there may be very many of them."""
-    started = -(pod.bound_at or pod.created)
-    part = 0 if pod.index is None else -pod.index
-    return Rank(pod.priority, pod.cost or 0, started, part, pod.namespace, pod.name, whole=False)
+        return Unit(pods, group, rank, beyond, self.budgets.of(pods))
 
 
 def _rank(
@@ -361,16 +327,3 @@ def _since(pods: Sequence[PodInfo], pod_group: PodGroupInfo | None) -> float:
     if started is not None:
         return started
     return min([pod.bound_at or pod.created for pod in pods], default=0.0)
-
-
-def _by_node(pods: Sequence[PodInfo]) -> dict[str, Resources]:
-    found: dict[str, Resources] = {}
-    for pod in pods:
-        if pod.node is None:
-            continue
-        there = found.get(pod.node)
-        if there is None:
-            found[pod.node] = Resources(pod.shape.requests)
-        else:
-            add(there, pod.shape.requests)
-    return found

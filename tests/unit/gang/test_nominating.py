@@ -19,7 +19,7 @@ from extender.gang.preempt.choice import (
     sentence,
 )
 from extender.gang.preempt.search import Place, Preemption
-from extender.gang.preempt.units import PATIENCE_SECONDS, Rank, Unit, rank_of_plain
+from extender.gang.preempt.units import PATIENCE_SECONDS, Rank, Unit
 from extender.kube import kept_room
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PreemptedRoom, VictimInfo
@@ -62,7 +62,11 @@ def chosen(cluster: Cluster) -> PreemptedRoom:
         tuple(Place(f"n{number}", 1, {**requests(4), "gpu": 0}) for number in range(3)),
         (
             Unit(LOW, key("low"), rank=Rank(0, 0, 0.0, 0, NAMESPACE, "low", whole=True)),
-            Unit([SINGLE], None, rank=rank_of_plain(SINGLE)),
+            Unit(
+                [SINGLE],
+                None,
+                rank=Rank(SINGLE.priority, 0, 0.0, 0, NAMESPACE, "single", whole=False),
+            ),
         ),
         {f"high-{number}": f"n{number}" for number in range(3)},
     )
