@@ -98,13 +98,13 @@ def choosing(
     )
     best: tuple[_Cost, Sequence[Unit], Sequence[Placed]] | None = None
     for way in ways:
-        search = _Search(pod_group, way, units, near, view=view)
+        search = _Search(pod_group.key, way, near, units=units, view=view)
         found = yield from search.cheapest(strict=options.strict_budgets)
         if found is not None and (best is None or found[0] < best[0]):
             best = found
     if best is None or not best[1]:
         return None  # it does not fit, or fits once the pods that are being deleted have gone
-    return (yield from _confirmed(best[1], best[2], pods, pod_group, view=view, now=now))
+    return (yield from _confirmed(best[1], pods, pod_group, gone=best[2], view=view, now=now))
 
 
 def _may_preempt(pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView) -> bool:
@@ -156,14 +156,14 @@ class _Search:
 
     def __init__(
         self,
-        pod_group: PodGroupInfo,
+        group: str,
         way: _Way,
-        units: Evictables,
         near: Mapping[str, NodeInfo],
         *,
+        units: Evictables,
         view: ClusterView,
     ) -> None:
-        self._group, self._way, self._evictables, self._view = pod_group.key, way, units, view
+        self._group, self._way, self._evictables, self._view = group, way, units, view
         self._nodes = {n.name: n for nodes, _ in way for n in nodes if n.name in near}
         self._coming: list[Placed] = []
         """The pods that are leaving: their room is about to be free."""
@@ -206,19 +206,14 @@ class _Search:
         view, going, found = self._view, self._evictables.going, set[Unit]()
         by_node: list[list[Unit]] = []
         for info in self._nodes.values():
-            there: list[Unit] = []
-            for uid in view.pods_on(info.name):
-                pod = view.pods[uid]
-                if going.leaves(pod):
-                    if going.is_in_time(pod):
-                        self._coming.append(Placed(info, pod_shape(pod), 1))
-                    continue
-                unit = self._evictables.of(pod)
-                if unit is not None and unit not in found:
-                    found.add(unit)
-                    there.append(unit)
-            by_node.append(sorted(there, key=attrgetter("rank"), reverse=True))
             yield
+            pods = [view.pods[uid] for uid in view.pods_on(info.name)]
+            coming = (pod for pod in pods if going.leaves(pod) and going.is_in_time(pod))
+            self._coming += [Placed(info, pod_shape(pod), 1) for pod in coming]
+            stays = (pod for pod in pods if not going.leaves(pod))
+            there = {*filter(None, map(self._evictables.of, stays))} - found
+            found |= there
+            by_node.append(sorted(there, key=attrgetter("rank"), reverse=True))
         for number, unit in enumerate(merge(*by_node, key=attrgetter("rank"), reverse=True)):
             if number % PIECE == 0:
                 yield
@@ -280,10 +275,10 @@ class _Search:
 
 def _confirmed(
     victims: Sequence[Unit],
-    gone: Sequence[Placed],
     pods: Sequence[PodInfo],
     pod_group: PodGroupInfo,
     *,
+    gone: Sequence[Placed],
     view: ClusterView,
     now: float,
 ) -> Steps[Preemption | None]:

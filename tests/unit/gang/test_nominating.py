@@ -65,7 +65,7 @@ def chosen(cluster: Cluster) -> PreemptedRoom:
             Unit(
                 [SINGLE],
                 None,
-                rank=Rank(SINGLE.priority, 0, 0.0, 0, NAMESPACE, "single", whole=False),
+                rank=Rank(0, 0, 0.0, 0, NAMESPACE, "single", whole=False),
             ),
         ),
         {f"high-{number}": f"n{number}" for number in range(3)},
