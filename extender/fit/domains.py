@@ -10,10 +10,8 @@ unlike pods they are bounds, and a packer has the last word.
 In a tree pods go in units: slices, each of which stays in one domain of its level, or single pods.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final, Protocol, TypeVar
 
 from extender.fit.candidates import PodShape
@@ -82,40 +80,6 @@ def counting(
                 yield
             counts = (_slots(pod, amounts(node)) for node in nodes if allows(node))
             found[value] += sum(counts) if len(wanted) == 1 else _up_to(most, counts)
-    if len(wanted) == 1:
-        return found
-    yield
-    together = yield from _taking(domains, wanted, amounts)
-    return {value: min(count, together[value]) for value, count in found.items()}
-
-
-def _taking(
-    domains: Domains, wanted: Sequence[tuple[PodShape, int]], amounts: Amounts
-) -> Steps[dict[str, int]]:
-    """Return how many pods each domain takes at most, by what all of its nodes have together.
-
-    Any number of pods ask for no less of a resource than as many of those that ask for the least.
-    """
-    names = {name for pod, _ in wanted for name, amount in pod.shape.requests.items() if amount}
-    sums: dict[str, list[int]] = {}
-    for name in sorted(names):
-        yield
-        asked = sorted((pod.shape.requests.get(name, 0), count) for pod, count in wanted)
-        sums[name] = [*accumulate(amount for amount, count in asked for _ in range(count))]
-    found, looked = dict[str, int](), 0
-    for value, nodes in domains.items():
-        looked += len(nodes)
-        if looked > PIECE:
-            looked = 0
-            yield
-        there = [amounts(node) for node in nodes]
-        found[value] = min(
-            (
-                bisect_right(least, sum(max(0, left.get(name, 0)) for left in there))
-                for name, least in sums.items()
-            ),
-            default=sum(count for _, count in wanted),
-        )
     return found
 
 

@@ -24,8 +24,7 @@ from extender.gang.verdicts import is_ours
 from extender.resources.quantity import PODS, Resources, add, show
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
-from extender.state.topology import Domain
-from extender.steps import PIECE, Steps
+from extender.steps import Steps
 
 _ROOM_TEXT: Final = re.compile(
     r"\bInsufficient \S|\bToo many pods\b"
@@ -182,29 +181,22 @@ def _as_assigned(places: "_Places", pod_group: PodGroupInfo) -> Steps[Fit]:
     packer = packer_of(places.group, view=view, room=places.room)
     if places.offer.nodes and places.room is not Room.EMPTY:
         packer.offer(pod_shape(pods[0]), places.offer.nodes, only=places.offer.complete)
-    domains = topology.domains_of_members(pods, pod_group, view=view)
-    yield
-    there: dict[tuple[str | None, Domain | None, PodShape], list[PodInfo]] = {}
-    for pod in pods:
-        there.setdefault((pod.pod_set, domains.get(pod.uid), pod_shape(pod)), []).append(pod)
-    yield
     granted = _granted(places.group, places.room, view=view, offer=places.offer)
-    nodes = topology.NodesInTurn(pod_group, {*domains.values()}, granted=granted, view=view)
+    there = yield from topology.places_of(pods, pod_group, view=view, granted=granted)
     placements: dict[str, str] = {}
     missing: list[PodInfo] = []
     with packer.without(places.gone):
-        looked = 0
-        for (pod_set, domain, shape), some in there.items():
-            first = yield from nodes.of(pod_set, domain)
-            looked += max(1, len(first))
-            if looked > PIECE:
-                looked = 0
+        for nodes, members in there:
+            alike: dict[PodShape, list[PodInfo]] = {}
+            for pod in members:
+                alike.setdefault(pod_shape(pod), []).append(pod)
+            for shape, some in alike.items():
+                count = min(len(some), wanted - len(placements))
+                found = packer.put_on(nodes, shape, count) if count > 0 else []
+                names = [each.node.name for each in found for _ in range(each.count)]
+                placements |= {pod.uid: name for pod, name in zip(some, names, strict=False)}
+                missing += some[len(names) :]
                 yield
-            count = min(len(some), wanted - len(placements))
-            found = packer.put_on(first, shape, count) if count > 0 else []
-            names = [each.node.name for each in found for _ in range(each.count)]
-            placements |= {pod.uid: name for pod, name in zip(some, names, strict=False)}
-            missing += some[len(names) :]
             if pods[0].uid not in placements:
                 placements, missing = {}, [*pods]
                 break

@@ -1,7 +1,7 @@
 """The nodes that a gang may use for its topology and placement, and where its pods are already."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
@@ -210,70 +210,37 @@ def domains_of_members(
     return domains_of(pods, pod_group.assigned, others=others, view=view)
 
 
-class NodesInTurn:
-    """The nodes of each domain that a queue has chosen, those first where room was granted."""
-
-    def __init__(
-        self,
-        pod_group: PodGroupInfo,
-        domains: Set[Domain],
-        *,
-        granted: Collection[str],
-        view: ClusterView,
-    ) -> None:
-        self._assigned, self._domains = pod_group.assigned, domains
-        self._granted, self._view = granted, view
-        self._nodes: dict[str, Mapping[Domain, Sequence[NodeInfo]]] = {}
-        self._known: dict[tuple[str | None, Domain | None], Sequence[NodeInfo]] = {}
-
-    def of(self, pod_set: str | None, domain: Domain | None) -> Steps[Sequence[NodeInfo]]:
-        """Return the nodes for pods of a pod set; all nodes if it was given no domains."""
-        key = (pod_set, domain)
-        if key not in self._known:
-            among = yield from self._among(pod_set, domain)
-            self._known[key] = sorted(among, key=lambda n: (n.name not in self._granted, n.name))
-            yield
-        return self._known[key]
-
-    def _among(self, pod_set: str | None, domain: Domain | None) -> Steps[Sequence[NodeInfo]]:
-        given = self._assigned.get(pod_set or "")
-        if given is None:
-            return [*self._view.nodes.values()]
-        if domain is None:
-            return ()
-        if pod_set not in self._nodes:
-            self._nodes[pod_set or ""] = self._by_domain(given)
-            yield
-        return self._nodes[pod_set or ""].get(domain, ())
-
-    def _by_domain(self, given: DomainAssignment) -> Mapping[Domain, Sequence[NodeInfo]]:
-        found: dict[Domain, list[NodeInfo]] = {domain: [] for domain in self._domains}
-        for node in self._view.nodes.values():
-            domain = given.of(node.labels)
-            if domain in found:
-                found[domain].append(node)
-        return found
-
-
 def places_of(
-    pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView
+    pods: Sequence[PodInfo],
+    pod_group: PodGroupInfo,
+    *,
+    view: ClusterView,
+    granted: Collection[str] = (),
 ) -> Steps[Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]]:
     """Return the nodes of each domain of these members of a group, and the members that go there.
 
-    Members of a pod set without domains get all nodes; surplus members get none.
+    The nodes where room was `granted` come first. Members of a pod set without domains get all
+    nodes; surplus members get none.
     """
     domains = domains_of_members(pods, pod_group, view=view)
     yield
     there: dict[tuple[str | None, Domain | None], list[PodInfo]] = {}
     for pod in pods:
         there.setdefault((pod.pod_set, domains.get(pod.uid)), []).append(pod)
-    nodes = NodesInTurn(pod_group, {*domains.values()}, granted=(), view=view)
-    found = list[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]()
-    for number, ((pod_set, domain), some) in enumerate(there.items()):
-        if number % PIECE == PIECE - 1:
-            yield
-        found.append(((yield from nodes.of(pod_set, domain)), some))
-    return found
+    nodes = sorted(view.nodes.values(), key=lambda n: (n.name not in granted, n.name))
+    yield
+    by_domain: dict[tuple[str | None, Domain | None], list[NodeInfo]] = {}
+    for pod_set, given in pod_group.assigned.items():
+        for number, node in enumerate(nodes):
+            if number % PIECE == PIECE - 1:
+                yield
+            key = (pod_set, given.of(node.labels))
+            if key in there and key[1] is not None:
+                by_domain.setdefault(key, []).append(node)
+    return [
+        (by_domain.get(key, ()) if key[0] in pod_group.assigned else nodes, some)
+        for key, some in there.items()
+    ]
 
 
 def nodes_near(

@@ -211,8 +211,9 @@ class _Search:
             coming = (pod for pod in pods if going.leaves(pod) and going.is_in_time(pod))
             self._coming += [Placed(info, pod_shape(pod), 1) for pod in coming]
             stays = (pod for pod in pods if not going.leaves(pod))
-            there = {*filter(None, map(self._evictables.of, stays))} - found
-            found |= there
+            units = dict.fromkeys(filter(None, map(self._evictables.of, stays)))
+            there = [unit for unit in units if unit not in found]
+            found.update(there)
             by_node.append(sorted(there, key=attrgetter("rank"), reverse=True))
         for number, unit in enumerate(merge(*by_node, key=attrgetter("rank"), reverse=True)):
             if number % PIECE == 0:
