@@ -56,24 +56,16 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The time for which a gang may be partial, in seconds, and its fate after that."""
+    """The seconds for which a gang may be partial, and its fate after that."""
 
     patience: float
     then: OnPartial
-    evict_after: float
-    """The least patience before an eviction."""
-    watched: float = 0.0
-    """The time for which this process has seen the same pods with nodes, and too few of them."""
-    begun: bool = False
+    watched: float
+    """The seconds for which this process has seen the same pods with nodes, and too few of them."""
+    begun: bool
     """True if the gang has once started as a whole."""
-    was_whole: bool = False
+    shows_whole: bool
     """True if the status alone shows that. The status is then kept while the gang lacks pods."""
-
-    @property
-    def seconds(self) -> float:
-        """The patience that applies to the policy."""
-        least = self.evict_after if self.then is OnPartial.EVICT else 0.0
-        return max(self.patience, least)
 
 
 def has_begun(pods: Iterable[PodInfo], *, stored: PodGroupStatusInfo, generation: int) -> bool:
@@ -136,46 +128,26 @@ def decide(
     so far. A gang that was whole and lacks pods gets a condition too: new pods may find no room.
     """
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
-    if rules.was_whole and 0 < have.bound < quorum and have.bound >= have.live:
-        return Partial(_waits_for_pods(text))
+    if rules.shows_whole and 0 < have.bound < quorum and have.bound >= have.live:
+        text = f"{text}, and it has no others"
+        reason = Reason.NOT_ENOUGH_PODS
+        return Partial(Statement(ConditionType.PARTIAL, holds=False, reason=reason, message=text))
     if not rules.begun or not 0 < have.bound < min(quorum, have.live):
-        return Partial(_over(whole=0 < have.bound >= quorum) if before is not None else None)
+        if before is None:
+            return Partial()
+        reason = EventReason.WHOLE if 0 < have.bound >= quorum else EventReason.NOT_SCHEDULED
+        return Partial(Statement(ConditionType.PARTIAL, holds=False, reason=reason, message=""))
     since = before.transition if before is not None and before.status == "True" else ceil(now)
-    left = max(since + rules.seconds - now, rules.seconds - rules.watched)
+    left = max(since + rules.patience - now, rules.patience - rules.watched)
     if left > 0:
-        statement = Statement(
-            ConditionType.PARTIAL, reason=EventReason.PARTIALLY_SCHEDULED, holds=True, message=text
-        )
-        return Partial(statement, look_again=left)
+        return Partial(_holds(EventReason.PARTIALLY_SCHEDULED, text), look_again=left)
     # A pod without an owner would be gone for good.
-    evict = tuple(pod for pod in pods if _holds_room(pod) and pod.owners)
+    on_nodes = (p for p in pods if p.node is not None and not p.terminating and not p.finished)
+    evict = tuple(pod for pod in on_nodes if pod.owners)
     if rules.then is OnPartial.KEEP or not evict:
-        return Partial(
-            Statement(
-                ConditionType.PARTIAL, reason=EventReason.PARTIAL_GANG, holds=True, message=text
-            )
-        )
-    return Partial(
-        Statement(ConditionType.PARTIAL, reason=EventReason.EVICTED, holds=True, message=text),
-        evict=evict,
-    )
+        return Partial(_holds(EventReason.PARTIAL_GANG, text))
+    return Partial(_holds(EventReason.EVICTED, text), evict=evict)
 
 
-def _waits_for_pods(text: str) -> Statement:
-    text = f"{text}, and it has no others"
-    return Statement(
-        ConditionType.PARTIAL, reason=Reason.NOT_ENOUGH_PODS, holds=False, message=text
-    )
-
-
-def _over(*, whole: bool) -> Statement:
-    return Statement(
-        ConditionType.PARTIAL,
-        reason=EventReason.WHOLE if whole else EventReason.NOT_SCHEDULED,
-        holds=False,
-        message="",
-    )
-
-
-def _holds_room(pod: PodInfo) -> bool:
-    return pod.node is not None and not pod.terminating and not pod.finished
+def _holds(reason: EventReason, text: str) -> Statement:
+    return Statement(ConditionType.PARTIAL, reason=reason, holds=True, message=text)

@@ -85,7 +85,6 @@ def decide(
     # Succeeded pods count though they may be gone: see `phase.decide`.
     done = max(status.succeeded - jobs.replaced, jobs.done) if jobs else status.succeeded
     have = replace(phase.progress(pods), done=done)
-    begun = partial.has_begun(pods, stored=stored, generation=pod_group.generation)
     then = partial.policy(pod_group.on_partial, watched.default, watched.overrides)
     if pod_group.on_partial != OnPartial.KEEP and partial.refused_at_start(pods):
         then = then if then is OnPartial.EVICT else options.on_refused
@@ -97,15 +96,18 @@ def decide(
         before=stored.condition(ConditionType.PARTIAL),
         now=now,
         rules=Rules(
-            options.timeout(pod_group.schedule_timeout),
+            max(
+                options.timeout(pod_group.schedule_timeout),
+                options.evict_after if then is OnPartial.EVICT else 0.0,
+            ),
             then,
-            options.evict_after,
             watched.seconds,
-            begun,
+            partial.has_begun(pods, stored=stored, generation=pod_group.generation),
             # While the PodGroup has never been changed, the pods alone show that the gang started.
             pod_group.generation > 1 and partial.was_whole(stored, generation=pod_group.generation),
         ),
     )
+    places = {pod.node for pod in pods if pod.node is not None and pod.node in view.nodes}
     whole = phase.is_scheduled(have, need)
     why = None if whole else watched.why
     if not whole and why is None:
@@ -141,7 +143,7 @@ def decide(
             pods,
             need=need,
             done=done,
-            broken={pod.node for pod in pods if pod.node and _is_broken(pod.node, view)},
+            broken={name for name in places if not view.nodes[name].ready},
         ),
         look_again=_look_again(
             waits=bool(pods) and not whole,
@@ -166,11 +168,6 @@ def _jobs(pod_group: PodGroupInfo, pods: Iterable[PodInfo], view: ClusterView) -
         return None
     done = pod_group.min_member - view.quorum(pod_group)
     return phase.Jobs(done, phase.replaced_pods(pods, view=view))
-
-
-def _is_broken(name: str, view: ClusterView) -> bool:
-    node = view.nodes.get(name)
-    return node is not None and not node.ready
 
 
 def _look_again(*, waits: bool, partial: float | None, all_waiting: int) -> float | None:
