@@ -29,7 +29,7 @@ from extender.resources.quantity import PODS
 from extender.state.cluster.node_order import Entry, NodeOrder
 from extender.state.cluster.records import EVERY_PORT, HostPort, NodeInfo, Shape
 from extender.state.cluster.view import ClusterView
-from extender.steps import Steps
+from extender.steps import PIECE, Steps
 
 AntiAffinityKey = tuple[str, Shape]
 """Pods with an equal key never share a node: group or namespace, and the shape of a template."""
@@ -149,8 +149,6 @@ def _matches_affinity(of_pod: Affinity, node: NodeInfo) -> bool:
     return any(matches_term(term, node.labels, name=node.name) for term in terms)
 
 
-PIECE: Final = 256
-"""Nodes that are looked at in one piece, at most."""
 _KNOWN: Final = 1024
 """The most pod shapes for which answers and the position of the search are kept."""
 

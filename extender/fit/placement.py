@@ -13,10 +13,10 @@ from itertools import accumulate
 from typing import Final
 
 from extender.api.wellknown import ZONE_LABEL
-from extender.fit.candidates import PIECE, Candidates, PodShape
+from extender.fit.candidates import Candidates, PodShape
 from extender.fit.room_left import Placed, RoomLeft
 from extender.state.cluster.records import NodeInfo
-from extender.steps import Steps
+from extender.steps import PIECE, Steps
 
 _SAMPLE: Final = 100
 """kube-scheduler itself chooses from so many good nodes at least, where there are so many."""

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from extender.fit.candidates import PIECE, Candidates, Conflicts, FeasibleNodes, PodShape
+from extender.fit.candidates import Candidates, Conflicts, FeasibleNodes, PodShape
 from extender.resources.quantity import Resources, add, raise_to
 from extender.state.cluster.records import NodeInfo, Shape
+from extender.steps import PIECE
 
 
 @dataclass(slots=True)  # thousands are made for one answer: not frozen, which takes twice the time
