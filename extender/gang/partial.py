@@ -129,9 +129,14 @@ def decide(
     """
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
     if rules.shows_whole and 0 < have.bound < quorum and have.bound >= have.live:
-        text = f"{text}, and it has no others"
-        reason = Reason.NOT_ENOUGH_PODS
-        return Partial(Statement(ConditionType.PARTIAL, holds=False, reason=reason, message=text))
+        return Partial(
+            Statement(
+                ConditionType.PARTIAL,
+                holds=False,
+                reason=Reason.NOT_ENOUGH_PODS,
+                message=f"{text}, and it has no others",
+            )
+        )
     if not rules.begun or not 0 < have.bound < min(quorum, have.live):
         if before is None:
             return Partial()
