@@ -295,18 +295,16 @@ def first_with_room(pod: PodInfo, sent: Sequence[str], view: ClusterView) -> str
     nodes = view.nodes
     for name in sent:
         node = nodes.get(name)
-        if node is None or (pod.shape.one_per_node and _has_equal(pod, name, view)):
+        if node is None:
             continue
+        if pod.shape.one_per_node:
+            there = (each for each in view.shunning(name) if each.uid != pod.uid)
+            if any(each.group == pod.group and each.shape is pod.shape for each in there):
+                continue  # an equal member is on the node, or is planned there
         free = view.free(node, priority=pod.priority, without=pod.uid, group=pod.group)
         if fits(pod.shape.requests, free):
             return name
     return None
-
-
-def _has_equal(pod: PodInfo, node: str, view: ClusterView) -> bool:
-    """Return whether another pod of this group and shape is on a node, or is planned there."""
-    there = (each for each in view.shunning(node) if each.uid != pod.uid)
-    return any(each.group == pod.group and each.shape is pod.shape for each in there)
 
 
 def _has_room(pod: PodInfo, name: str, view: ClusterView) -> bool:

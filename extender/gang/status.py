@@ -73,7 +73,9 @@ def decide(
     group, need = pod_group.key, pod_group.min_member
     pods = [*view.members(group), *view.finished(group).values()]
     said = said_permitted(pod_group.status)
-    jobs = _jobs(pod_group, pods, view)
+    jobs = None
+    if view.has_unfinished_jobs(group):
+        jobs = phase.Jobs(need - view.quorum(pod_group), phase.replaced_pods(pods, view=view))
     status = phase.decide(
         pods,
         need=need,
@@ -130,6 +132,10 @@ def decide(
         status,
         conditions=dated(statements, stored=stored, generation=pod_group.generation, now=now),
     )
+    look_again = max(LOOK_AGAIN, len(view.queue) / LOOKS_A_SECOND)
+    if split.look_again is not None:
+        look_again = min(look_again, split.look_again)
+    waits = split.look_again is not None or (bool(pods) and not whole)
     return Report(
         status=status,
         notices=(
@@ -145,11 +151,7 @@ def decide(
             done=done,
             broken={name for name in places if not view.nodes[name].ready},
         ),
-        look_again=_look_again(
-            waits=bool(pods) and not whole,
-            partial=split.look_again,
-            all_waiting=len(view.queue),
-        ),
+        look_again=look_again if waits else None,
     )
 
 
@@ -161,20 +163,6 @@ def counts_alone(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
 def _without_counts(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
     silent = tuple(replace(each, message="") for each in status.conditions)
     return replace(status, scheduled=0, running=0, succeeded=0, failed=0, conditions=silent)
-
-
-def _jobs(pod_group: PodGroupInfo, pods: Iterable[PodInfo], view: ClusterView) -> phase.Jobs | None:
-    if not view.has_unfinished_jobs(pod_group.key):
-        return None
-    done = pod_group.min_member - view.quorum(pod_group)
-    return phase.Jobs(done, phase.replaced_pods(pods, view=view))
-
-
-def _look_again(*, waits: bool, partial: float | None, all_waiting: int) -> float | None:
-    regular = max(LOOK_AGAIN, all_waiting / LOOKS_A_SECOND)
-    if partial is not None:
-        return min(partial, regular)
-    return regular if waits else None
 
 
 def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable[Notice]:

@@ -58,15 +58,13 @@ def decide(
 
 def is_in_vain(pod: PodInfo, *, view: ClusterView) -> bool:
     """Return whether room on one node is of no use: the pod's gang cannot start with it alone."""
-    return pod.group is not None and not _may_start(pod, pod.group, view)
-
-
-def _may_start(pod: PodInfo, group: str, view: ClusterView) -> bool:
-    pod_group = view.pod_group(group)
-    if pod_group is None:
+    if pod.group is None:
         return False
-    beside = view.tally(group).committed - (view.reservation(pod.uid) is not None)
-    return beside + 1 >= view.quorum(pod_group)
+    pod_group = view.pod_group(pod.group)
+    if pod_group is None:
+        return True
+    beside = view.tally(pod.group).committed - (view.reservation(pod.uid) is not None)
+    return beside + 1 < view.quorum(pod_group)
 
 
 def _is_kept(pod: PodInfo, name: str, victims: Collection[str], *, view: ClusterView) -> bool:
