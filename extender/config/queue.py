@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from extender.api import core_v1, job_overrides
 from extender.config.sections import Duration, Seconds, Section
-from extender.jobs.context import ReleaseQuota
+from extender.jobs.actions import QuotaRelease
 from extender.queueing import options as queueing
 
 ASKED_TIMEOUT: Final = 300.0
@@ -149,7 +149,7 @@ class Queue(Section):
     annotation scheduling.x-k8s.io/preempt-for-room of a ClusterQueue overrides it"""
     pod_groups: Annotated[Literal["Auto", "Off"], BeforeValidator(_off)] = "Auto"
     """Auto: a job that is admitted by room gets a PodGroup unless it brings one"""
-    release_quota: ReleaseQuota = "OnTerminating"
+    release_quota: QuotaRelease = "OnTerminating"
     """when a pod that is being deleted releases its quota: at once, or when it has ended; the
     annotation scheduling.x-k8s.io/release-quota of a ClusterQueue or Job overrides it"""
     ignore_undeclared_resources: bool = False

@@ -8,7 +8,7 @@ from cachetools import TTLCache
 
 from extender.api.reasons import JobReason
 from extender.api.wellknown import POD_GROUP_LABEL
-from extender.jobs.pod_group_of_job import made_for
+from extender.jobs.workload import made_for
 from extender.kube.errors import NotFoundError
 from extender.kube.pods import PodRef, TopologyGateWriter
 from extender.kube.queues import JobWriter

@@ -16,21 +16,19 @@ from extender.api.job_overrides import overrides_of
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.timing import LATE, SETTLE, STAND_BACK, WATCH_LAG
-from extender.jobs.context import (
+from extender.jobs.actions import (
     Ancestor,
     Context,
     JobProgress,
     PodGroupState,
-    ReleaseQuota,
+    QuotaRelease,
     release_strategy,
 )
 from extender.jobs.fields import text
 from extender.jobs.job import GenericJob
 from extender.jobs.kinds.operated import OperatedJob
-from extender.jobs.kinds.plain_pods import PlainPod
-from extender.jobs.pod_group_of_job import pod_group_key
 from extender.jobs.registry import Integration
-from extender.jobs.workload import prebuilt_name
+from extender.jobs.workload import pod_group_key, prebuilt_name
 from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import readiness
 from extender.queueing.options import AdmissionOptions
@@ -39,9 +37,8 @@ from extender.room.nodes import NodeRoom
 from extender.room.pods import members
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.records import ClusterQueueInfo, JobObject, OwnerRef, WorkloadInfo
+from extender.state.queue.records import ClusterQueueInfo, JobObject, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.state.topology import DomainAssignment
 
@@ -58,7 +55,7 @@ class JobOptions:
     pod_groups: "PodGroups"
     manage_without_queue_name: bool = False
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
-    release_quota: ReleaseQuota = "OnTerminating"
+    release_quota: QuotaRelease = "OnTerminating"
     aside: ObjectsSetAside = field(default_factory=ObjectsSetAside)
     """The list of objects that are set aside, to which jobs are added whose decision failed."""
 
@@ -71,10 +68,7 @@ class JobFacts:
         self._ancestors = Ancestors(
             view, options.integrations, manages_all=options.manage_without_queue_name
         )
-        self._members = Members(view, options.integrations, Pacer(clock))
         self._memories: dict[Key, JobMemory] = {}
-        self.learn = self._members.learn
-        """Decodes the objects of a composed job, with pauses."""
 
     def memory(self, key: Key) -> "JobMemory":
         """Return what this process has seen of a job."""
@@ -82,7 +76,6 @@ class JobFacts:
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone."""
-        self._members.forget(key)
         self._memories.pop(key, None)
 
     def workloads(self, objects: Sequence[JobObject]) -> list[WorkloadInfo]:
@@ -102,9 +95,9 @@ class JobFacts:
         Raises whatever unexpected data, or an external integration, may raise.
         """
         integration = self._options.integrations[objects[0].kind]
-        if not integration.compose:
+        if integration.compose is None or integration.read is None:
             return integration.wrap(msgspec.json.decode(objects[0].raw)), objects[0]
-        job = integration.wrap_all(self._members.decoded(objects))
+        job = integration.compose([each.decoded or integration.read(each.raw) for each in objects])
         current = next((each for each in own if not each.finished), None)
         if current is not None and job.is_composed:
             done = self.memory(objects[0].unit).succeeded(current, job.succeeded())
@@ -119,7 +112,11 @@ class JobFacts:
         groups, namespace = options.pod_groups, view.namespaces.get(found.meta.namespace)
         prebuilt = prebuilt_name(job.object)
         queue = self.queue(found)
-        stopped = self._has_stopped(job, own)
+        stopped = True
+        if job.is_suspended() and isinstance(job, OperatedJob):
+            # A status that was written before the last start may say so too early.
+            live = any(groups.has_pods(each, ending=False) for each in own)
+            stopped = job.has_stopped() and not live
         memory.observe(job, has_quota=any(w.admitted and not w.evicted for w in own))
         overdue = memory.is_overdue(job, self._clock.monotonic(), has_stopped=stopped)
         return Context(
@@ -151,16 +148,6 @@ class JobFacts:
             ),
         )
 
-    def _has_stopped(self, job: GenericJob, own: Sequence[WorkloadInfo]) -> bool:
-        """Return whether a suspended job has no pods, by its status and by the pods that there are.
-
-        A status that was written before the last start may say so too early.
-        """
-        if not job.is_suspended() or not isinstance(job, OperatedJob):
-            return True
-        groups = self._options.pod_groups
-        return job.has_stopped() and not any(groups.has_pods(w, ending=False) for w in own)
-
     def queue(self, found: JobObject) -> ClusterQueueInfo | None:
         """Return the ClusterQueue that a job has quota from."""
         view = self._view
@@ -171,7 +158,7 @@ class JobFacts:
                 return queue
         return None
 
-    def release_quota(self, queue: ClusterQueueInfo | None) -> ReleaseQuota:
+    def release_quota(self, queue: ClusterQueueInfo | None) -> QuotaRelease:
         """Return when quota is released: the ClusterQueue's annotation, or else the settings."""
         chosen = self._options.release_quota
         return release_strategy(queue.meta.annotations, chosen) if queue else chosen
@@ -241,86 +228,22 @@ class Ancestors:
         if child.owner is None:
             return None
         parent = self._view.job_of(child.owner.uid, child.meta.namespace)
-        if parent is None or not self._is_named(parent, child.owner):
+        if parent is None:
             return None
-        job = self._wrap(parent)
-        if job is None or job.finished() is not None:
-            return None
-        return parent if job.makes(child.kind, child.meta.name) else None
-
-    def _is_named(self, parent: JobObject, reference: OwnerRef) -> bool:
-        """Return whether a reference has the kind and name of the object with its UID.
-
-        The admission policy for such Jobs checks the kind and name of the reference.
-        """
         of = self._integrations[parent.kind]
-        named = reference.group_kind, reference.name
-        return named == (f"{of.group}/{of.kind}", parent.meta.name)
-
-    def _wrap(self, parent: JobObject) -> GenericJob | None:
+        # The admission policy for such Jobs checks the kind and name of the reference.
+        named = child.owner.group_kind, child.owner.name
+        if named != (f"{of.group}/{of.kind}", parent.meta.name):
+            return None
         try:
-            return self._integrations[parent.kind].wrap(msgspec.json.decode(parent.raw))
+            job = of.wrap(msgspec.json.decode(parent.raw))
         except (msgspec.MsgspecError, RecursionError):
             return None
         except Exception as error:  # noqa: BLE001 - an error of an external integration harms its job alone
             FAULTS.report("job", error, key=parent.unit)
             return None
-
-
-class Members:
-    """Decoded objects of composed jobs; a changed object is decoded again.
-
-    Decoding a thousand pods takes longer than other tasks may wait for the event loop. So `learn`
-    decodes the objects of a job with pauses, and each is kept until it changes. A decision then
-    decodes the few that changed meanwhile, and is about one state of the job.
-    """
-
-    def __init__(
-        self, view: QueueView, integrations: Mapping[str, Integration], pacer: Pacer
-    ) -> None:
-        self._view = view
-        self._integrations = integrations
-        self._pacer = pacer
-        self._known: dict[Key, dict[str, PlainPod]] = {}
-        """The decoded objects, by job and by UID."""
-
-    async def learn(self, unit: Key) -> None:
-        """Decode the objects of a job with pauses, up to the first that cannot be decoded."""
-        objects = self._view.unit(unit)
-        if not objects or self._integrations[objects[0].kind].read is None:
-            return
-        for each in objects:
-            try:
-                self._read(each)
-            except Exception:  # noqa: BLE001 - raised again by `decoded`, where it is set aside
-                return
-            if self._pacer.is_due:
-                await self._pacer.rest()
-        if not self._view.unit(unit):
-            self.forget(unit)  # it went meanwhile
-
-    def decoded(self, objects: Sequence[JobObject]) -> list[PlainPod]:
-        """Return all current objects of a job, decoded; former ones are forgotten.
-
-        Raises an error of `kube.decode.UNREADABLE`, or any other that unexpected data causes.
-        """
-        found = {each.meta.uid: self._read(each) for each in objects}
-        self._known[objects[0].unit] = found
-        return [*found.values()]
-
-    def forget(self, unit: Key) -> None:
-        """Forget the objects of a job that is gone."""
-        self._known.pop(unit, None)
-
-    def _read(self, found: JobObject) -> PlainPod:
-        """Return the kept object, or decode it and keep that."""
-        read, kept = self._integrations[found.kind].read, self._known.setdefault(found.unit, {})
-        known = kept.get(found.meta.uid)
-        if known is None or known.source != found.raw:
-            if read is None:
-                raise TypeError(f"objects of {found.kind} are jobs of their own")
-            known = kept[found.meta.uid] = read(found.raw)
-        return known
+        makes = job.finished() is None and job.makes(child.kind, child.meta.name)
+        return parent if makes else None
 
 
 _WRITTEN: Final = 10_000
@@ -350,14 +273,17 @@ class PodGroups:
     def state(self, workload: WorkloadInfo) -> PodGroupState:
         """Return what a decision needs to know of the PodGroup of a workload's pods."""
         group, held = pod_group_key(workload), workload.admission
-        found, written = (self.size(group), self.domains(group)), self._written.get(group)
+        stored, written = self._cluster.pod_group(group), self._written.get(group)
+        found: _GroupParts = (None, {})
+        if stored is not None:
+            found = (stored.min_member, stored.done), stored.assigned
         if found == written:
             self._written.pop(group, None)
         size, domains = written or found
         return PodGroupState(
             made_by_queue=held is not None and self.are_made_in(held.cluster_queue),
             size=size,
-            granted=self.is_granted(group),
+            granted=bool(self._cluster.stored_grants(group)),
             domains=domains,
         )
 
@@ -375,20 +301,6 @@ class PodGroups:
             and queue is not None
             and requires_room(queue, self._options, self._queues.flavors)
         )
-
-    def size(self, group: str) -> tuple[int, int] | None:
-        """Return minMember of a PodGroup, and how many of these are done; None: it is not there."""
-        found = self._cluster.pod_group(group)
-        return (found.min_member, found.done) if found is not None else None
-
-    def domains(self, group: str) -> Mapping[str, DomainAssignment]:
-        """Return the domains that a PodGroup gives to its pods, by pod set."""
-        found = self._cluster.pod_group(group)
-        return found.assigned if found is not None else {}
-
-    def is_granted(self, group: str) -> bool:
-        """Return whether the status of a PodGroup grants room."""
-        return bool(self._cluster.stored_grants(group))
 
     def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
         """Return the room by node that was found for a workload at its admission."""

@@ -14,7 +14,7 @@ import structlog
 from extender.api.reasons import HostReason
 from extender.api.wellknown import WorkloadCondition
 from extender.controllers.workload_writer import Workloads, event
-from extender.jobs.pod_group_of_job import pod_group_key
+from extender.jobs.workload import pod_group_key
 from extender.kube.errors import ApiError
 from extender.kube.recorder import Event
 from extender.queueing.admission import ROOM_PERIOD

@@ -95,16 +95,13 @@ class PendingReasons:
 
     async def _write_all(self) -> None:
         while True:
-            key = await self._unwritten.get()
-            if await self._write_guarded(key):
+            key, wrote = await self._unwritten.get(), True
+            try:
+                wrote = await self._write(key)
+            except Exception as error:  # noqa: BLE001 - the other reasons are still written
+                FAULTS.report("admission-reasons", error, key=key)
+            if wrote:
                 await asyncio.sleep(LOOK_AGAIN if self.admissions_wait() else PAUSE)
-
-    async def _write_guarded(self, key: str) -> bool:
-        try:
-            return await self._write(key)
-        except Exception as error:  # noqa: BLE001 - the other reasons are still written
-            FAULTS.report("admission-reasons", error, key=key)
-            return True
 
     async def _write(self, key: str) -> bool:
         """Write the reason of one workload; return whether a request was made."""
@@ -122,7 +119,7 @@ class PendingReasons:
         kept, held = self._kept(key), before.holds(WorkloadCondition.ROOM_RESERVED)
         if self.room is None:
             after = transitions.without(after, WorkloadCondition.ROOM_RESERVED)
-        elif kept is not None or held or _lacks_room(wait):
+        elif kept is not None or held or wait.reason == Unadmitted.WAITING_FOR_ROOM:
             after = transitions.waiting_for_room(after, kept, now=now)
         if written and _says_all(before, after):
             return False
@@ -176,10 +173,6 @@ class PendingReasons:
 def _is_written(workload: WorkloadInfo | None, reason: str) -> bool:
     known = workload.condition(WorkloadCondition.QUOTA_RESERVED) if workload is not None else None
     return known is not None and (known.status, known.reason) == ("False", reason)
-
-
-def _lacks_room(wait: NotAdmitted) -> bool:
-    return wait.reason == Unadmitted.WAITING_FOR_ROOM
 
 
 def _says_all(before: WorkloadInfo, after: WorkloadInfo) -> bool:

@@ -14,7 +14,7 @@ from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang import pending
 from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import Watched
-from extender.gang.status import Notice, Report, Waiting, counts_alone, decide, ours, waiting_of
+from extender.gang.status import Report, Waiting, counts_alone, decide, ours, waiting_of
 from extender.gang.verdicts import Pending
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import PodGroupWriter, about
@@ -87,7 +87,8 @@ class PodGroupController:
             self._bound.pop(group, None)
             self._waiting.pop(group, None)
             return None
-        stored = self._stored(pod_group)
+        known = self._known_of(pod_group)
+        stored = known.decided if known is not None else ours(pod_group.status)
         found = decide(
             pod_group,
             view=self._view,
@@ -98,7 +99,11 @@ class PodGroupController:
                 self._on_partial, self._watched(group), self._options.on_partial_overrides, why
             ),
         )
-        self._note_waiting(group, found.status)
+        waits = waiting_of(found.status, self._view.members(group))
+        if waits is None:
+            self._waiting.pop(group, None)
+        else:
+            self._waiting[group] = waits
         await self._evict(found)
         pause = await self._write(pod_group, found.status)
         self._report(pod_group, found)
@@ -107,13 +112,6 @@ class PodGroupController:
         if pause is None and is_shown and ours(pod_group.status) != found.status:
             pause = WATCH_LAG
         return min((each for each in (pause, found.look_again) if each is not None), default=None)
-
-    def _note_waiting(self, group: str, status: PodGroupStatusInfo) -> None:
-        found = waiting_of(status, self._view.members(group))
-        if found is None:
-            self._waiting.pop(group, None)
-        else:
-            self._waiting[group] = found
 
     async def _why(self, group: str) -> Pending | None:
         """Return what a group without room waits for: this searches all nodes."""
@@ -127,7 +125,12 @@ class PodGroupController:
         """Write a status that differs; return in how many seconds, where it is to wait."""
         known, now = self._known_of(pod_group), self._clock.monotonic()
         before = known.written if known is not None else ours(pod_group.status)
-        lost = known is not None and self._is_lost(pod_group, known)
+        lost = (  # another writer has overwritten what we wrote a while ago
+            known is not None
+            and known.is_whole
+            and ours(pod_group.status) != known.written
+            and now >= known.at + WATCH_LAG
+        )
         if known is not None and not lost:
             left = known.at + LOOK_AGAIN - now
             waits = status != before and left > 0 and counts_alone(before, status)
@@ -146,18 +149,6 @@ class PodGroupController:
         known = self._known.get(pod_group.key)
         return known if known is not None and known.uid == pod_group.uid else None
 
-    def _stored(self, pod_group: PodGroupInfo) -> PodGroupStatusInfo:
-        known = self._known_of(pod_group)
-        return known.decided if known is not None else ours(pod_group.status)
-
-    def _is_lost(self, pod_group: PodGroupInfo, known: _StatusSoFar) -> bool:
-        """Return whether another writer has overwritten what we wrote a while ago."""
-        return (
-            known.is_whole
-            and ours(pod_group.status) != known.written
-            and self._clock.monotonic() >= known.at + WATCH_LAG
-        )
-
     def _report(self, pod_group: PodGroupInfo, found: Report) -> None:
         uid, reported = self._reported.get(pod_group.key, ("", frozenset()))
         if uid != pod_group.uid:
@@ -166,18 +157,16 @@ class PodGroupController:
             if notice.key and notice.key in reported:
                 continue
             reported |= {notice.key}
-            self._record(self._event(pod_group, notice))
+            event = Event(
+                about=about(pod_group),
+                reason=notice.reason,
+                note=notice.note or notice.reason,
+                action=notice.action,
+                warning=notice.warning,
+                occasion=notice.key or str(self._clock.wall()),
+            )
+            self._record(event)
         self._reported[pod_group.key] = pod_group.uid, reported
-
-    def _event(self, pod_group: PodGroupInfo, notice: Notice) -> Event:
-        return Event(
-            about=about(pod_group),
-            reason=notice.reason,
-            note=notice.note or notice.reason,
-            action=notice.action,
-            warning=notice.warning,
-            occasion=notice.key or str(self._clock.wall()),
-        )
 
     def _watched(self, group: str) -> float:
         """Return for how many seconds the set of members with a node has not changed."""

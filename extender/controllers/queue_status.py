@@ -12,7 +12,7 @@ from extender.api.reasons import JobReason
 from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_API_VERSION
 from extender.controllers.timing import SETTLE
 from extender.controllers.workload_writer import SettingWarnings
-from extender.jobs.context import unreadable_release
+from extender.jobs.actions import unreadable_release
 from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
 from extender.kube.queues import QueueWriter
@@ -42,6 +42,7 @@ from extender.state.queue.store import Queues
 _log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
+HasMeta = ClusterQueueInfo | LocalQueueInfo | CohortInfo | FlavorInfo
 
 MISCONFIGURED: Final = "Misconfigured"
 _KINDS: Final = {
@@ -96,12 +97,17 @@ class QueueStatusController:
                 case "localqueues":
                     return await self._local_queue(key, self._view.local_queues.get(name))
                 case "cohorts":
-                    self._cohort(key, self._view.cohorts.get(name))
-                    return None
+                    self._warn(key, self._view.cohorts.get(name))
                 case _:
-                    return await self._flavor(key, self._view.flavors.get(name))
+                    flavor = self._view.flavors.get(name)
+                    self._warn(key, flavor)
+                    if flavor is not None:
+                        queues = self._view.cluster_queues.values()
+                        used = any(name in queue.flavors for queue in queues)
+                        await self._finalize("resourceflavors", flavor.meta, in_use=used)
         except NotFoundError:
-            return None
+            pass
+        return None
 
     def about(self, key: tuple[str, str]) -> ObjectRef | None:
         """Return what Events about an object point to, None where it is gone."""
@@ -111,12 +117,11 @@ class QueueStatusController:
     async def _cluster_queue(
         self, key: tuple[str, str], queue: ClusterQueueInfo | None
     ) -> float | None:
+        overruled = rules.without_effect(queue, self._view.flavors) if queue is not None else ()
+        self._warn(key, queue, overruled)
         if queue is None:
             self._written.pop(key, None)
-            self._warnings.forget(key)
             return None
-        overruled = rules.without_effect(queue, self._view.flavors)
-        self._warn(key, queue.meta, overruled)
         used = bool(self._view.reserving(queue.name))
         if await self._finalize("clusterqueues", queue.meta, in_use=used):
             return None
@@ -127,24 +132,30 @@ class QueueStatusController:
         status = _status(cluster_queue_status(queue, self._view), borrowed=True)
         return await self._write(key, queue, status=status, active=active)
 
-    def _warn(self, key: tuple[str, str], meta: Meta, overruled: Iterable[str] = ()) -> None:
+    def _warn(
+        self, key: tuple[str, str], found: HasMeta | None, overruled: Iterable[str] = ()
+    ) -> None:
         """Record an Event about what of an object cannot be read, is overruled or has no effect."""
-        kind, about = _KINDS[key[0]], _about(key[0], meta)
+        kind = _KINDS[key[0]]
         warnings = self._warnings if kind == "ClusterQueue" else self._unused
-        for found, text in warnings.news(key, meta, overruled):
+        if found is None:
+            warnings.forget(key)
+            return
+        meta = found.meta
+        about = _about(key[0], meta)
+        for which, text in warnings.news(key, meta, overruled):
             _log.warning("settings are ignored", kind=kind, name=meta.key, settings=text)
-            unused = found is JobReason.NOT_HONOURED
-            reason, occasion = (found, str(meta.generation)) if unused else (MISCONFIGURED, text)
+            unused = which is JobReason.NOT_HONOURED
+            reason, occasion = (which, str(meta.generation)) if unused else (MISCONFIGURED, text)
             self._record(Event(about, reason, text, "Read", warning=True, occasion=occasion))
 
     async def _local_queue(
         self, key: tuple[str, str], queue: LocalQueueInfo | None
     ) -> float | None:
+        self._warn(key, queue)
         if queue is None:
             self._written.pop(key, None)
-            self._unused.forget(key)
             return None
-        self._warn(key, queue.meta)
         active = local_activity(queue, self._view)
         pause = self._pause(key, queue, active)
         if pause:
@@ -153,22 +164,6 @@ class QueueStatusController:
         listed = quotas_of(parent.resource_groups) if parent else ()
         status = _status(local_queue_status(queue, self._view, listed), borrowed=False)
         return await self._write(key, queue, status=status, active=active)
-
-    def _cohort(self, key: tuple[str, str], cohort: CohortInfo | None) -> None:
-        if cohort is not None:
-            self._warn(key, cohort.meta)
-        else:
-            self._unused.forget(key)
-
-    async def _flavor(self, key: tuple[str, str], flavor: FlavorInfo | None) -> float | None:
-        if flavor is None:
-            self._unused.forget(key)
-        else:
-            self._warn(key, flavor.meta)
-            name = flavor.meta.name
-            used = any(name in queue.flavors for queue in self._view.cluster_queues.values())
-            await self._finalize("resourceflavors", flavor.meta, in_use=used)
-        return None
 
     async def _finalize(self, plural: str, meta: Meta, *, in_use: bool) -> bool:
         """Keep a used object from being deleted; return whether something was written."""
@@ -190,8 +185,12 @@ class QueueStatusController:
         status: Json,
         active: Activity,
     ) -> float | None:
-        wanted = {**status, "conditions": self._conditions(queue, active)}
-        if _is_stored(queue.status, wanted):
+        new = transitions.condition("Active", active.reason, active.message, holds=active.active)
+        now = self._clock.wall()
+        found = transitions.set_condition(queue.conditions, new, meta=queue.meta, now=now)
+        wanted = {**status, "conditions": [as_condition(each) for each in found]}
+        stored = msgspec.json.decode(queue.status) if queue.status else {}
+        if all(stored.get(name) == value for name, value in wanted.items()):
             return None
         await self._writer.write_status(key[0], queue.meta, wanted)
         # The numbers change with every workload, and none of them is urgent.
@@ -207,12 +206,6 @@ class QueueStatusController:
         if written != active or queue.meta.terminating:
             return None
         return left if left > 0 else None
-
-    def _conditions(self, queue: ClusterQueueInfo | LocalQueueInfo, active: Activity) -> list[Json]:
-        new = transitions.condition("Active", active.reason, active.message, holds=active.active)
-        now = self._clock.wall()
-        found = transitions.set_condition(queue.conditions, new, meta=queue.meta, now=now)
-        return [as_condition(each) for each in found]
 
 
 def _about(plural: str, meta: Meta) -> ObjectRef:
@@ -237,9 +230,3 @@ def _rows(used: Sequence[Used], *, borrowed: bool) -> list[Json]:
             row["borrowed"] = exact(each.resource, each.borrowed)
         rows.setdefault(each.flavor, []).append(row)
     return [{"name": flavor, "resources": resources} for flavor, resources in rows.items()]
-
-
-def _is_stored(stored: bytes, wanted: Json) -> bool:
-    """Return whether a stored status has all wanted fields."""
-    before = msgspec.json.decode(stored) if stored else {}
-    return all(before.get(name) == value for name, value in wanted.items())

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -25,13 +25,6 @@ class CertificateError(Exception):
     """There is no certificate to serve; the text says why."""
 
 
-class Source(Protocol):
-    """A source of the certificate."""
-
-    async def current(self, served: Bundle | None) -> Bundle:
-        """Return what should be served; raises ApiError and CertificateError."""
-
-
 class MadeByUs:
     """Our own certificate in a Secret; any replica that finds it missing or due renews it."""
 
@@ -48,39 +41,32 @@ class MadeByUs:
         for _ in range(_ATTEMPTS):
             kept = await self._secret.read()
             found = Bundle(kept.authorities, kept.certificate, kept.key) if kept else None
-            why = self._why_another(found)
-            if found is not None and not why:
-                return found
+            now, why = self._clock.wall(), ""
+            if found is not None:
+                why = fault(found, self._names, now=now)
+                if not why and not found.authorities:
+                    why = "its authority is missing"
+                if not why and not is_due(found, now=now):
+                    return found
             made = issue(
                 self._names,
-                now=self._clock.wall(),
+                now=now,
                 days=self._days,
                 # The authorities of what other replicas serve, and of what this one serves.
                 former=[each.authorities for each in (found, served) if each is not None],
             )
             try:
-                await self._write(made, kept)
+                new = Kept(made.authorities, made.certificate, made.key)
+                if kept is None:
+                    await self._secret.create(new)
+                else:
+                    await self._secret.replace(new, version=kept.version)
             except ConflictError:
                 continue  # another replica did the same: its certificate is as good
-            _log.info("made a certificate for the webhooks", why=why or "there was none")
+            why = why or ("it ends soon" if kept else "there was none")
+            _log.info("made a certificate for the webhooks", why=why)
             return made
         raise ApiError("the Secret of the webhooks' certificate changes all the time")
-
-    def _why_another(self, found: Bundle | None) -> str:
-        if found is None:
-            return ""
-        now = self._clock.wall()
-        wrong = fault(found, self._names, now=now)
-        if not wrong and not found.authorities:
-            wrong = "its authority is missing"
-        return wrong or ("it ends soon" if is_due(found, now=now) else "")
-
-    async def _write(self, made: Bundle, before: Kept | None) -> None:
-        kept = Kept(made.authorities, made.certificate, made.key)
-        if before is None:
-            await self._secret.create(kept)
-        else:
-            await self._secret.replace(kept, version=before.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +97,7 @@ class Certificates:
 
     def __init__(
         self,
-        source: Source,
+        source: MadeByUs | GivenFiles,
         *,
         publish: Callable[[bytes], Awaitable[bool]],
         adopt: Callable[[Bundle], Awaitable[None]],

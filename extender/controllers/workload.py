@@ -4,7 +4,7 @@ A job that the watch shows no more is read before its workload is given up: it m
 lost only the label by which jobs are watched. As long as it runs, it is read again.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from extender.api.reasons import JobReason
@@ -13,7 +13,7 @@ from extender.controllers.timing import LATE, SETTLE
 from extender.controllers.workload_writer import SettingWarnings, Workloads, event
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle, readiness
-from extender.queueing.lifecycle import LifecycleRules, WorkloadStep
+from extender.queueing.lifecycle import LifecycleRules
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.queue import events
@@ -24,9 +24,6 @@ from extender.state.queue.records import (
     group_unit,
 )
 from extender.state.queue.store import Queues
-
-Learn = Callable[[WorkloadInfo], Awaitable[None]]
-"""Reads the job of a workload with pauses for the event loop."""
 
 
 class JobReader(Protocol):
@@ -51,7 +48,7 @@ class JobReader(Protocol):
 class WorkloadController:
     """Decides for one workload at a time."""
 
-    def __init__(  # noqa: PLR0913 - all that its decisions and writes need
+    def __init__(
         self,
         queues: Queues,
         workloads: Workloads,
@@ -60,11 +57,9 @@ class WorkloadController:
         clock: Clock,
         rules: LifecycleRules,
         jobs: JobReader,
-        learn: Learn,
     ) -> None:
-        """`learn` reads large jobs in advance, so that `LifecycleRules.pods_ready` is quick."""
         self._queues = queues
-        self._jobs, self._learn = jobs, learn
+        self._jobs = jobs
         self._view = queues.view()
         self._workloads = workloads
         self._record = record
@@ -74,7 +69,7 @@ class WorkloadController:
 
     async def reconcile(self, key: str) -> float | None:
         """Do what is due; return in how many seconds to look again. Raises ApiError."""
-        workload = await self._prepared(key)
+        workload = self._view.workloads.get(key)
         if workload is None:
             self._warnings.forget(key)
             return None
@@ -88,22 +83,22 @@ class WorkloadController:
             workload = self._view.workloads.get(key)
             if workload is None:
                 return None
-        foreign = self._is_foreign(workload)
+        owners, handled = workload.owners, self._rules.options.kinds
+        foreign = (
+            handled is not None
+            and bool(owners)
+            and all(each.group_kind not in handled for each in owners)
+        )
         if foreign and not workload.meta.terminating and workload.admission is not None:
-            orphaned = await self._is_abandoned(workload)
-        again = await self._step(workload, orphaned=orphaned, foreign=foreign)
+            there = [await self._jobs.exists(o, workload.meta.namespace) for o in owners]
+            orphaned = not any(each is not False for each in there)
+        # A workload of another controller may be deleted without a job to stop here.
+        deleted = foreign and workload.meta.terminating
+        again = await self._step(workload, orphaned=orphaned or deleted)
         ask = SETTLE if unseen else LATE
         if (unseen or foreign) and not orphaned and not workload.finished:
             return ask if again is None else min(ask, again)
         return again
-
-    async def _prepared(self, key: str) -> WorkloadInfo | None:
-        """Read the job of a workload, where a decision may need it; return the workload then."""
-        workload = self._view.workloads.get(key)
-        if workload is None or workload.admission is None:
-            return workload
-        await self._learn(workload)
-        return self._view.workloads.get(key)
 
     async def _prioritized(self, workload: WorkloadInfo) -> WorkloadInfo | None:
         """Write the value of its priority class to a workload; return the workload then."""
@@ -121,22 +116,6 @@ class WorkloadController:
             self._record(event(workload, JobReason.UPDATED_WORKLOAD, note, occasion=taken.note))
         return self._view.workloads.get(workload.key)
 
-    def _is_foreign(self, workload: WorkloadInfo) -> bool:
-        """Return whether all owners of a workload are of kinds that are not handled here."""
-        handled = self._rules.options.kinds
-        return (
-            handled is not None
-            and bool(workload.owners)
-            and all(each.group_kind not in handled for each in workload.owners)
-        )
-
-    async def _is_abandoned(self, workload: WorkloadInfo) -> bool:
-        """Return whether all owners of a workload are gone."""
-        for owner in workload.owners:
-            if await self._jobs.exists(owner, workload.meta.namespace) is not False:
-                return False
-        return True
-
     def _report_settings(self, workload: WorkloadInfo) -> None:
         """Record one Event about settings that cannot be read, and one about limited ones."""
         ruled, overrides = readiness.ruled_for(workload, self._view, self._rules.options)
@@ -144,18 +123,13 @@ class WorkloadController:
         for reason, text in self._warnings.news(workload.key, workload.meta, limited):
             self._record(event(workload, reason, text, warning=True, occasion=text))
 
-    def _decide(self, workload: WorkloadInfo, *, orphaned: bool) -> WorkloadStep:
+    async def _step(self, workload: WorkloadInfo, *, orphaned: bool) -> float | None:
+        now = self._clock.wall()
         try:
-            now = self._clock.wall()
-            return lifecycle.decide(workload, self._view, now, orphaned=orphaned, rules=self._rules)
+            step = lifecycle.decide(workload, self._view, now, orphaned=orphaned, rules=self._rules)
         except Exception as error:  # noqa: BLE001 - unexpected data
             FAULTS.report("workload", error, key=workload.key)
-            return WorkloadStep(again=LATE)
-
-    async def _step(self, workload: WorkloadInfo, *, orphaned: bool, foreign: bool) -> float | None:
-        # A workload of another controller may be deleted without a job to stop here.
-        deleted = foreign and workload.meta.terminating
-        step = self._decide(workload, orphaned=orphaned or deleted)
+            return LATE
         if step.after is not None:
             await self._workloads.write_status(workload, step.after)
         if step.reason:

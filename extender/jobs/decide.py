@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 from extender.api import wellknown
@@ -13,6 +14,7 @@ from extender.jobs.actions import (
     Action,
     Actions,
     AwaitPods,
+    Context,
     CreateWorkload,
     DropGrant,
     FinalizeJob,
@@ -26,30 +28,28 @@ from extender.jobs.actions import (
     delete,
     drop_finalizer,
     finish,
-    stop,
-    update,
-)
-from extender.jobs.context import (
-    Context,
     holds_quota,
     lowered,
     readiness,
     reclaim,
     runs,
+    stop,
+    update,
     with_reclaimable,
 )
 from extender.jobs.fields import Object
 from extender.jobs.job import Finished, GenericJob, split_gates
-from extender.jobs.pod_group_of_job import pod_group, pod_group_key, regrouped
 from extender.jobs.templates import FlavorNotFoundError, PlacementError, placements_of
 from extender.jobs.workload import (
     PriorityClassNotFoundError,
     build,
     ensure_one,
-    free_name,
+    pod_group,
+    pod_group_key,
     prebuilt_name,
     priority_of,
     refusal,
+    regrouped,
 )
 from extender.state.queue.records import WorkloadInfo
 
@@ -80,9 +80,16 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
     if fields.text(job.object, "metadata", "deletionTimestamp"):
         # The status of another kind may never say that its pods are gone: no controller is left.
         return NONE if job.is_composed and job.is_active() else _dropped(job, workloads)
-    if context.ancestor is not None:
-        return _held(job, workloads, context)
-    if _is_unmanaged(job, workloads, context):
+    if context.ancestor is not None:  # which is queued itself, and starts it
+        stopped = NONE
+        if not context.ancestor.admitted and job.finished() is None:
+            message = f"{context.ancestor.name}, which it is a part of, is not admitted"
+            stopped = stop(job, JobReason.ANCESTOR_NOT_ADMITTED, message, workload=None)
+        return (*stopped, *delete(workloads))
+    managed = context.manage_without_queue_name and context.namespace_selected
+    # A job whose queue name was removed while it ran keeps its quota until it ends.
+    keeps = any(each.admission or each.finished for each in workloads)
+    if job.ignore_from_queueing() and not managed and not keeps:
         return delete(workloads)
     return _manage(job, workloads, context)
 
@@ -98,15 +105,10 @@ def _manage(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context
         actions = (*actions, *_create(job, context))
     elif found.workload is not None:
         actions = (*actions, *_follow(job, found.workload, context))
-    return (*actions, *_overdue(job, context))
-
-
-def _overdue(job: GenericJob, context: Context) -> Actions:
-    """Report a stop that does not end."""
-    if not (context.overdue and job.is_suspended() and job.is_active()):
-        return NONE
-    said = _GONE if context.pods_gone else _STILL_RUN
-    return (ReportRefusal(JobReason.PODS_STILL_RUN, said),)
+    if context.overdue and job.is_suspended() and job.is_active():  # a stop that does not end
+        said = _GONE if context.pods_gone else _STILL_RUN
+        actions = (*actions, ReportRefusal(JobReason.PODS_STILL_RUN, said))
+    return actions
 
 
 def _dropped(job: GenericJob, workloads: Sequence[WorkloadInfo]) -> Actions:
@@ -133,24 +135,6 @@ def _ended(workload: WorkloadInfo, ended: Finished) -> FinishWorkload:
     )
 
 
-def _held(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
-    """Hold the child of a job that is queued itself; its parent starts it."""
-    ancestor = context.ancestor
-    if ancestor is None or ancestor.admitted or job.finished() is not None:
-        return delete(workloads)
-    message = f"{ancestor.name}, which it is a part of, is not admitted"
-    return (*stop(job, JobReason.ANCESTOR_NOT_ADMITTED, message, workload=None), *delete(workloads))
-
-
-def _is_unmanaged(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> bool:
-    if not job.ignore_from_queueing():
-        return False
-    if context.manage_without_queue_name and context.namespace_selected:
-        return False
-    # A job whose queue name was removed while it ran keeps its quota until it ends.
-    return not any(each.admission or each.finished for each in workloads)
-
-
 # -- no workload yet
 
 
@@ -165,7 +149,9 @@ def _create(job: GenericJob, context: Context) -> Actions:
     if runs(job, context):
         return NONE
     try:
-        name = free_name(job, context.is_taken)
+        # Another user of the namespace may have created a Workload of the first name.
+        names = map(job.workload_name, count())
+        name = next(each for each in names if not context.is_taken(each))
         workload = build(job, priority_of(job, context), name)
     except PriorityClassNotFoundError as error:
         return (ReportRefusal(JobReason.PRIORITY_CLASS_NOT_FOUND, str(error)),)
@@ -188,7 +174,10 @@ def _reported(refused: ReportRefusal | None, context: Context) -> Actions:
 def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     ended = job.finished()
     if workload.finished:
-        return _after_the_end(job, workload)
+        stopped, said = NONE, workload.condition(WorkloadCondition.FINISHED)
+        if said is not None and ended is None and (said.reason in _NEVER_RAN or job.is_stopping()):
+            stopped = stop(job, said.reason, said.message, workload=workload)
+        return (*stopped, *drop_finalizer(workload), *_finalize(job))
     if ended is not None:
         if job.pods_outlive_job and context.has_pods(workload):
             return (AwaitPods(Note(JobReason.PODS_REMAIN, _PODS_REMAIN)),)
@@ -223,15 +212,6 @@ def _ignored(job: GenericJob, workload: WorkloadInfo) -> Actions:
     return (ReportRefusal(JobReason.EDIT_IGNORED, message),) if names else NONE
 
 
-def _after_the_end(job: GenericJob, workload: WorkloadInfo) -> Actions:
-    said = workload.condition(WorkloadCondition.FINISHED)
-    stopped = NONE
-    never_ran = said is not None and said.reason in _NEVER_RAN
-    if said is not None and job.finished() is None and (never_ran or job.is_stopping()):
-        stopped = stop(job, said.reason, said.message, workload=workload)
-    return (*stopped, *drop_finalizer(workload), *_finalize(job))
-
-
 def _finalize(job: GenericJob) -> Actions:
     steps = tuple(job.finalize_steps())
     return (FinalizeJob(steps),) if steps else NONE
@@ -251,7 +231,8 @@ def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
             job, JobReason.NOT_ADMITTED, "It is not admitted by a ClusterQueue", workload=workload
         )
     late = _start(job, workload, context) if job.is_composed else NONE
-    return (*_prioritize(job, workload, context), *(late or _regroup(job, workload, context)))
+    group = regrouped(job, workload, context.pod_group(workload))
+    return (*_prioritize(job, workload, context), *(late or ((group,) if group else NONE)))
 
 
 def _start_or_wait(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
@@ -260,11 +241,6 @@ def _start_or_wait(job: GenericJob, workload: WorkloadInfo, context: Context) ->
     if workload.admitted and workload.admission is not None:
         return (*_prioritize(job, workload, context), *_start(job, workload, context))
     return _requeue(job, workload, context)
-
-
-def _regroup(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
-    group = regrouped(job, workload, context.pod_group(workload))
-    return NONE if group is None else (group,)
 
 
 def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
@@ -278,7 +254,10 @@ def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     left = lowered(job, workload, context)
     release = ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message, left)
     blocked = _block(workload, _unqueueable(job, context))
-    return (*_give_back(workload, context), release, *blocked, *stopped)
+    # The room that is kept for pods which no longer come is released.
+    namespace, _, name = pod_group_key(workload).partition("/")
+    granted = context.pod_group(workload).granted
+    return (*((DropGrant(namespace, name),) if granted else ()), release, *blocked, *stopped)
 
 
 def _unqueueable(job: GenericJob, context: Context) -> ReportRefusal | None:
@@ -297,12 +276,6 @@ def _block(workload: WorkloadInfo, refused: ReportRefusal | None) -> Actions:
     if said is not None and (said.reason, said.message) == (reason, refused.message):
         return NONE
     return (SetBlocked(workload.key, workload.meta.uid, reason, refused.message),)
-
-
-def _give_back(workload: WorkloadInfo, context: Context) -> Actions:
-    """Release the room that is kept for pods which no longer come."""
-    namespace, _, name = pod_group_key(workload).partition("/")
-    return (DropGrant(namespace, name),) if context.pod_group(workload).granted else NONE
 
 
 def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

@@ -150,25 +150,17 @@ def pod_sets_agree(
     """
     if len(slots) != len(workload.pod_sets):
         return False
-    pairs = zip(slots, workload.pod_sets, strict=True)
-    return all(_agrees(slot, stored, workload, exact=exact) for slot, stored in pairs)
-
-
-def _agrees(slot: JobPodSet, stored: PodSetInfo, workload: WorkloadInfo, *, exact: bool) -> bool:
-    if slot.name != stored.name or slot.count not in _counts(stored, workload, exact=exact):
-        return False
-    if exact:
-        agrees = slot.min_count == stored.min_count
-        return agrees and templates.same(slot.template, template_of(stored))
-    return templates.extends(slot.template, template_of(stored))
-
-
-def _counts(stored: PodSetInfo, workload: WorkloadInfo, *, exact: bool) -> set[int]:
-    counts = {stored.count}
-    if not exact and workload.admission is not None:
-        given = workload.admission.assignments
-        counts.update(each.count for each in given if each.name == stored.name)
-    return counts
+    given = workload.admission.assignments if workload.admission is not None else ()
+    counts = {(each.name, each.count) for each in (*workload.pod_sets, *(() if exact else given))}
+    for slot, stored in zip(slots, workload.pod_sets, strict=True):
+        if slot.name != stored.name or (slot.name, slot.count) not in counts:
+            return False
+        if exact and slot.min_count != stored.min_count:
+            return False
+        agrees = templates.same if exact else templates.extends
+        if not agrees(slot.template, template_of(stored)):
+            return False
+    return True
 
 
 _LONGEST_NAME: Final = 253

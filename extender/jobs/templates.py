@@ -39,10 +39,6 @@ _TOLERATIONS: Final = ("spec", "tolerations")
 _GATES: Final = ("spec", "schedulingGates")
 _LONGEST_LABEL: Final = 63
 HASH_LENGTH: Final = 5
-_MAY_DIFFER: Final[Mapping[str, frozenset[str]]] = {
-    "metadata": frozenset(("labels", "annotations")),
-    "spec": frozenset(("nodeSelector", "tolerations", "schedulingGates")),
-}
 
 
 class PlacementError(ValueError):
@@ -165,20 +161,8 @@ def extends(template: Mapping[str, object], original: Mapping[str, object]) -> b
     """Return whether a template is the original with nothing but scheduling directives added."""
     if template == original:
         return True
-    return same(_fixed(template), _fixed(original)) and _has_all(template, original)
-
-
-def _fixed(template: Mapping[str, object]) -> Object:
-    """Return a template without its scheduling directives."""
-    found = dict(template)
-    for part, names in _MAY_DIFFER.items():
-        inside = found.get(part)
-        if isinstance(inside, dict):
-            found[part] = {name: each for name, each in inside.items() if name not in names}
-    return found
-
-
-def _has_all(template: Mapping[str, object], original: Mapping[str, object]) -> bool:
+    if not same(_fixed(template), _fixed(original)):
+        return False
     ours = _OURS | {POD_GROUP_LABEL} if is_copied(original) else _OURS
     for path in _DIRECTIVES:
         before = fields.strings(original, *path).items()
@@ -187,6 +171,16 @@ def _has_all(template: Mapping[str, object], original: Mapping[str, object]) -> 
             return False
     has = fields.objects(template, *_TOLERATIONS)
     return all(each in has for each in fields.objects(original, *_TOLERATIONS))
+
+
+def _fixed(template: Mapping[str, object]) -> Object:
+    """Return a template without its scheduling directives."""
+    found = dict(template)
+    for part, name in (*_DIRECTIVES, _TOLERATIONS, _GATES):
+        inside = found.get(part)
+        if isinstance(inside, dict):
+            found[part] = {key: each for key, each in inside.items() if key != name}
+    return found
 
 
 def _add_missing(template: Object, path: tuple[str, str], wanted: Sequence[Object]) -> None:

@@ -1,30 +1,48 @@
-"""The one workload of a job: its name, its priority, its object, and what becomes of others."""
+"""The one workload of a job, and the PodGroup of its pods.
+
+The workload: its name, its priority, its object, and what becomes of others. The PodGroup is the
+one that its pods name, else one that is made for it. All pods that remain to run are its minMember,
+so that it starts as a whole, or starts again with what is left of it. Finished pods may still hold
+quota, in case the whole job restarts: minMember does not count them.
+"""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Final
+
+import msgspec
 
 from extender.api import wellknown
 from extender.api.reasons import FinishReason, JobReason
-from extender.api.values import value_taken
-from extender.api.wellknown import ADMISSION_GATED_BY, PRIORITY_TAKEN
+from extender.api.values import KNOWN_TEXTS, remembered, value_taken
+from extender.api.wellknown import (
+    ADMISSION_GATED_BY,
+    POD_GROUP_LABEL,
+    POD_GROUP_LABEL_SIGS,
+    PRIORITY_TAKEN,
+)
 from extender.jobs import fields, templates
 from extender.jobs.actions import (
     Action,
+    Context,
+    MakePodGroup,
     PatchWorkload,
+    PodGroupState,
     ReportRefusal,
     delete,
     finish,
+    fitting,
+    holds_quota,
     stop,
     update,
 )
-from extender.jobs.context import Context, fitting, holds_quota
 from extender.jobs.fields import Object
 from extender.jobs.job import LARGEST_INT32, GenericJob, JobPodSet
-from extender.jobs.templates import plain
-from extender.state.queue.records import WorkloadInfo
+from extender.jobs.kinds.batch_job import BatchJob
+from extender.jobs.templates import group_name, is_copied, plain
+from extender.state.queue.records import AdmissionInfo, WorkloadInfo
+from extender.state.queue.usage import remaining
 
 _DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*")
@@ -121,14 +139,6 @@ def prebuilt_name(source: Object) -> str:
     return fields.label(source, wanted) or fields.annotation(source, wanted)
 
 
-def free_name(job: GenericJob, is_taken: Callable[[str], bool]) -> str:
-    """Return the first name for the workload of a job that no other Workload has.
-
-    Another user of the namespace can create a Workload of that name before the job is there.
-    """
-    return next(name for name in map(job.workload_name, count()) if not is_taken(name))
-
-
 def build(job: GenericJob, priority: Priority, name: str = "") -> Object:
     """Return the workload to be created for a job, of that name or of its first one."""
     metadata: Object = {
@@ -159,30 +169,23 @@ def spec(job: GenericJob, priority: Priority) -> Object:
     seconds = job.max_execution()
     limit: Object = {} if seconds is None else {"maximumExecutionTimeSeconds": seconds}
     name = job.queue_name()  # a job that is managed without one has none, and waits for one
-    return {
-        "podSets": pod_sets_as_json(job.pod_sets()),
-        **({"queueName": name} if name else {}),
-        **priority.as_json(),
-        **limit,
-    }
-
-
-def pod_sets_as_json(pod_sets: Sequence[JobPodSet]) -> list[Object]:
-    """Return `spec.podSets`."""
-    return [
-        {
+    pod_sets = []
+    for each in job.pod_sets():
+        asked = templates.topology_request(each.template)
+        pod_set: Object = {
             "name": each.name,
             "count": each.count,
             **({} if each.min_count is None else {"minCount": each.min_count}),
             "template": plain(each.template),
-            **(
-                {"topologyRequest": asked}
-                if (asked := templates.topology_request(each.template))
-                else {}
-            ),
+            **({"topologyRequest": asked} if asked else {}),
         }
-        for each in pod_sets
-    ]
+        pod_sets.append(pod_set)
+    return {
+        "podSets": pod_sets,
+        **({"queueName": name} if name else {}),
+        **priority.as_json(),
+        **limit,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,17 +213,14 @@ def ensure_one(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Cont
         # Half of what was injected is still there: nothing that one could compare.
         return Ensured(own[0])
     match = next((each for each in own if job.equivalent_to_workload(each)), None)
-    if match is None and own and (job.finished() is not None or _lacks_pods(job, own[0])):
-        match = own[0]
+    if match is None and own:
+        # A group is compared with its workload only when all its pods are there.
+        waits = job.is_suspended() and own[0].admission is None and bool(job.incomplete())
+        match = own[0] if waits or job.finished() is not None else None
     if match is None and own:
         return _none_matches(job, own, context)
     kept = () if match is None else _owned(job, match)
     return Ensured(match, (*kept, *delete(each for each in own if each is not match)))
-
-
-def _lacks_pods(job: GenericJob, workload: WorkloadInfo) -> bool:
-    """Return whether a job is to be compared with its workload only when all its pods are there."""
-    return job.is_suspended() and workload.admission is None and bool(job.incomplete())
 
 
 def _owned(job: GenericJob, workload: WorkloadInfo) -> tuple[Action, ...]:
@@ -276,7 +276,10 @@ def _prebuilt(job: GenericJob, context: Context) -> Ensured:
         message = f"The workload {wanted} belongs to {found.owner.kind} {found.owner.name}"
         stopped = stop(job, JobReason.WORKLOAD_OWNED, message, workload=None)
         return _unsettled(*stopped, ReportRefusal(JobReason.WORKLOAD_OWNED, message))
-    if _is_out_of_sync(job, found):
+    limit = job.is_suspended() and not found.evicted  # else it was edited while it ran
+    differs = limit and job.max_execution() != found.max_execution
+    ended = found.finished or job.finished() is not None or job.is_stopping()
+    if not ended and (differs or not job.equivalent_to_workload(found)):
         message = "The job asks for something else than its prebuilt workload"
         stopped = stop(job, FinishReason.OUT_OF_SYNC, message, workload=found)
         return _unsettled(*stopped, finish(found, FinishReason.OUT_OF_SYNC, message))
@@ -290,11 +293,86 @@ def _prebuilt(job: GenericJob, context: Context) -> Ensured:
     return Ensured(found)
 
 
-def _is_out_of_sync(job: GenericJob, workload: WorkloadInfo) -> bool:
-    ended = workload.finished or job.finished() is not None
-    if ended or job.is_stopping():
-        return False
-    limit = job.is_suspended() and not workload.evicted  # else it was edited while it ran
-    if limit and job.max_execution() != workload.max_execution:
-        return True
-    return not job.equivalent_to_workload(workload)
+# -- the PodGroup
+
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+def pod_group_key(workload: WorkloadInfo) -> str:
+    """Return `namespace/name` of the PodGroup that a workload's pods have, or would have."""
+    return f"{workload.meta.namespace}/{_brought(workload) or group_name(workload.meta.name)}"
+
+
+def made_for(workload: str) -> str:
+    """Return `namespace/name` of the PodGroup that is made for a Workload, by `namespace/name`."""
+    namespace, _, name = workload.partition("/")
+    return f"{namespace}/{group_name(name)}"
+
+
+def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
+    """Return the PodGroup to be made for a job; None where its pods bring one, or one is alone."""
+    if workload.admission is None or _brought(workload):
+        return None
+    members = _left(job, workload, workload.admission)
+    return _made(job, workload, members) if members > 1 else None  # one pod alone is no gang
+
+
+def regrouped(job: GenericJob, workload: WorkloadInfo, known: PodGroupState) -> MakePodGroup | None:
+    """Return the PodGroup of a job that runs where the stored one is out of date, or is gone.
+
+    It may ask for pods that cannot come, or name hosts that were replaced. A pod that is made in
+    place of another would wait for siblings that are done. Of a Job the state counts them itself.
+    """
+    name = group_name(workload.meta.name)
+    made = not _brought(workload) and any(brought_by(p.template) == name for p in job.pod_sets())
+    if workload.admission is None or not made:
+        return None
+    left = _left(job, workload, workload.admission)
+    if known.size is None:
+        return _made(job, workload, left) if left else None
+    size, done = known.size
+    group = _made(job, workload, size)
+    if known.domains and known.domains != group.domains:
+        return replace(group, done=done)
+    if not left or size - done == left or isinstance(job, BatchJob):
+        return None
+    size = max(size, left)
+    return replace(group, min_member=size, done=size - left)
+
+
+def _left(job: GenericJob, workload: WorkloadInfo, held: AdmissionInfo) -> int:
+    """Return how many pods have still to run that start together."""
+    late, done = job.late_pod_sets(), job.done_pods()
+    given = (each for each in held.assignments if each.name not in late)
+    return sum(remaining(each, workload, done) for each in given)
+
+
+def _made(job: GenericJob, workload: WorkloadInfo, members: int) -> MakePodGroup:
+    plain = ("apiVersion", "kind", "name", "uid")
+    owners: list[Object] = [{name: each[name] for name in plain} for each in job.owners()]
+    held = workload.admission
+    domains = (
+        {each.name: each.topology for each in held.assignments if each.topology} if held else {}
+    )
+    name = group_name(workload.meta.name)
+    return MakePodGroup(workload.meta.namespace, name, members, owners, domains=domains)
+
+
+def _brought(workload: WorkloadInfo) -> str:
+    found = (_label(each.template) for each in workload.pod_sets if each.template)
+    return next(filter(None, found), "")
+
+
+@remembered(KNOWN_TEXTS)
+def _label(template: bytes) -> str:
+    try:
+        found = _decode(template)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return "" if is_copied(found) else brought_by(found)
+
+
+def brought_by(template: Mapping[str, object]) -> str:
+    """Return the PodGroup that a pod template names, or nothing; by label, or the native one."""
+    found = fields.label(template, POD_GROUP_LABEL) or fields.label(template, POD_GROUP_LABEL_SIGS)
+    return found or fields.text(template, "spec", "schedulingGroup", "podGroupName")

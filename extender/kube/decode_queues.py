@@ -21,6 +21,7 @@ from extender.api.wellknown import (
 )
 from extender.kube import pod_templates, topology_wire
 from extender.kube.decode import (
+    UNREADABLE,
     DecodeError,
     Decoder,
     conditions_of,
@@ -291,10 +292,12 @@ class QueueDecoder:
         group_of: Callable[[Labelled], str] | None = None,
         done: Callable[[Labelled], Mapping[str, int]] | None = None,
         concerns: Callable[[bytes], bool] | None = None,
+        read: Callable[[bytes], object] | None = None,
     ) -> JobObject:
         """Return a job of any kind.
 
-        `group_of` names the job that an object belongs to, `done` counts pods that are done.
+        `group_of` names the job that an object belongs to, `done` counts pods that are done, and
+        `read` returns what decisions about a job of several objects read of each.
         Of an object that is no job by `concerns` only metadata is kept: where pods are queued
         without a queue name, these are all pods of the cluster.
         """
@@ -311,6 +314,7 @@ class QueueDecoder:
             group=group_of({"metadata": {"labels": meta.labels or {}}}) if group_of else "",
             done=done(_or(_object, raw, {})) if done else {},
             completion_mode=_completion_mode(raw) if kind == _JOB else None,
+            decoded=_decoded(read, kept),
         )
         words = size_of(meta.labels or {}) + size_of(meta.annotations or {})
         self._account.charge(meta.namespace, found, len(kept) + words)
@@ -546,6 +550,13 @@ def _preemption(found: wire.QueuePreemption) -> PreemptionPolicy:
 
 def _stop_policy(word: str | None) -> StopPolicy:
     return cast("StopPolicy", word) if word in get_args(StopPolicy) else "None"
+
+
+def _decoded(read: Callable[[bytes], object] | None, raw: bytes) -> object:
+    try:
+        return read(raw) if read is not None else None
+    except UNREADABLE:
+        return None  # the decision about the job reports the error
 
 
 def _completion_mode(raw: bytes | Raw) -> CompletionMode | None:

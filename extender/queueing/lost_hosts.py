@@ -15,7 +15,7 @@ from extender.api.reasons import EventReason, EvictionReason, HostReason
 from extender.api.wellknown import HOSTNAME_LABEL, WorkloadCondition
 from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import policy
-from extender.jobs.pod_group_of_job import pod_group_key
+from extender.jobs.workload import pod_group_key
 from extender.queueing import transitions
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView

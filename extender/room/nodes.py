@@ -17,7 +17,7 @@ from extender.fit.leaving import Unit, fewest_to_leave
 from extender.fit.packer import Found, Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.gang.fit import candidates
-from extender.jobs.pod_group_of_job import pod_group_key
+from extender.jobs.workload import pod_group_key
 from extender.resources.quantity import Resources, add, show, subtract
 from extender.room.answers import Answer, Answers, Key, RoomLack, key_of
 from extender.room.domains import DomainPlacer

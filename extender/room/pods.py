@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from extender.api.wellknown import TOPOLOGY_GATE
 from extender.fit.candidates import AntiAffinityKey, PodShape
 from extender.gang.topology import domains_of
-from extender.jobs.pod_group_of_job import made_for, pod_group_key
+from extender.jobs.workload import made_for, pod_group_key
 from extender.resources.quantity import Resources
 from extender.state.cluster.records import (
     LONGEST_SECONDS,

@@ -19,10 +19,9 @@ from extender.api.wellknown import (
 )
 from extender.config.sections import SettingsError
 from extender.jobs import fields, registry, workload
-from extender.jobs.context import Context
+from extender.jobs.actions import Context
 from extender.jobs.job import GenericJob
-from extender.jobs.pod_group_of_job import brought_by
-from extender.jobs.workload import PriorityClassNotFoundError, refusal
+from extender.jobs.workload import PriorityClassNotFoundError, brought_by, refusal
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.simulate.engine import Simulation

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from extender.api.reasons import Preempted
 from extender.api.wellknown import GROUP_X
-from extender.jobs.pod_group_of_job import pod_group_key
+from extender.jobs.workload import pod_group_key
 from extender.permit.node_claims import NodeClaims
 from extender.queueing.preempt import Victim
 from extender.queueing.rules import requires_room

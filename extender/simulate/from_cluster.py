@@ -14,7 +14,7 @@ from extender.config import Settings
 from extender.gang.options import GangOptions
 from extender.jobs import fields, registry
 from extender.jobs.job import template_of
-from extender.jobs.pod_group_of_job import pod_group_key
+from extender.jobs.workload import pod_group_key
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError

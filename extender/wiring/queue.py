@@ -201,7 +201,6 @@ class QueueControllers:
             clock=clock,
             rules=lifecycle.LifecycleRules(options, jobs.pods_ready),
             jobs=self._sources,
-            learn=jobs.learn,
         )
         self._workloads = controller(
             of_workloads.reconcile, observer=shared.observer("workload"), settle=SETTLE

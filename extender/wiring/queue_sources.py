@@ -157,6 +157,7 @@ class Sources:
             group_of=integration.group_of,
             done=integration.done,
             concerns=integration.concerns,
+            read=integration.read,
         )
 
     def _records(self) -> list[Reflector[Any]]:

@@ -31,13 +31,12 @@ from extender.jobs.job import (
     split_gates,
     template_of,
 )
-from extender.jobs.templates import Placement, PlacementError
-from extender.state.queue.records import PodSetInfo, WorkloadInfo
+from extender.jobs.templates import Placement
+from extender.state.queue.records import WorkloadInfo
 
 _MARKS: Final = (wellknown.ADMISSION_GATE.encode(), wellknown.MANAGED_LABEL.encode())
 _BATCH: Final = 100
 """Most pods whose gate one reconciliation removes; the next one goes on."""
-_CHANGED: Final = {"metadata": ("labels", "annotations"), "spec": ("nodeSelector",)}
 
 
 _SHAPE: Final = (
@@ -135,8 +134,9 @@ def _named(source: Object) -> Object:
 
 
 def _pod(found: Object, source: bytes | Object) -> PlainPod:
-    held, phase = is_held(found), fields.text(found, "status", "phase")
-    ours = _is_ours(found, held=held)
+    gates = fields.objects(found, "spec", "schedulingGates")
+    held = any(each.get("name") == wellknown.ADMISSION_GATE for each in gates)
+    ours, phase = _is_ours(found, held=held), fields.text(found, "status", "phase")
     return PlainPod(
         source,
         uid=fields.text(found, "metadata", "uid"),
@@ -153,12 +153,6 @@ def _pod(found: Object, source: bytes | Object) -> PlainPod:
         total=fields.annotation(found, wellknown.POD_GROUP_TOTAL_COUNT),
         is_last=fields.annotation(found, wellknown.RETRIABLE_IN_GROUP) == "false",
     )
-
-
-def is_held(pod: Object) -> bool:
-    """Return whether our scheduling gate is on a pod."""
-    gates = fields.objects(pod, "spec", "schedulingGates")
-    return any(each.get("name") == wellknown.ADMISSION_GATE for each in gates)
 
 
 def _is_ours(pod: Object, *, held: bool) -> bool:
@@ -182,12 +176,9 @@ def _role(pod: Object, *, held: bool) -> str:
     The annotation counts only where we wrote it, when the pod was let go: any user can write one,
     and a large pod is not to be counted as a small one.
     """
-    own = "" if held else fields.annotation(pod, wellknown.ROLE_HASH)
-    return own or _hash(fields.mapping(pod, "spec"))
-
-
-def _hash(spec: Mapping[str, object]) -> str:
-    """Return the hash of what equal pods have in common."""
+    own, spec = fields.annotation(pod, wellknown.ROLE_HASH), fields.mapping(pod, "spec")
+    if own and not held:
+        return own
     shape = {name: spec[name] for name in _SHAPE if spec.get(name)}
     for name in ("initContainers", "containers"):
         containers = fields.objects(spec, name)
@@ -218,10 +209,6 @@ class PlainPods(GenericJob):
 
     def __init__(self, pods: Sequence[PlainPod]) -> None:
         self._done: Mapping[str, int] = {}
-        self._take(pods)
-
-    def _take(self, pods: Sequence[PlainPod]) -> None:
-        """Set the pods, and compute what is asked several times."""
         self._pods = sorted((each for each in pods if each.is_ours), key=lambda pod: pod.age)
         self._left = [each for each in self._pods if not each.is_leaving]
         self._counted = [each for each in self._left if each.counts]
@@ -331,9 +318,13 @@ class PlainPods(GenericJob):
             return True
         stored = {each.name: each for each in workload.pod_sets}
         held = {pod.role: pod for pod in self._counted if pod.is_held}
+        if any(r not in stored or n > stored[r].count for r, n in self._here.items()):
+            return False
+        # Any user may have written the pod set.
         return all(
-            role in stored and count <= stored[role].count for role, count in self._here.items()
-        ) and all(_asks_for(pod.object, stored[role]) for role, pod in held.items())
+            _amounts(pod.object) == _amounts(template_of(stored[role]))
+            for role, pod in held.items()
+        )
 
     @override
     def priority_class(self) -> str:
@@ -372,8 +363,9 @@ class PlainPods(GenericJob):
             held = [each for each in mine if each.is_held][: max(0, room)]
             for pod in held[: _BATCH - len(steps)]:
                 before = pod.object
-                changed = _copy(before)
-                _place(changed, pod.role, placement)
+                changed = pod.copy()
+                templates.inject(changed, placement)
+                fields.ensure(changed, "metadata", "annotations")[wellknown.ROLE_HASH] = pod.role
                 _let_go(changed)
                 step = guarded(merge_patch(before, changed), before)
                 steps.append(Step(step.patch, member=pod.name))
@@ -393,39 +385,15 @@ class PlainPods(GenericJob):
         return fields.whole(count)
 
 
-def _asks_for(pod: Object, stored: PodSetInfo) -> bool:
-    """Return whether a pod set asks for what its pod asks for: any user may have written it."""
-    one, other = fields.mapping(pod, "spec"), fields.mapping(template_of(stored), "spec")
-    return _amounts(one) == _amounts(other)
-
-
-def _amounts(spec: Mapping[str, object]) -> list[object]:
-    """Return everything of a pod that says how much it asks for."""
+def _amounts(pod: Object) -> list[object]:
+    """Return everything of a pod, or a template, that says how much it asks for."""
+    spec = fields.mapping(pod, "spec")
     found: list[object] = [
         (fields.mapping(each, "resources"), each.get("restartPolicy"))
         for name in ("initContainers", "containers")
         for each in fields.objects(spec, name)
     ]
     return [*found, *(fields.mapping(spec, name) for name in ("resources", "overhead"))]
-
-
-def _copy(pod: Object) -> Object:
-    """Return a copy of a pod whose fields can be changed that `_place` and `_let_go` change."""
-    copy = dict(pod)
-    for part, names_ in _CHANGED.items():
-        copy[part] = inner = dict(fields.mapping(pod, part))
-        for name in names_:
-            found = inner.get(name)
-            if isinstance(found, dict):
-                inner[name] = dict(found)
-    return copy
-
-
-def _place(pod: Object, role: str, placement: Placement | None) -> None:
-    if placement is None:
-        raise PlacementError(f"pod set {role} is given no place")
-    templates.inject(pod, placement)
-    fields.ensure(pod, "metadata", "annotations")[wellknown.ROLE_HASH] = role
 
 
 def _let_go(pod: Object) -> None:

@@ -6,7 +6,7 @@ Source: the API `kueue.x-k8s.io/v1beta2`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
 from extender.api.reasons import EvictionReason
@@ -472,6 +472,8 @@ class JobObject:
     """The completion mode of a Job; other kinds have none."""
     done: Mapping[str, int] = field(default_factory=dict)
     """Pods by pod set that no start makes any more, where their quota is not given back yet."""
+    decoded: Any = field(default=None, repr=False, compare=False)
+    """The object as `Integration.read` returns it, where its kind has that and it can be read."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -11,9 +11,10 @@ from extender.controllers.job_facts import PodGroups
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from extender.kube.queues import WorkloadWriter
 from extender.queueing.options import AdmissionOptions
+from extender.room.nodes import NodeRoom
 from extender.state.queue.records import Meta, OwnerRef, WorkloadInfo
-from extender.state.topology import DomainAssignment
-from tests.makers import ManualClock
+from extender.state.queue.store import Queues
+from tests.makers import ManualClock, cluster_of
 from tests.queue_makers import meta
 
 DOWN = UnavailableError("nothing answers")
@@ -31,34 +32,12 @@ class NoPodGroups(PodGroups):
     """No job has a PodGroup or pods."""
 
     def __init__(self, clock: ManualClock | None = None) -> None:
-        """Read no cache."""
-        cache: Any = None
+        """Read empty caches."""
+        queues, self.cluster = Queues().view(), cluster_of()
+        view = self.cluster.view()
+        room = NodeRoom(queues, view)
         made = clock or ManualClock()
-        super().__init__(cache, cache, cache, options=AdmissionOptions(), make=False, clock=made)
-
-    @override
-    def are_made_in(self, cluster_queue: str) -> bool:
-        return False
-
-    @override
-    def size(self, group: str) -> tuple[int, int] | None:
-        return None
-
-    @override
-    def domains(self, group: str) -> Mapping[str, DomainAssignment]:
-        return {}
-
-    @override
-    def is_granted(self, group: str) -> bool:
-        return False
-
-    @override
-    def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
-        return None
-
-    @override
-    def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
-        return False
+        super().__init__(queues, view, room, options=AdmissionOptions(), make=False, clock=made)
 
 
 class Server(WorkloadWriter):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender.controllers.job_facts import Ancestors
-from extender.jobs.context import Ancestor
+from extender.jobs.actions import Ancestor
 from extender.jobs.registry import builtin
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, Meta, OwnerRef

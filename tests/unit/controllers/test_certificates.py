@@ -12,7 +12,6 @@ from extender.controllers.webhooks import (
     Certificates,
     GivenFiles,
     MadeByUs,
-    Source,
 )
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.webhooks import CertificateSecret, Kept
@@ -92,7 +91,7 @@ class Cluster:
 class Replica:
     """One process, with what it serves."""
 
-    def __init__(self, source: Source, cluster: Cluster, clock: Now) -> None:
+    def __init__(self, source: MadeByUs | GivenFiles, cluster: Cluster, clock: Now) -> None:
         self.served: list[Bundle] = []
         self.certificates = Certificates(
             source,

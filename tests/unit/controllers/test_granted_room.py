@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from extender.api.wellknown import GROUP_SIGS, GROUP_X
 from extender.controllers.admitted_pods import GrantKeeper
-from extender.jobs.pod_group_of_job import made_for
+from extender.jobs.workload import made_for
 from extender.kube.errors import NotFoundError
 from extender.kube.queues import JobWriter
 from extender.state.cluster.records import LONGEST_SECONDS, Grant

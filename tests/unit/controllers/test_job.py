@@ -12,8 +12,7 @@ from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import STOPPED_ANNOTATION
-from extender.controllers.job import JobController
-from extender.controllers.job_actions import JobActions
+from extender.controllers.job import JobActions, JobController
 from extender.controllers.job_facts import JobOptions
 from extender.controllers.timing import LOOK_AGAIN, UNNOTICED
 from extender.controllers.workload_writer import CONCURRENT_WRITES, Workloads

@@ -9,6 +9,7 @@ import pytest
 from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
+from extender.api.wellknown import GROUP_X
 from extender.controllers.job import JobController
 from extender.controllers.job_facts import JobOptions
 from extender.controllers.timing import LATE
@@ -17,13 +18,14 @@ from extender.gang.options import GangOptions
 from extender.jobs.registry import builtin
 from extender.kube.errors import NotFoundError
 from extender.permit.node_claims import NodeClaims
+from extender.state.cluster.events import PodGroupDeleted
 from extender.state.cluster.records import Grant
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, OwnerRef
 from extender.state.queue.store import Queues
 from extender.steps import at_once
 from tests.harness import objects
-from tests.makers import NAMESPACE, ManualClock, cluster_of, pod_group
+from tests.makers import NAMESPACE, ManualClock, cluster_of, observe, pod_group
 from tests.queue_makers import admission, condition, flavor, pod_set, workload
 from tests.unit.controllers.queue_server import NoPodGroups, Server
 from tests.unit.controllers.test_job import KEY, Jobs
@@ -68,11 +70,7 @@ class Groups(Jobs):
 
 
 class Known(NoPodGroups):
-    """PodGroups as a scene has them."""
-
-    def __init__(self, scene: "Scene") -> None:
-        super().__init__(scene.clock)
-        self._scene = scene
+    """A queue that makes PodGroups, in rooms that it found."""
 
     @override
     def are_made_in(self, cluster_queue: str) -> bool:
@@ -82,23 +80,14 @@ class Known(NoPodGroups):
     def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
         return ROOMS if workload == GROUP else None
 
-    @override
-    def size(self, group: str) -> tuple[int, int] | None:
-        return self._scene.seen
-
-    @override
-    def is_granted(self, group: str) -> bool:
-        return self._scene.granted
-
 
 class Scene:
-    """A Job of two pods that has been admitted by room; `seen` is what the watch has shown."""
+    """A Job of two pods that has been admitted by room."""
 
     def __init__(self) -> None:
         self.queues, self.server, self.jobs = Queues(), Server(), Groups()
         self.clock = ManualClock()
-        self.seen: tuple[int, int] | None = None
-        self.granted = False
+        self.groups = Known(self.clock)
         self.controller = JobController(
             self.queues,
             Workloads(self.queues, self.server),
@@ -108,7 +97,7 @@ class Scene:
             options=JobOptions(
                 builtin(),
                 LabelSelector(),
-                pod_groups=Known(self),
+                pod_groups=self.groups,
             ),
         )
         self.queues.apply(ev.Applied(flavor()))
@@ -124,6 +113,13 @@ class Scene:
         )
         self.server.stored[made.key] = found
         self.queues.apply(ev.Applied(found))
+
+    def see(self, size: tuple[int, int] | None, **more: Any) -> None:
+        """Have the watch show the PodGroup, or that it is gone."""
+        if size is None:
+            self.groups.cluster.apply(PodGroupDeleted(GROUP_X, GROUP))
+        else:
+            observe(self.groups.cluster, pod_group("w", size[0], done=size[1], **more))
 
     async def look(self) -> None:
         await self.controller.reconcile(KEY)
@@ -165,27 +161,28 @@ async def test_it_is_not_written_again_before_it_is_seen(
     scene: Scene, shown: tuple[int, int] | None
 ) -> None:
     """Without the claim its room would be free to others, while no pod is there yet."""
-    scene.seen = shown
+    if shown:
+        scene.see(shown)
     await scene.look()
     await scene.look()
     assert len(scene.jobs.made) == 1
 
-    scene.seen = (2, 0)
+    scene.see((2, 0))
     await scene.look()
     assert len(scene.jobs.made) == 1
-    scene.seen = None  # it was deleted
+    scene.see(None)  # it was deleted
     await scene.look()
     assert scene.jobs.made[1:] == [(2, 0, None)]
 
 
 async def test_what_was_written_counts_until_it_is_seen(scene: Scene) -> None:
-    groups, [found] = Known(scene), scene.server.stored.values()
-    scene.seen = (4, 0)
+    groups, [found] = scene.groups, scene.server.stored.values()
+    scene.see((4, 0))
     groups.wrote(GROUP, (2, 1), {})
     assert groups.state(found).size == (2, 1)
-    scene.seen = (2, 1)
+    scene.see((2, 1))
     assert groups.state(found).size == (2, 1)
-    scene.seen = (4, 0)  # by another writer
+    scene.see((4, 0))  # by another writer
     assert groups.state(found).size == (4, 0)
 
 
@@ -197,7 +194,7 @@ async def test_one_that_does_not_appear_is_made_again(scene: Scene) -> None:
 
 
 async def test_what_is_not_used_is_given_back_with_the_quota(scene: Scene) -> None:
-    scene.granted = True
+    scene.see((2, 0), grant=Grant(ROOMS, scene.clock.now + LATE))
     evicted = scene.server.touch(
         GROUP, conditions=(condition("QuotaReserved"), condition("Evicted", "Preempted"))
     )

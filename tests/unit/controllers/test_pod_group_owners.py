@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from extender.api.core_v1 import LabelSelector
@@ -13,7 +12,6 @@ from extender.controllers.job_facts import JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
 from extender.kube.recorder import Event
-from extender.runtime.pacer import Pacer
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
@@ -130,29 +128,3 @@ async def test_a_pod_that_succeeds_and_is_deleted_ends_the_group_with_the_others
     end = scene.stored.condition("Finished")
     assert end is not None
     assert end.reason == "Succeeded"
-
-
-async def test_a_group_of_very_many_is_decoded_with_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What changes in a rest is decided about as it is then."""
-    scene, decoded = Scene(), [0]
-    for number in range(200):
-        scene.put(running(f"pod-{number:03}"))
-    decode = msgspec.json.decode
-
-    def counted(raw: bytes) -> Any:
-        decoded[-1] += 1
-        return decode(raw)
-
-    async def rest(pacer: Pacer) -> None:
-        if len(decoded) == 100:
-            for number in range(10):
-                scene.put(running(f"new-{number}"))
-        decoded.append(0)
-
-    monkeypatch.setattr(msgspec.json, "decode", counted)
-    monkeypatch.setattr(Pacer, "rest", rest)
-    monkeypatch.setattr(Pacer, "is_due", True)
-    await scene.controller.reconcile(UNIT)
-
-    assert sum(decoded) >= 212
-    assert max(decoded) < 30

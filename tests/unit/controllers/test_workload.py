@@ -61,13 +61,9 @@ class Scene:
                 )
             ),
             jobs=self,
-            learn=self.learn,
         )
         self.apply_job(job())
         self.add()
-
-    async def learn(self, workload: WorkloadInfo) -> None:
-        """Learn nothing: no job is large."""
 
     async def read(self, owner: OwnerRef, namespace: str) -> JobObject | None:
         assert namespace == NAMESPACE

@@ -6,8 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 from extender.api.core_v1 import Toleration
-from extender.jobs.actions import Action, CreateWorkload, PatchWorkload
-from extender.jobs.context import Context
+from extender.jobs.actions import Action, Context, CreateWorkload, PatchWorkload
 from extender.jobs.job import GenericJob, Step
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import builtin

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from extender.jobs import actions as act
-from extender.jobs.actions import Action
-from extender.jobs.context import Ancestor, Context
+from extender.jobs.actions import Action, Ancestor, Context
 from extender.jobs.decide import decide
 from extender.jobs.job import Step
 from extender.state.queue.records import (

@@ -9,8 +9,7 @@ import pytest
 from extender.api.wellknown import STOPPED_ANNOTATION
 from extender.jobs import actions as act
 from extender.jobs import templates
-from extender.jobs.actions import stop
-from extender.jobs.context import Context
+from extender.jobs.actions import Context, stop
 from extender.jobs.decide import decide
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.templates import Placement

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.jobs.context import JobProgress, readiness
+from extender.jobs.actions import JobProgress, readiness
 from extender.jobs.decide import decide
 from extender.state.cluster.records import ConditionInfo
 from tests.unit.jobs.scene import CONTEXT, job, workload

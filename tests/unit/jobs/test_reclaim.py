@@ -7,8 +7,13 @@ import pytest
 
 from extender.api.job_overrides import Overrides, parsed
 from extender.jobs import actions as act
-from extender.jobs.actions import Action
-from extender.jobs.context import ReleaseQuota, release_limits, release_strategy, unreadable_release
+from extender.jobs.actions import (
+    Action,
+    QuotaRelease,
+    release_limits,
+    release_strategy,
+    unreadable_release,
+)
 from extender.jobs.decide import decide
 from extender.jobs.registry import builtin
 from extender.state.queue.usage import usage
@@ -91,7 +96,7 @@ def test_a_zero_that_another_one_wrote_stays_where_the_api_server_wants_it() -> 
     ("strategy", "want"), [("OnTerminating", {"main": 2}), ("OnTerminal", {"main": 1})]
 )
 def test_pods_that_end_slowly_may_keep_their_quota(
-    strategy: ReleaseQuota, want: dict[str, int]
+    strategy: QuotaRelease, want: dict[str, int]
 ) -> None:
     """Index 1 failed with its pod still on its node."""
     status = {"completedIndexes": "0", "failedIndexes": "1", "terminating": 1}

@@ -9,18 +9,19 @@ from typing_extensions import override
 
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs.actions import (
+    Context,
     DropGrant,
     MakePodGroup,
+    PodGroupState,
     ReleaseQuota,
     SetReclaimable,
     StartJob,
     StopJob,
 )
-from extender.jobs.context import Context, PodGroupState
 from extender.jobs.decide import decide
-from extender.jobs.pod_group_of_job import pod_group_key
 from extender.jobs.registry import builtin
 from extender.jobs.templates import group_name
+from extender.jobs.workload import pod_group_key
 from extender.state.queue.records import Meta, WorkloadInfo
 from extender.state.topology import DomainAssignment, in_order
 from tests.harness.kinds import jobset, pytorchjob
