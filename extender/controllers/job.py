@@ -20,8 +20,8 @@ import structlog
 from extender.api.reasons import FinishReason, JobReason, PodsReadyReason
 from extender.api.wellknown import QUEUE_LABEL, WorkloadCondition
 from extender.controllers.job_facts import JobFacts, JobOptions, Key, PodGroups
-from extender.controllers.timing import LATE, LOOK_AGAIN, UNNOTICED
-from extender.controllers.workload_writer import CONCURRENT_WRITES, SettingWarnings, Workloads
+from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN, UNNOTICED
+from extender.controllers.workload import SettingWarnings, Workloads
 from extender.jobs import fields
 from extender.jobs.actions import (
     Action,

@@ -25,8 +25,7 @@ from extender.jobs.actions import (
     release_strategy,
 )
 from extender.jobs.fields import text
-from extender.jobs.job import GenericJob
-from extender.jobs.kinds.operated import OperatedJob
+from extender.jobs.job import GenericJob, OperatedJob
 from extender.jobs.registry import Integration
 from extender.jobs.workload import pod_group_key, prebuilt_name
 from extender.kube.set_aside import ObjectsSetAside

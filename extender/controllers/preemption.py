@@ -13,6 +13,7 @@ import structlog
 
 from extender.api.reasons import EventReason, PreemptionReason
 from extender.api.wellknown import ConditionType
+from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN
 from extender.gang.options import GangOptions
 from extender.gang.preempt import choice
 from extender.gang.preempt.choice import Checked, check, has_started_since
@@ -29,13 +30,8 @@ from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 
 _log = structlog.get_logger(__name__)
-LOOK_AGAIN: Final = 1.0
-"""Seconds between two looks while victims leave: those without a group change nothing of it."""
 MOST_NOMINATIONS: Final = 3
 """The most nominations of one pod: kube-scheduler withdraws each when it tries the pod in vain."""
-PARALLEL: Final = 32
-"""Writes at a time, of all preemptions: half of the connections that there are by default. Gangs
-that preempt together wait for evictions."""
 _IN_VAIN: Final = frozenset((
     *(PreemptionReason.VICTIMS_STAY, PreemptionReason.ROOM_LOST),
     *(PreemptionReason.ROOM_TAKEN, PreemptionReason.GIVEN_UP),
@@ -118,7 +114,7 @@ class PreemptionController:
         self._options = options
         self._workloads = workloads
         self._done: dict[str, _Done] = {}
-        self._slots = asyncio.Semaphore(PARALLEL)
+        self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
 
     def concerns(self, groups: Iterable[str]) -> Iterable[str]:
         """Return the groups of these that have to do with a preemption."""

@@ -11,7 +11,7 @@ from extender.api import job_overrides
 from extender.api.reasons import JobReason
 from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_API_VERSION
 from extender.controllers.timing import SETTLE
-from extender.controllers.workload_writer import SettingWarnings
+from extender.controllers.workload import SettingWarnings
 from extender.jobs.actions import unreadable_release
 from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition

@@ -1,4 +1,7 @@
-"""The times of the controllers, in seconds. Where nothing forces a value, use one of these."""
+"""The times of the controllers, in seconds, and how much they write at a time.
+
+Where nothing forces a value, use one of these.
+"""
 
 from typing import Final
 
@@ -16,3 +19,5 @@ LATE: Final = 60.0
 as well. Also the time after which a wait is taken for trouble."""
 STAND_BACK: Final = 600.0
 """The time for which a job is left to another writer of `suspend`."""
+CONCURRENT_WRITES: Final = 32
+"""Writes at a time of one kind: half of the connections that there are by default."""

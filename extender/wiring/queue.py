@@ -12,13 +12,11 @@ from extender.api.reasons import JobReason, Preempted
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
 from extender.controllers.admission import AdmissionLoop
-from extender.controllers.admitted_pods import GrantKeeper, TopologyGates
+from extender.controllers.admitted_pods import GrantKeeper, LostHosts, TopologyGates
 from extender.controllers.job import JobController, JobCounts
 from extender.controllers.job_facts import JobOptions, PodGroups
-from extender.controllers.lost_hosts import LostHosts
 from extender.controllers.queue_status import QueueStatusController
-from extender.controllers.workload import WorkloadController
-from extender.controllers.workload_writer import Workloads, about
+from extender.controllers.workload import WorkloadController, Workloads, about
 from extender.explain.facts import Facts
 from extender.jobs import registry
 from extender.kube import admission_facts

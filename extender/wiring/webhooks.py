@@ -18,7 +18,7 @@ from typing_extensions import override
 from extender.api.selectors import matches_selector
 from extender.config import Settings
 from extender.config import Webhooks as Section
-from extender.controllers.webhooks import Certificates, ConversionGate, GivenFiles, MadeByUs, Source
+from extender.controllers.webhooks import Certificates, ConversionGate, GivenFiles, MadeByUs
 from extender.jobs import registry
 from extender.kube.client import KubeClient
 from extender.kube.webhooks import Address, CertificateSecret, WebhookClients
@@ -196,7 +196,7 @@ def _served(section: Section) -> list[str]:
     return [name for name in CONVERTED if wanted_too[name.startswith("workloads.")]]
 
 
-def _source(section: Section, client: KubeClient, clock: Clock) -> Source:
+def _source(section: Section, client: KubeClient, clock: Clock) -> MadeByUs | GivenFiles:
     given = section.certificate
     if given is not None:
         return GivenFiles(given.cert_file, given.key_file, given.ca_file, clock)

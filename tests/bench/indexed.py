@@ -21,7 +21,7 @@ from rich.table import Table
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
 from extender.controllers.job_facts import JobOptions
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.workload import Workloads
 from extender.jobs.registry import builtin
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder

@@ -7,8 +7,7 @@ from typing_extensions import override
 
 from extender.jobs import fields
 from extender.jobs.fields import Object
-from extender.jobs.job import Finished, Slot
-from extender.jobs.kinds.operated import OperatedJob
+from extender.jobs.job import Finished, OperatedJob, Slot
 
 _AT_REST: Final = ("suspended", "succeeded", "failed")
 _ENDLESS: Final = "RestartJobSetAndIgnoreMaxRestarts"

@@ -6,8 +6,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from extender.jobs import fields
-from extender.jobs.job import Finished, Slot
-from extender.jobs.kinds.operated import OperatedJob
+from extender.jobs.job import Finished, OperatedJob, Slot
 
 
 class KubeflowJob(OperatedJob):

@@ -12,8 +12,7 @@ from typing_extensions import override
 
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import LARGEST_INT32, Finished, JobPodSet, Slot, Step
-from extender.jobs.kinds.operated import OperatedJob
+from extender.jobs.job import LARGEST_INT32, Finished, JobPodSet, OperatedJob, Slot, Step
 from extender.jobs.templates import Placement
 
 _HEAD: Final = "head"

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.admission import AdmissionLoop
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.workload import Workloads
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing import cycle

@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 from extender.controllers.admission import FIRST_ROOM_PAUSE, AdmissionLoop
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.workload import Workloads
 from extender.fit.room_left import RoomLeft
 from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event

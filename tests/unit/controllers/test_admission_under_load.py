@@ -6,10 +6,8 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
-from extender.controllers.admission import LONGEST_LEAD
-from extender.controllers.pending_reasons import FIRST_DELAY
-from extender.controllers.timing import LOOK_AGAIN
-from extender.controllers.workload_writer import CONCURRENT_WRITES
+from extender.controllers.admission import FIRST_DELAY
+from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN
 from extender.state.queue.records import WorkloadInfo
 from tests.makers import key
 from tests.queue_makers import cluster_queue, condition, workload
@@ -87,11 +85,11 @@ async def test_what_goes_first_may_come_while_earlier_admissions_wait_to_be_writ
     async with scene.running():
         await scene.until(lambda: all(scene.view.is_assumed(key(name)) for name in names))
         scene.put(workload("late", 1))
-        await asyncio.sleep(LONGEST_LEAD / 2)
+        await asyncio.sleep(LOOK_AGAIN / 2)
         scene.put(workload("urgent", 1, priority=1))
-        await asyncio.sleep(LONGEST_LEAD / 4)
+        await asyncio.sleep(LOOK_AGAIN / 4)
         assert not scene.view.is_assumed(key("late"))
-        await asyncio.sleep(LONGEST_LEAD)
+        await asyncio.sleep(LOOK_AGAIN)
         assert scene.view.is_assumed(key("urgent"))
         assert not scene.view.is_assumed(key("late"))
 
@@ -105,13 +103,13 @@ async def test_a_victim_that_ends_while_others_are_written_is_not_evicted() -> N
     scene.put(*(workload(f"runs-{number}", 1) for number in range(CONCURRENT_WRITES)))
     scene.server.go_on.clear()
     async with scene.running():
-        await asyncio.sleep(LONGEST_LEAD)
+        await asyncio.sleep(LOOK_AGAIN)
         scene.put(workload("high", 1, priority=1))
-        await asyncio.sleep(2 * LONGEST_LEAD)
+        await asyncio.sleep(2 * LOOK_AGAIN)
         assert scene.admission.pending.preemptors.victims(key("high")) == {key("low")}
         scene.finish("low")
         scene.server.go_on.set()
-        await asyncio.sleep(LONGEST_LEAD)
+        await asyncio.sleep(LOOK_AGAIN)
     assert scene.slow.refused == 0
     assert not scene.server.stored[key("low")].evicted
     assert "high" in scene.admitted()
@@ -126,5 +124,5 @@ async def test_a_victim_is_evicted_whose_admission_has_no_answer_yet() -> None:
     async with scene.running():
         await scene.until(lambda: scene.view.is_assumed(key("low")))
         scene.put(workload("high", 1, priority=1))
-        await asyncio.sleep(2 * LONGEST_LEAD)
+        await asyncio.sleep(2 * LOOK_AGAIN)
         assert scene.server.stored[key("low")].evicted

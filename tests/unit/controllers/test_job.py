@@ -14,8 +14,8 @@ from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import STOPPED_ANNOTATION
 from extender.controllers.job import JobActions, JobController
 from extender.controllers.job_facts import JobOptions
-from extender.controllers.timing import LOOK_AGAIN, UNNOTICED
-from extender.controllers.workload_writer import CONCURRENT_WRITES, Workloads
+from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN, UNNOTICED
+from extender.controllers.workload import Workloads
 from extender.jobs import actions as do
 from extender.jobs.job import Step
 from extender.jobs.kinds.batch_job import BatchJob

@@ -13,7 +13,7 @@ from extender.api.wellknown import GROUP_X
 from extender.controllers.job import JobController
 from extender.controllers.job_facts import JobOptions
 from extender.controllers.timing import LATE
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.workload import Workloads
 from extender.gang.options import GangOptions
 from extender.jobs.registry import builtin
 from extender.kube.errors import NotFoundError

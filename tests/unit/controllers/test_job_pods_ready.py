@@ -11,7 +11,7 @@ from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
 from extender.controllers.job_facts import JobOptions
 from extender.controllers.timing import SETTLE
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.workload import Workloads
 from extender.jobs.registry import builtin
 from extender.kube.recorder import Event
 from extender.queueing.options import AdmissionOptions, PodsReady

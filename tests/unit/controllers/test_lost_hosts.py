@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import HOSTNAME_LABEL
-from extender.controllers.lost_hosts import LostHosts
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.admitted_pods import LostHosts
+from extender.controllers.workload import Workloads
 from extender.gang.options import GangOptions, OnPartial
 from extender.kube.errors import ApiError
 from extender.kube.recorder import Event

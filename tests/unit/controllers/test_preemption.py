@@ -8,12 +8,12 @@ import pytest
 from typing_extensions import override
 
 from extender.controllers.preemption import (
-    LOOK_AGAIN,
     MOST_NOMINATIONS,
     Outlet,
     PreemptionController,
     StoredNominations,
 )
+from extender.controllers.timing import LOOK_AGAIN
 from extender.gang.options import GangOptions
 from extender.kube.errors import ApiError, BudgetError, UnavailableError
 from extender.kube.pod_groups import VictimWriter

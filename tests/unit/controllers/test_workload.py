@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from extender.controllers.timing import LATE, SETTLE
-from extender.controllers.workload import WorkloadController
-from extender.controllers.workload_writer import Workloads
+from extender.controllers.workload import WorkloadController, Workloads
 from extender.kube.errors import UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.lifecycle import LifecycleRules
