@@ -7,7 +7,7 @@ unanswered write may have changed. The Workload of the job is admitted in `admis
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
@@ -19,7 +19,7 @@ import structlog
 
 from extender.api.reasons import FinishReason, JobReason, PodsReadyReason
 from extender.api.wellknown import QUEUE_LABEL, WorkloadCondition
-from extender.controllers.job_facts import JobFacts, JobOptions, Key, PodGroups
+from extender.controllers.job_facts import JobFacts, JobOptions, Key
 from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN, UNNOTICED
 from extender.controllers.workload import SettingWarnings, Workloads
 from extender.jobs import fields
@@ -52,7 +52,6 @@ from extender.jobs.actions import (
 from extender.jobs.decide import decide
 from extender.jobs.job import ChildChange, Step
 from extender.jobs.kinds.batch_job import BatchJob
-from extender.jobs.registry import Integration
 from extender.kube.decode import UNREADABLE
 from extender.kube.errors import ApiError, NotFoundError, RefusedError, UnavailableError
 from extender.kube.queues import JobWriter
@@ -102,21 +101,16 @@ class JobController:
         self._record = record
         self._clock = clock
         self._options = options
+        self._workloads, self._writer = workloads, writer
         self._facts = JobFacts(self._view, options, clock=clock)
-        self._actions = JobActions(
-            queues,
-            workloads,
-            writer,
-            integrations=options.integrations,
-            pod_groups=options.pod_groups,
-            clock=clock,
-        )
+        self._unsure: dict[Key, set[str]] = {}
+        """The names of objects with an unanswered write, by job."""
         self._known = {f"{each.group}/{each.kind}" for each in options.integrations.values()}
         self._warnings = SettingWarnings(readiness.unreadable, unreadable_release)
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Carry out the actions due for a job. Raises ApiError, also where the decision fails."""
-        await self._actions.make_sure(key)
+        await self._make_sure(key)
         objects, memory = self._view.unit(key), self._facts.memory(key)
         if not objects:
             self._end_set_aside(key)
@@ -201,7 +195,7 @@ class JobController:
         while left:
             together = left.popleft()
             try:
-                await self._actions.act(together, found)
+                await self._act(together, found)
             except RefusedError as error:  # an Event is what the user sees: there is no other error
                 if len(together) > 1:  # alone, what the API server does not refuse is written
                     left.extendleft((each,) for each in reversed(together))
@@ -295,50 +289,9 @@ class JobController:
             )
         )
 
+    # -- the actions
 
-def _instead(action: Action, error: RefusedError) -> Actions:
-    """Return what is done about a start that the API server will never accept.
-
-    That a field is immutable is about the object's state now, which may be another one later.
-    """
-    if (
-        not isinstance(action, StartJob)
-        or error.status != HTTPStatus.UNPROCESSABLE_ENTITY
-        or "field is immutable" in str(error)
-    ):
-        return ()
-    return (replace(action.refused, message=str(error)),)
-
-
-def _is_loss(action: Action) -> bool:
-    return isinstance(action, SetPodsReady) and action.reason == PodsReadyReason.WAIT_FOR_RECOVERY
-
-
-def _sets_suspend(action: Action) -> bool:
-    """Return whether an action starts or stops a job; the rest of a stop does neither."""
-    return isinstance(action, StartJob | StopJob) and action.note is not None
-
-
-class JobActions:
-    """Carries out actions, and applies the answers of the API server to the state."""
-
-    def __init__(
-        self,
-        queues: Queues,
-        workloads: Workloads,
-        writer: JobWriter,
-        *,
-        integrations: Mapping[str, Integration],
-        pod_groups: PodGroups,
-        clock: Clock,
-    ) -> None:
-        self._queues, self._view = queues, queues.view()
-        self._workloads, self._writer = workloads, writer
-        self._integrations, self._pod_groups, self._clock = integrations, pod_groups, clock
-        self._unsure: dict[tuple[str, str], set[str]] = {}
-        """The names of objects with an unanswered write, by job."""
-
-    async def act(self, together: Actions, of: JobObject) -> None:
+    async def _act(self, together: Actions, of: JobObject) -> None:
         """Carry out one action, or several changes of a workload's status in a single write.
 
         Raises ApiError.
@@ -381,7 +334,7 @@ class JobActions:
                         after = _after(after, each, self._clock.wall())
                 await self._workloads.write_status(workload, after)
 
-    async def make_sure(self, key: tuple[str, str]) -> None:
+    async def _make_sure(self, key: tuple[str, str]) -> None:
         """Read the objects of a job that have an unanswered write. Raises ApiError."""
         if key not in self._unsure:
             return
@@ -402,19 +355,24 @@ class JobActions:
         Steps of one object are written in order. Several objects of one job, such as a group of
         pods, are written at the same time; the first error is raised when all writes have ended.
         """
-        for batch in _batches(steps):
-            errors: list[Exception] = []
-            async with asyncio.TaskGroup() as tasks:
-                for step in batch:
-                    tasks.create_task(self._try(step, of, errors))
-            if errors:
-                raise errors[0]
+        slots, errors = asyncio.Semaphore(CONCURRENT_WRITES), list[Exception]()
 
-    async def _try(self, step: Step, of: JobObject, errors: list[Exception]) -> None:
-        try:
-            await self._take(step, of)
-        except Exception as error:  # noqa: BLE001 - raised when the other writes have ended
-            errors.append(error)
+        async def take_all(of_one: Sequence[Step]) -> None:
+            async with slots:
+                try:
+                    for step in of_one:
+                        await self._take(step, of)
+                except Exception as error:  # noqa: BLE001 - raised when the other writes have ended
+                    errors.append(error)
+
+        by_object: dict[str, list[Step]] = {}
+        for step in steps:
+            by_object.setdefault(step.member, []).append(step)
+        async with asyncio.TaskGroup() as tasks:
+            for each in by_object.values():
+                tasks.create_task(take_all(each))
+        if errors:
+            raise errors[0]
 
     async def _take(self, step: Step, of: JobObject) -> None:
         name = step.member or of.meta.name
@@ -452,12 +410,12 @@ class JobActions:
 
     def _collection(self, of: JobObject) -> str:
         """Return the API path of the objects of a job."""
-        found = self._integrations[of.kind]
+        found = self._options.integrations[of.kind]
         return path_of(found.group, found.version, found.plural, namespace=of.meta.namespace)
 
     async def _make_pod_group(self, action: MakePodGroup) -> None:
         """Write a PodGroup with the room found for it."""
-        found = self._pod_groups.rooms(action.room_of) if action.room_of else None
+        found = self._options.pod_groups.rooms(action.room_of) if action.room_of else None
         grant = None
         if found:
             rooms = {node: dict(amounts) for node, amounts in found.items()}
@@ -473,19 +431,30 @@ class JobActions:
             domains=action.domains,
         )
         size = action.min_member, action.done
-        self._pod_groups.wrote(f"{action.namespace}/{action.name}", size, action.domains)
+        self._options.pod_groups.wrote(f"{action.namespace}/{action.name}", size, action.domains)
 
 
-def _batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Yield the steps in order; the steps of one batch are about different objects."""
-    batch: dict[str, Step] = {}
-    for step in steps:
-        if len(batch) == CONCURRENT_WRITES or step.member in batch:
-            yield list(batch.values())
-            batch = {}
-        batch[step.member] = step
-    if batch:
-        yield list(batch.values())
+def _instead(action: Action, error: RefusedError) -> Actions:
+    """Return what is done about a start that the API server will never accept.
+
+    That a field is immutable is about the object's state now, which may be another one later.
+    """
+    if (
+        not isinstance(action, StartJob)
+        or error.status != HTTPStatus.UNPROCESSABLE_ENTITY
+        or "field is immutable" in str(error)
+    ):
+        return ()
+    return (replace(action.refused, message=str(error)),)
+
+
+def _is_loss(action: Action) -> bool:
+    return isinstance(action, SetPodsReady) and action.reason == PodsReadyReason.WAIT_FOR_RECOVERY
+
+
+def _sets_suspend(action: Action) -> bool:
+    """Return whether an action starts or stops a job; the rest of a stop does neither."""
+    return isinstance(action, StartJob | StopJob) and action.note is not None
 
 
 def _after(workload: WorkloadInfo, action: StatusChange, now: float) -> WorkloadInfo:

@@ -59,14 +59,15 @@ class JobOptions:
     """The list of objects that are set aside, to which jobs are added whose decision failed."""
 
 
+_DEEPEST: Final = 10
+"""Most owners above a job that are looked at."""
+
+
 class JobFacts:
     """Reads jobs and their contexts; keys are those of `JobObject.unit`."""
 
     def __init__(self, view: QueueView, options: JobOptions, *, clock: Clock) -> None:
         self._view, self._options, self._clock = view, options, clock
-        self._ancestors = Ancestors(
-            view, options.integrations, manages_all=options.manage_without_queue_name
-        )
         self._memories: dict[Key, JobMemory] = {}
 
     def memory(self, key: Key) -> "JobMemory":
@@ -129,7 +130,7 @@ class JobFacts:
             manage_without_queue_name=options.manage_without_queue_name,
             namespace_selected=namespace is not None
             and matches_selector(options.namespace_selector, namespace.labels),
-            ancestor=self._ancestors.find(found),
+            ancestor=self.ancestor(found),
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
             wait_for_pods_ready=any(
                 readiness.policy_of(each, view, options.admission).enabled for each in own
@@ -162,6 +163,51 @@ class JobFacts:
         chosen = self._options.release_quota
         return release_strategy(queue.meta.annotations, chosen) if queue else chosen
 
+    def ancestor(self, found: JobObject) -> Ancestor | None:
+        """Return the queued job that a job is part of, and whose admission covers it.
+
+        Users may write any ownerReferences into the objects that they create. So a reference counts
+        only where the owner is in the same namespace, has the kind and the name of the reference,
+        is of a kind whose controller makes such objects, and would give the object its name. An
+        owner that has ended shares its quota no more.
+        """
+        top: JobObject | None = None
+        above = found
+        for _ in range(_DEEPEST):
+            parent = self._parent(above)
+            if parent is None:
+                break
+            if parent.queue_name or self._options.manage_without_queue_name:
+                top = parent
+            above = parent
+        if top is None:
+            return None
+        keys = self._view.workloads_of(top.meta.uid, top.meta.namespace)
+        own = map(self._view.workloads.get, keys)
+        admitted = any(w is not None and w.admitted and not w.evicted for w in own)
+        return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted)
+
+    def _parent(self, child: JobObject) -> JobObject | None:
+        if child.owner is None:
+            return None
+        parent = self._view.job_of(child.owner.uid, child.meta.namespace)
+        if parent is None:
+            return None
+        of = self._options.integrations[parent.kind]
+        # The admission policy for such Jobs checks the kind and name of the reference.
+        named = child.owner.group_kind, child.owner.name
+        if named != (f"{of.group}/{of.kind}", parent.meta.name):
+            return None
+        try:
+            job = of.wrap(msgspec.json.decode(parent.raw))
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        except Exception as error:  # noqa: BLE001 - an error of an external integration harms its job alone
+            FAULTS.report("job", error, key=parent.unit)
+            return None
+        makes = job.finished() is None and job.makes(child.kind, child.meta.name)
+        return parent if makes else None
+
     def _workloads_of(self, job: JobObject) -> Collection[str]:
         return self._view.workloads_of(job.meta.uid, job.meta.namespace)
 
@@ -180,69 +226,6 @@ def _is_foreign(workload: WorkloadInfo | None, objects: Sequence[JobObject]) -> 
         return workload.meta.terminating and bool(others)
     uids = {each.meta.uid for each in objects}
     return not any(each.uid in uids for each in workload.owners)
-
-
-_DEEPEST: Final = 10
-
-
-class Ancestors:
-    """Finds the queued job that a job is part of, and whose quota it shares.
-
-    Users may write any ownerReferences into the objects that they create. So a reference counts
-    only where the owner is in the same namespace, has the kind and the name of the reference, is of
-    a kind whose controller makes such objects, and would give the object its name. An owner that
-    has ended shares its quota no more.
-    """
-
-    def __init__(
-        self,
-        view: QueueView,
-        integrations: Mapping[str, Integration],
-        *,
-        manages_all: bool,
-    ) -> None:
-        self._view = view
-        self._integrations = integrations
-        self._manages_all = manages_all
-
-    def find(self, found: JobObject) -> Ancestor | None:
-        """Return the job whose admission covers this one, None where it needs its own."""
-        top: JobObject | None = None
-        above = found
-        for _ in range(_DEEPEST):
-            parent = self._parent(above)
-            if parent is None:
-                break
-            if parent.queue_name or self._manages_all:
-                top = parent
-            above = parent
-        if top is None:
-            return None
-        keys = self._view.workloads_of(top.meta.uid, top.meta.namespace)
-        own = map(self._view.workloads.get, keys)
-        admitted = any(w is not None and w.admitted and not w.evicted for w in own)
-        return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted)
-
-    def _parent(self, child: JobObject) -> JobObject | None:
-        if child.owner is None:
-            return None
-        parent = self._view.job_of(child.owner.uid, child.meta.namespace)
-        if parent is None:
-            return None
-        of = self._integrations[parent.kind]
-        # The admission policy for such Jobs checks the kind and name of the reference.
-        named = child.owner.group_kind, child.owner.name
-        if named != (f"{of.group}/{of.kind}", parent.meta.name):
-            return None
-        try:
-            job = of.wrap(msgspec.json.decode(parent.raw))
-        except (msgspec.MsgspecError, RecursionError):
-            return None
-        except Exception as error:  # noqa: BLE001 - an error of an external integration harms its job alone
-            FAULTS.report("job", error, key=parent.unit)
-            return None
-        makes = job.finished() is None and job.makes(child.kind, child.meta.name)
-        return parent if makes else None
 
 
 _WRITTEN: Final = 10_000

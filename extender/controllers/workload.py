@@ -73,7 +73,7 @@ class Workloads:
     ) -> None:
         self._queues = queues
         self._writer = writer
-        self._written = written
+        self.written = written
         self._record = record
 
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
@@ -90,7 +90,7 @@ class Workloads:
             await self.read_again(before)
             raise
         self._apply(stored)
-        self._written(before, stored)
+        self.written(before, stored)
 
     async def create(self, workload: dict[str, Any]) -> None:
         """Create a workload. Raises ApiError."""
@@ -106,10 +106,6 @@ class Workloads:
         except ConflictError:
             await self.read_again(workload)
             raise
-
-    def note_written(self, before: WorkloadInfo, stored: WorkloadInfo) -> None:
-        """Note a write without an answer that was found to be stored."""
-        self._written(before, stored)
 
     async def drop_finalizer(self, workload: WorkloadInfo) -> None:
         """Remove our finalizer from a workload, if it is there. Raises ApiError."""
@@ -227,7 +223,7 @@ class AdmissionWriter:
                 _log_failure(error, "could not admit", before.key)
                 conflict = isinstance(error, ConflictError)
                 return AdmissionResult.CONFLICT if conflict else AdmissionResult.FAILED
-            self._workloads.note_written(before, self._view.workloads[before.key])
+            self._workloads.written(before, self._view.workloads[before.key])
         except Exception as error:  # noqa: BLE001 - unexpected data harms this workload alone
             FAULTS.report("admission", error, key=before.key)
             return AdmissionResult.FAILED

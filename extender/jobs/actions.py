@@ -16,7 +16,7 @@ from extender.api.values import ignored, limited
 from extender.api.wellknown import WorkloadCondition
 from extender.jobs import fields
 from extender.jobs.fields import Object
-from extender.jobs.job import ChildChange, GenericJob, Step, pod_sets_of, with_annotation
+from extender.jobs.job import ChildChange, GenericJob, Step, pod_sets_of
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import (
     FlavorInfo,
@@ -242,7 +242,10 @@ def stop(job: GenericJob, reason: str, message: str, *, workload: WorkloadInfo |
     steps = tuple(job.stop_steps(restored))
     mark = "" if job.is_suspended() else job.stop_mark(restored)
     if steps and mark:
-        steps = (with_annotation(steps[0], wellknown.STOPPED_ANNOTATION, mark), *steps[1:])
+        metadata = fields.mapping(steps[0].patch, "metadata")
+        said = {**fields.mapping(metadata, "annotations"), wellknown.STOPPED_ANNOTATION: mark}
+        patch = {**steps[0].patch, "metadata": {**metadata, "annotations": said}}
+        steps = (replace(steps[0], patch=patch), *steps[1:])
     note = None if job.is_suspended() else Note(JobReason.STOPPED, job.stop_message(message))
     return (StopJob(reason, message, steps, note),) if steps else ()
 

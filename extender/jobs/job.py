@@ -8,7 +8,7 @@ Starts and stops are steps: merge patches (RFC 7386) and deletions.
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import ClassVar, Final, Self
 
@@ -56,13 +56,6 @@ def guarded(patch: Object, source: Object, *, subresource: str = "") -> Step:
     precondition = {name: text for name, text in known.items() if text}
     metadata = {**fields.mapping(patch, "metadata"), **precondition}
     return Step({**patch, "metadata": metadata}, subresource)
-
-
-def with_annotation(step: Step, name: str, text: str) -> Step:
-    """Return a step that also sets an annotation."""
-    metadata = fields.mapping(step.patch, "metadata")
-    annotations = {**fields.mapping(metadata, "annotations"), name: text}
-    return replace(step, patch={**step.patch, "metadata": {**metadata, "annotations": annotations}})
 
 
 def merge_patch(before: Object, after: Object) -> Object:
@@ -237,11 +230,13 @@ class GenericJob(ABC):
 
     def suspend(self) -> None:
         """Suspend the job."""
-        self._set_suspended(suspended=True)
+        *path, last = self.suspend_path
+        fields.ensure(self._object, *path)[last] = True
 
     def unsuspend(self) -> None:
         """Unsuspend the job."""
-        self._set_suspended(suspended=False)
+        *path, last = self.suspend_path
+        fields.ensure(self._object, *path)[last] = False
 
     def inject_node_selectors(self, placements: Sequence[Placement]) -> None:
         """Write the placements into the templates; PlacementError where a template conflicts."""
@@ -445,10 +440,6 @@ class GenericJob(ABC):
             if found is not None:
                 return Finished(success, fields.text(found, "message"))
         return None
-
-    def _set_suspended(self, *, suspended: bool) -> None:
-        *path, last = self.suspend_path
-        fields.ensure(self._object, *path)[last] = suspended
 
     def _steps_to(self, changed: Self) -> Sequence[Step]:
         """Return the one write that makes this job what `changed` is; none where they are equal."""

@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from extender.controllers.job_facts import Ancestors
+from extender.api.core_v1 import LabelSelector
+from extender.controllers.job_facts import JobFacts, JobOptions
 from extender.jobs.actions import Ancestor
 from extender.jobs.registry import builtin
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, Meta, OwnerRef
 from extender.state.queue.store import Queues
-from tests.makers import NAMESPACE
+from tests.makers import NAMESPACE, ManualClock
 from tests.queue_makers import admission, condition, workload
+from tests.unit.controllers.queue_server import NoPodGroups
 
 PARENT = OwnerRef("", "", "parent", "parent-uid")
 KINDS = {name: (each.api_version, each.kind) for name, each in builtin().items()}
@@ -26,7 +28,10 @@ class Scene:
     def __init__(self, *, manages_all: bool = True) -> None:
         self.queues = Queues()
         view = self.queues.view()
-        self.ancestors = Ancestors(view, builtin(), manages_all=manages_all)
+        options = JobOptions(
+            builtin(), LabelSelector(), NoPodGroups(), manage_without_queue_name=manages_all
+        )
+        self.facts = JobFacts(view, options, clock=ManualClock())
         self._version = 0
 
     def parent(self, kind: str, source: dict[str, Any], *, admitted: bool = True) -> None:
@@ -54,7 +59,7 @@ class Scene:
     def owned_by(
         self, owner: OwnerRef, name: str, kind: str = "batch/job", namespace: str = NAMESPACE
     ) -> Ancestor | None:
-        return self.ancestors.find(JobObject(kind, Meta(name, namespace), b"{}", owner=owner))
+        return self.facts.ancestor(JobObject(kind, Meta(name, namespace), b"{}", owner=owner))
 
 
 @pytest.mark.parametrize("name", ["parent-w-a-0", "parent-w-a-2", "parent-one-0"])

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import STOPPED_ANNOTATION
-from extender.controllers.job import JobActions, JobController
+from extender.controllers.job import JobController
 from extender.controllers.job_facts import JobOptions
 from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN, UNNOTICED
 from extender.controllers.workload import Workloads
@@ -356,15 +356,15 @@ class Pods(JobWriter):
         await self.patch(path, options, kind="pod")
 
 
-def writing(pods: JobWriter) -> JobActions:
-    queues, clock = Queues(), ManualClock()
-    return JobActions(
+def writing(pods: JobWriter) -> JobController:
+    queues = Queues()
+    return JobController(
         queues,
         Workloads(queues, Server()),
         pods,
-        integrations=builtin(),
-        pod_groups=NoPodGroups(),
-        clock=clock,
+        record=lambda _: None,
+        clock=ManualClock(),
+        options=JobOptions(builtin(), LabelSelector(), NoPodGroups()),
     )
 
 
@@ -386,7 +386,7 @@ async def test_a_member_that_cannot_be_written_does_not_keep_those_beside_it() -
     steps = [Step({}, member=f"p{number}") for number in range(CONCURRENT_WRITES + 4)]
     with pytest.raises(UnavailableError):
         await objects_.take(steps, of)
-    assert len(pods.written) == CONCURRENT_WRITES - 1
+    assert len(pods.written) == CONCURRENT_WRITES + 3
 
 
 async def test_steps_of_one_object_are_taken_one_after_the_other() -> None:
