@@ -6,7 +6,7 @@ at a time, at a pace, and only when the reason has changed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Final
@@ -16,7 +16,7 @@ import structlog
 from extender.api.reasons import Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.controllers.timing import LATE, LOOK_AGAIN, SETTLE, WATCH_LAG
-from extender.controllers.workload import AdmissionResult, AdmissionWriter, Workloads, event
+from extender.controllers.workload import AdmissionWriter, Workloads, event
 from extender.kube.errors import ApiError, RefusedError
 from extender.kube.recorder import Event
 from extender.queueing import transitions
@@ -88,9 +88,9 @@ class AdmissionLoop:
             record=record,
             clock=clock,
             pacer=self._pacer,
+            room=rules.room if rules.options.aging else None,
+            admissions_wait=self._writer.has_waiting,
         )
-        self.reasons.room = rules.room if rules.options.aging else None
-        self.reasons.admissions_wait = self._writer.has_waiting
         self._room_retry = RoomRetry(self.pending, self._wakeup.set)
         self.before_cycle: Callable[[asyncio.TaskGroup], Awaitable[None]] | None = None
         """Decides what else is given of the nodes: no cycle is under way then."""
@@ -104,7 +104,10 @@ class AdmissionLoop:
 
     def on_change(self, change: QueueChange) -> None:
         """Update the queues as the state changed; run a cycle if that may admit workloads."""
-        self._forget_deleted(change.workloads)
+        for key in change.workloads:
+            if key not in self._view.workloads:
+                self.reasons.forget(key)
+                self._failures.pop(key, None)
         self._requeue_all = self._requeue_all or change.structure
         for key in change.workloads - self._backing_off:
             self._place(key)
@@ -130,12 +133,6 @@ class AdmissionLoop:
             self._core.place(key)
         except Exception as error:  # noqa: BLE001 - the other workloads are still queued
             FAULTS.report("queues", error, key=key)
-
-    def _forget_deleted(self, workloads: Collection[str]) -> None:
-        for key in workloads:
-            if key not in self._view.workloads:
-                self.reasons.forget(key)
-                self._failures.pop(key, None)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -203,18 +200,14 @@ class AdmissionLoop:
             self._place(key)
             if self._pacer.is_due:
                 await self._pacer.rest()
-        self._drop_unevicted_victims()
+        for key in self.pending.preemptors.all_victims():
+            found = self._view.workloads.get(key)
+            held = found is not None and self._view.admission(key) is not None
+            if held and found is not None and not found.evicted:
+                self.pending.drop_victim(key)  # its eviction was decided in a cycle that failed
         await self._pacer.go_through(self.pending.requeue_all(self._view, self._clock.wall()))
         for key in self._backing_off:
             self.pending.remove(key)
-
-    def _drop_unevicted_victims(self) -> None:
-        """Forget victims whose eviction was decided in a cycle that failed."""
-        pending, view = self.pending, self._view
-        for key in pending.preemptors.all_victims():
-            found = view.workloads.get(key)
-            if found is not None and view.admission(key) is not None and not found.evicted:
-                pending.drop_victim(key)
 
     # -- a cycle
 
@@ -239,7 +232,7 @@ class AdmissionLoop:
         if result.moved:
             self.on_room()
         if sweeping:
-            self._room_retry.add_sweep_time(seconds)
+            self._room_retry.sweep_seconds += seconds
         self._metrics.cycle(seconds, result.outcomes)
         if preempting:
             await self._preempt(preempting)
@@ -299,12 +292,12 @@ class AdmissionLoop:
 
     async def _admit(self, decided_on: WorkloadInfo, admission: AdmissionInfo) -> None:
         key = decided_on.key
-        result = await self._writer.admit(decided_on, admission)
-        if result is AdmissionResult.STORED:
+        why_not = await self._writer.admit(decided_on, admission)
+        if not why_not:
             self._failures.pop(key, None)
             return
-        self.starts.not_stored(key, result.name.lower())
-        if result is AdmissionResult.FAILED:
+        self.starts.not_stored(key, why_not)
+        if why_not == "failed":
             self._back_off(key)
             self.reasons.note(NotAdmitted(key, Unadmitted.ON_HOLD, _NOT_STORED))
         self._queues.apply(events.Forgotten(key, admission))
@@ -388,15 +381,12 @@ class RoomRetry:
     def __init__(self, pending: PendingQueues, wake: Callable[[], object]) -> None:
         self._pending, self._wake = pending, wake
         self._timer: asyncio.TimerHandle | None = None
-        self._sweep_seconds = 0.0
-
-    def add_sweep_time(self, seconds: float) -> None:
-        """Count the duration of a cycle that was part of a sweep."""
-        self._sweep_seconds += seconds
+        self.sweep_seconds = 0.0
+        """The duration of the cycles of this sweep."""
 
     def on_change(self) -> None:
         """Try soon: something about the nodes has changed."""
-        pause = max(FIRST_ROOM_PAUSE, PAUSE_PER_SWEEP * self._sweep_seconds)
+        pause = max(FIRST_ROOM_PAUSE, PAUSE_PER_SWEEP * self.sweep_seconds)
         self.try_within(min(ROOM_PERIOD, pause))
 
     def try_within(self, seconds: float = ROOM_PERIOD) -> None:
@@ -414,7 +404,7 @@ class RoomRetry:
         self._timer = None
         try:
             if self._pending.sweep():
-                self._sweep_seconds = 0.0
+                self.sweep_seconds = 0.0
             else:
                 self.on_change()
         except Exception as error:  # noqa: BLE001 - the cycle sets the next time to try
@@ -432,7 +422,7 @@ _BEHIND: Final = "Another workload is before it, and its ClusterQueue is StrictF
 class PendingReasons:
     """Knows why each workload waits, and writes it behind all other writes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that its decisions and writes need
         self,
         workloads: Workloads,
         view: QueueView,
@@ -441,13 +431,13 @@ class PendingReasons:
         record: Callable[[Event], None],
         clock: Clock,
         pacer: Pacer,
+        room: NodeRoom | None,
+        admissions_wait: Callable[[], bool],
     ) -> None:
+        """`room` is None if no room is ever kept for workloads that have waited long."""
         self._workloads, self._view, self._pending = workloads, view, pending
         self._record, self._clock, self._pacer = record, clock, pacer
-        self.admissions_wait: Callable[[], bool] = lambda: False
-        """Tells whether admissions wait to be written."""
-        self.room: NodeRoom | None = None
-        """Keeps room for workloads that have waited long; None if no room is ever kept."""
+        self._room, self._admissions_wait = room, admissions_wait
         self._waits: dict[str, NotAdmitted] = {}
         self._unwritten: WorkQueue[str] = WorkQueue()
 
@@ -493,7 +483,7 @@ class PendingReasons:
             except Exception as error:  # noqa: BLE001 - the other reasons are still written
                 FAULTS.report("admission-reasons", error, key=key)
             if wrote:
-                await asyncio.sleep(LOOK_AGAIN if self.admissions_wait() else PAUSE)
+                await asyncio.sleep(LOOK_AGAIN if self._admissions_wait() else PAUSE)
 
     async def _write(self, key: str) -> bool:
         """Write the reason of one workload; return whether a request was made."""
@@ -509,7 +499,7 @@ class PendingReasons:
         after = transitions.waiting(before, wait.reason, message, now=now)
         after = transitions.with_gates(after, wait.reason, message, blocked=wait.gated, now=now)
         kept, held = self._kept(key), before.holds(WorkloadCondition.ROOM_RESERVED)
-        if self.room is None:
+        if self._room is None:
             after = transitions.without(after, WorkloadCondition.ROOM_RESERVED)
         elif kept is not None or held or wait.reason == Unadmitted.WAITING_FOR_ROOM:
             after = transitions.waiting_for_room(after, kept, now=now)
@@ -532,7 +522,7 @@ class PendingReasons:
         return True
 
     def _kept(self, key: str) -> tuple[int, int] | None:
-        return self.room.kept_for(key) if self.room is not None else None
+        return self._room.kept_for(key) if self._room is not None else None
 
     def _message(self, wait: NotAdmitted) -> str:
         kept = self._kept(wait.workload)

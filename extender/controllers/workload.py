@@ -9,7 +9,6 @@ watched. As long as it runs, it is read again.
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from enum import Enum, auto
 from typing import Any, Final, Protocol
 
 import structlog
@@ -167,17 +166,6 @@ _MAY_STILL_ARRIVE: Final = frozenset((0, 502, 504))
 """Statuses after which the write may still be carried out; 0 means no answer at all."""
 
 
-class AdmissionResult(Enum):
-    """The result of writing an admission."""
-
-    STORED = auto()
-    """It is stored, or the workload is gone."""
-    CONFLICT = auto()
-    """The workload has a newer version: decide again."""
-    FAILED = auto()
-    """The API server refused it: try again after a back-off."""
-
-
 class AdmissionWriter:
     """Writes the decisions of a cycle, and an Event for each of them.
 
@@ -200,10 +188,8 @@ class AdmissionWriter:
         self._record, self._clock = record, clock
         self._options, self._metrics = options, metrics
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
-
-    def has_waiting(self) -> bool:
-        """Return whether a write would have to wait for others."""
-        return self._slots.locked()
+        self.has_waiting = self._slots.locked
+        """Returns whether a write would have to wait for others."""
 
     async def catch_up(self, seconds: float) -> None:
         """Wait until all writes that wait now are under way, for so many seconds at most."""
@@ -211,8 +197,12 @@ class AdmissionWriter:
             async with asyncio.timeout(seconds), self._slots:
                 pass
 
-    async def admit(self, before: WorkloadInfo, admission: AdmissionInfo) -> AdmissionResult:
-        """Write an admission and return whether it is stored."""
+    async def admit(self, before: WorkloadInfo, admission: AdmissionInfo) -> str:
+        """Write an admission; return nothing where it is stored, or the workload is gone.
+
+        Otherwise return `conflict` where the workload has a newer version, so that it is to be
+        decided again, or `failed` where it is to be tried again after a back-off.
+        """
         now = self._clock.wall()
         try:
             policy = readiness.policy_of(before, self._view, self._options)
@@ -222,14 +212,14 @@ class AdmissionWriter:
             if not self._is_admitted(before, admission):
                 _log_failure(error, "could not admit", before.key)
                 conflict = isinstance(error, ConflictError)
-                return AdmissionResult.CONFLICT if conflict else AdmissionResult.FAILED
+                return "conflict" if conflict else "failed"
             self._workloads.written(before, self._view.workloads[before.key])
         except Exception as error:  # noqa: BLE001 - unexpected data harms this workload alone
             FAULTS.report("admission", error, key=before.key)
-            return AdmissionResult.FAILED
+            return "failed"
         if self._is_admitted(before, admission):  # else it was deleted meanwhile
             self._report_admitted(before, admission.cluster_queue, now)
-        return AdmissionResult.STORED
+        return ""
 
     @harmless("admission")
     def _report_admitted(self, before: WorkloadInfo, queue: str, now: float) -> None:

@@ -91,31 +91,21 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
 @dataclass(frozen=True, slots=True)
-class JobPodSet:
-    """Equal pods of a job."""
-
-    name: str
-    count: int
-    template: Object
-    min_count: int | None = None
-    """The smallest number of pods that the job can start with; None is all of them."""
-
-
-@dataclass(frozen=True, slots=True)
 class Slot:
-    """A pod template inside of a job, itself and not a copy."""
+    """A pod set of a job: equal pods, and their template, itself and not a copy."""
 
     name: str
     count: int
     template: Object = field(repr=False)
     min_count: int | None = None
+    """The smallest number of pods that the job can start with; None is all of them."""
     counted: Object | None = field(default=None, repr=False)
     """The template with the containers that the kind's controller adds; None where it adds none."""
 
-    def asked(self) -> JobPodSet:
+    def asked(self) -> "Slot":
         """Return the pod set that needs quota; it shares its template with the job."""
         template = self.template if self.counted is None else self.counted
-        return JobPodSet(self.name, self.count, template, self.min_count)
+        return Slot(self.name, self.count, template, self.min_count)
 
 
 def template_of(pod_set: PodSetInfo) -> Object:
@@ -126,17 +116,14 @@ def template_of(pod_set: PodSetInfo) -> Object:
         return {}
 
 
-def pod_sets_of(workload: WorkloadInfo) -> list[JobPodSet]:
+def pod_sets_of(workload: WorkloadInfo) -> list[Slot]:
     """Return the pod sets of a workload: a job's as they were before it was started."""
     return [
-        JobPodSet(each.name, each.count, template_of(each), each.min_count)
-        for each in workload.pod_sets
+        Slot(each.name, each.count, template_of(each), each.min_count) for each in workload.pod_sets
     ]
 
 
-def pod_sets_agree(
-    slots: Sequence[JobPodSet], workload: WorkloadInfo, *, exact: bool = False
-) -> bool:
+def pod_sets_agree(slots: Sequence[Slot], workload: WorkloadInfo, *, exact: bool = False) -> bool:
     """Return whether a job's templates are those of a workload.
 
     Where it is not to be `exact`, they may have got scheduling directives since, and the count may
@@ -246,14 +233,14 @@ class GenericJob(ABC):
                 raise templates.PlacementError(f"pod set {slot.name} is given no place")
             templates.inject(slot.template, by_name[slot.name])
 
-    def restore_node_selectors(self, pod_sets: Sequence[JobPodSet]) -> None:
+    def restore_node_selectors(self, pod_sets: Sequence[Slot]) -> None:
         """Undo the injection: `pod_sets` has the templates as they were before it."""
         by_name = {each.name: each for each in pod_sets}
         for slot in self.slots():
             if slot.name in by_name:
                 templates.restore(slot.template, by_name[slot.name].template)
 
-    def pod_sets(self) -> list[JobPodSet]:
+    def pod_sets(self) -> list[Slot]:
         """Return the pods that the job asks for."""
         return [deepcopy(slot.asked()) for slot in self.slots()]
 
@@ -283,10 +270,6 @@ class GenericJob(ABC):
     def admission_gate(self) -> str:
         """Return the controllers that hold the job back from its queue, separated by commas."""
         return fields.annotation(self.object, wellknown.ADMISSION_GATED_BY).strip()
-
-    def ignore_from_queueing(self) -> bool:
-        """Return whether the job names no queue."""
-        return not self.queue_name()
 
     def max_execution(self) -> int | None:
         """Return for how many seconds the job may run, as its label says; None is without limit.
@@ -348,7 +331,7 @@ class GenericJob(ABC):
         changed.unsuspend()
         return self._steps_to(changed)
 
-    def stop_steps(self, pod_sets: Sequence[JobPodSet] | None) -> Sequence[Step]:
+    def stop_steps(self, pod_sets: Sequence[Slot] | None) -> Sequence[Step]:
         """Return the writes that are left to stop the job (JobWithCustomStop in Kueue).
 
         Without `pod_sets` the templates are not restored.
@@ -368,7 +351,7 @@ class GenericJob(ABC):
         del placements
         return ()
 
-    def stop_mark(self, pod_sets: Sequence[JobPodSet] | None) -> str:
+    def stop_mark(self, pod_sets: Sequence[Slot] | None) -> str:
         """Return what a stop writes into an annotation of the job, or an empty text."""
         del pod_sets
         return ""
@@ -380,10 +363,6 @@ class GenericJob(ABC):
     def has_stopped(self) -> bool:
         """Return whether the kind's controller is known to have noticed the last stop."""
         return True
-
-    def finalize_steps(self) -> Sequence[Step]:
-        """Return the writes that tidy up after the job has ended (JobWithFinalize in Kueue)."""
-        return ()
 
     # -- composed jobs (ComposableJob in Kueue)
 
@@ -507,7 +486,7 @@ class OperatedJob(GenericJob):
         ]
 
     @override
-    def stop_mark(self, pod_sets: Sequence[JobPodSet] | None) -> str:
+    def stop_mark(self, pod_sets: Sequence[Slot] | None) -> str:
         before = {each.name: each.template for each in pod_sets or ()}
         given = {
             slot.name: found

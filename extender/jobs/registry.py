@@ -1,7 +1,7 @@
 """The kinds of jobs that are queued, ours and those that others add."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Final
@@ -75,8 +75,15 @@ _CLASSES: Final[Sequence[type]] = (BatchJob, JobSet, MPIJob, PyTorchJob, TFJob, 
 
 def builtin() -> dict[str, Integration]:
     """Return our own integrations by name."""
-    found = [described(each) for each in _CLASSES]
-    return {each.name: each for each in (*found, _pods())}
+    pods = replace(
+        described(PlainPods),
+        build=lambda pod: PlainPods([pod_of(pod)]),
+        compose=PlainPods,
+        read=read,
+        group_of=group_name_of,
+        concerns=may_concern,
+    )
+    return {each.name: each for each in (*map(described, _CLASSES), pods)}
 
 
 def select(names: Sequence[str] | None, references: Sequence[str] = ()) -> list[Integration]:
@@ -138,21 +145,3 @@ def _done(build: Callable[[Object], GenericJob], source: Object) -> Mapping[str,
         return job.done_pods()
     except Exception:  # noqa: BLE001 - a kind that others added: its reconcile reports the error
         return {}
-
-
-def _pods() -> Integration:
-    def alone(pod: Object) -> GenericJob:
-        return PlainPods([pod_of(pod)])
-
-    return Integration(
-        PlainPods.integration,
-        PlainPods.kind,
-        PlainPods.group,
-        PlainPods.version,
-        PlainPods.plural,
-        alone,
-        PlainPods,
-        read,
-        group_name_of,
-        concerns=may_concern,
-    )

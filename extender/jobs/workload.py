@@ -38,7 +38,7 @@ from extender.jobs.actions import (
     update,
 )
 from extender.jobs.fields import Object
-from extender.jobs.job import LARGEST_INT32, GenericJob, JobPodSet
+from extender.jobs.job import LARGEST_INT32, GenericJob, Slot
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.templates import group_name, is_copied, plain
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
@@ -69,7 +69,7 @@ def refusal(job: GenericJob) -> ReportRefusal | None:
     return next(filter(None, map(_pod_set_refusal, found)), None)
 
 
-def _pod_set_refusal(each: JobPodSet) -> ReportRefusal | None:
+def _pod_set_refusal(each: Slot) -> ReportRefusal | None:
     if not 0 <= each.count <= LARGEST_INT32:
         message = (
             f"Pod set {each.name} has {each.count} pods: use a number from 0 to {LARGEST_INT32}"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.jobs import templates
-from extender.jobs.job import GenericJob, JobPodSet, Step
+from extender.jobs.job import GenericJob, Slot, Step
 from extender.jobs.kinds.plain_pods import PlainPods, pod_of
 from extender.jobs.registry import Integration, builtin
 from extender.jobs.templates import Placement
@@ -48,7 +48,7 @@ def send(api: Api, integration: Integration, namespace: str, steps: Sequence[Ste
             api.patch(where, name, namespace, body=step.patch, subresource=step.subresource)
 
 
-def places(pod_sets: Sequence[JobPodSet]) -> list[Placement]:
+def places(pod_sets: Sequence[Slot]) -> list[Placement]:
     return [
         Placement(each.name, each.count, TIER, (TOLERATION,), {"kueue.x-k8s.io/podset": each.name})
         for each in pod_sets
@@ -76,7 +76,7 @@ def test_a_kind_is_started_and_stopped(name: str, api: Api, namespace: str) -> N
     stored = api.create(workload_of(read()))
     pod_sets = stored["spec"]["podSets"]
     assert [(each["name"], each["count"]) for each in pod_sets] == list(POD_SETS[name][1].items())
-    kept = [JobPodSet(each["name"], each["count"], each["template"]) for each in pod_sets]
+    kept = [Slot(each["name"], each["count"], each["template"]) for each in pod_sets]
     assert all(
         templates.same(one.template, other.template)
         for one, other in zip(kept, read().pod_sets(), strict=True)

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.jobs.job import GenericJob, JobPodSet, Step
+from extender.jobs.job import GenericJob, Slot, Step
 from extender.jobs.registry import Integration, builtin
 from extender.jobs.templates import Placement
 from tests.cluster.conftest import NodeFactory
@@ -42,7 +42,7 @@ class Bench:
         self._integration = integration
         self._resource = f"{integration.api_version}/{integration.plural}"
 
-    def create(self, **options: Any) -> list[JobPodSet]:
+    def create(self, **options: Any) -> list[Slot]:
         """Create the Job `work`, suspended, and return what it asks for."""
         pod_spec = {"schedulerName": "plain", **options.pop("pod_spec", {})}
         settings = {"suspend": True, "run_for": "1h", **options}
@@ -98,7 +98,7 @@ class Bench:
         assert found is not None
         return found
 
-    def stop(self, pod_sets: list[JobPodSet]) -> None:
+    def stop(self, pod_sets: list[Slot]) -> None:
         """Stop it as far as can be done at once, and then the rest."""
         self.send(self.job().stop_steps(pod_sets))
         self.await_quiet()

@@ -12,7 +12,7 @@ from extender.api.batch_v1 import count_below, indexes_below, pods_at_first, pod
 from extender.api.values import KNOWN_TEXTS, remembered
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import Finished, GenericJob, JobPodSet, Slot, Step, guarded, merge_patch
+from extender.jobs.job import Finished, GenericJob, Slot, Step, guarded, merge_patch
 from extender.jobs.templates import Placement
 from extender.state.queue.records import JobObject
 
@@ -50,7 +50,7 @@ class BatchJob(GenericJob):
             self._set_parallelism(given)
 
     @override
-    def restore_node_selectors(self, pod_sets: Sequence[JobPodSet]) -> None:
+    def restore_node_selectors(self, pod_sets: Sequence[Slot]) -> None:
         """Undo the injection, and restore the number of pods."""
         super().restore_node_selectors(pod_sets)
         before = next((each.count for each in pod_sets if each.name == _POD_SET), None)
@@ -131,7 +131,7 @@ class BatchJob(GenericJob):
         return [guarded(patch, self._object)]
 
     @override
-    def stop_steps(self, pod_sets: Sequence[JobPodSet] | None) -> list[Step]:
+    def stop_steps(self, pod_sets: Sequence[Slot] | None) -> list[Step]:
         """Return the write that suspends it, or the rest once no pod is left.
 
         Until then the API server takes no other template.

@@ -23,7 +23,6 @@ from extender.jobs.fields import Object
 from extender.jobs.job import (
     Finished,
     GenericJob,
-    JobPodSet,
     Slot,
     Step,
     guarded,
@@ -304,9 +303,9 @@ class PlainPods(GenericJob):
         return [Slot(role, self._here[role], _template(first[role])) for role in sorted(first)]
 
     @override
-    def pod_sets(self) -> list[JobPodSet]:
+    def pod_sets(self) -> list[Slot]:
         """Return the slots as pod sets: their templates are copies already."""
-        return [JobPodSet(each.name, each.count, each.template) for each in self.slots()]
+        return [Slot(each.name, each.count, each.template) for each in self.slots()]
 
     @override
     def equivalent_to_workload(self, workload: WorkloadInfo) -> bool:
@@ -372,7 +371,7 @@ class PlainPods(GenericJob):
         return steps
 
     @override
-    def stop_steps(self, pod_sets: Sequence[JobPodSet] | None) -> list[Step]:
+    def stop_steps(self, pod_sets: Sequence[Slot] | None) -> list[Step]:
         """Return the deletions of all pods that have not ended."""
         return [_delete(each) for each in self._left if not each.has_ended]
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
-from extender.jobs.job import LARGEST_INT32, Finished, JobPodSet, OperatedJob, Slot, Step
+from extender.jobs.job import LARGEST_INT32, Finished, OperatedJob, Slot, Step
 from extender.jobs.templates import Placement
 
 _HEAD: Final = "head"
@@ -105,7 +105,7 @@ class RayJob(OperatedJob):
         super().inject_node_selectors(placements)
 
     @override
-    def restore_node_selectors(self, pod_sets: Sequence[JobPodSet]) -> None:
+    def restore_node_selectors(self, pod_sets: Sequence[Slot]) -> None:
         """Undo the injection, and take the submitter's default template away again."""
         super().restore_node_selectors(pod_sets)
         own = fields.mapping(self.object, "spec", _SUBMITTER_TEMPLATE)
@@ -119,7 +119,7 @@ class RayJob(OperatedJob):
             super().suspend()
 
     @override
-    def stop_steps(self, pod_sets: Sequence[JobPodSet] | None) -> Sequence[Step]:
+    def stop_steps(self, pod_sets: Sequence[Slot] | None) -> Sequence[Step]:
         """Return the write that stops the job, with the field without which KubeRay refuses to."""
         changed = deepcopy(self)
         changed.suspend()

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeVar
 
 from extender.api.core_v1 import Toleration
 from extender.jobs.actions import Action, Context, CreateWorkload, PatchWorkload
@@ -24,6 +24,7 @@ from extender.state.queue.records import (
 from tests.harness import objects
 
 Object = dict[str, Any]
+A = TypeVar("A")
 
 NS, UID = "ns", "u1"
 FLAVOR = FlavorInfo(
@@ -132,6 +133,19 @@ def merged(target: Any, patch: Any) -> Any:
         else:
             result[name] = merged(result.get(name), value)
     return result
+
+
+def only(kind: type[A], actions: tuple[Action, ...]) -> A:
+    """Return the one action, which is of that kind."""
+    [found] = actions
+    assert isinstance(found, kind)
+    return found
+
+
+def first(kind: type[A], actions: tuple[Action, ...]) -> A:
+    """Return the first action, which is of that kind."""
+    assert isinstance(actions[0], kind)
+    return actions[0]
 
 
 def words(actions: tuple[Action, ...]) -> list[str]:

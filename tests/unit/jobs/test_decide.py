@@ -17,7 +17,7 @@ from extender.state.queue.records import (
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
-from tests.unit.jobs.scene import CONTEXT, UID, body_of, condition, job, sent, words, workload
+from tests.unit.jobs.scene import CONTEXT, UID, body_of, condition, job, only, sent, words, workload
 
 RUNS = {"startTime": "2026-01-01T00:00:00Z", "active": 2, "ready": 2}
 DONE = {"conditions": [{"type": "Complete", "status": "True", "message": "all done"}]}
@@ -31,8 +31,7 @@ def started(**options: Any) -> tuple[Any, WorkloadInfo]:
     """Return a job that runs, and its workload."""
     held = job(**options)
     admitted = workload(held, admitted=True)
-    (start,) = decide(held, [admitted], CONTEXT)
-    assert isinstance(start, act.StartJob)
+    start = only(act.StartJob, decide(held, [admitted], CONTEXT))
     running = sent(held, *start.steps)
     running["status"] = dict(RUNS)
     return type(held)(running), admitted
@@ -123,8 +122,7 @@ def test_a_child_is_held_until_its_parent_is_admitted_and_has_no_workload() -> N
 
 
 def test_a_job_gets_a_workload() -> None:
-    (create,) = decide(job(), [], CONTEXT)
-    assert isinstance(create, act.CreateWorkload)
+    create = only(act.CreateWorkload, decide(job(), [], CONTEXT))
     assert create.note.reason == "CreatedWorkload"
     assert body_of(create)["metadata"]["name"].startswith("job-work-")
 
@@ -132,8 +130,7 @@ def test_a_job_gets_a_workload() -> None:
 def test_a_job_that_runs_without_a_workload_is_stopped_and_gets_one_when_its_pods_are_gone() -> (
     None
 ):
-    (stop,) = decide(job(suspend=False, status=RUNS), [], CONTEXT)
-    assert isinstance(stop, act.StopJob)
+    only(act.StopJob, decide(job(suspend=False, status=RUNS), [], CONTEXT))
     assert decide(job(status={"active": 1}), [], CONTEXT) == ()
     assert words(decide(job(status={"active": 0}), [], CONTEXT)) == ["CreateWorkload"]
 
@@ -152,8 +149,7 @@ def test_a_job_that_ended_without_a_workload_gets_none() -> None:
 def test_a_job_of_which_no_workload_can_be_made_gets_an_event(
     queue: str, labels: dict[str, str], reason: str
 ) -> None:
-    (refuse,) = decide(job(queue=queue, labels=labels), [], CONTEXT)
-    assert isinstance(refuse, act.ReportRefusal)
+    refuse = only(act.ReportRefusal, decide(job(queue=queue, labels=labels), [], CONTEXT))
     assert (refuse.reason, refuse.note.warning) == (reason, True)
 
 
@@ -161,15 +157,13 @@ def test_of_two_equal_workloads_the_one_with_quota_stays() -> None:
     held = job()
     has = workload(held, reserved=True)
     spare = replace(workload(held), meta=Meta("spare", "ns", uid="w2", created=-1.0))
-    (delete,) = decide(held, [spare, has], CONTEXT)
-    assert isinstance(delete, act.DeleteWorkload)
+    delete = only(act.DeleteWorkload, decide(held, [spare, has], CONTEXT))
     assert (delete.key, delete.uid, delete.note.reason) == ("ns/spare", "w2", "DeletedWorkload")
 
 
 def test_a_held_job_that_was_changed_changes_its_workload_in_place() -> None:
     before = workload(job())
-    (update,) = decide(job(parallelism=3), [before], CONTEXT)
-    assert isinstance(update, act.PatchWorkload)
+    update = only(act.PatchWorkload, decide(job(parallelism=3), [before], CONTEXT))
     assert [each["count"] for each in update.change["spec"]["podSets"]] == [3]  # type: ignore[index]
     assert update.note is not None
     assert update.note.reason == "UpdatedWorkload"
@@ -195,13 +189,11 @@ LEAST = {"kueue.x-k8s.io/job-min-parallelism": "1"}
 def test_whatever_is_changed_of_a_held_job_its_workload_follows(
     changed: Any, field: str, want: Any
 ) -> None:
-    (update,) = decide(job(**changed), [workload(job())], CONTEXT)
-    assert isinstance(update, act.PatchWorkload)
+    update = only(act.PatchWorkload, decide(job(**changed), [workload(job())], CONTEXT))
     spec: Any = update.change["spec"]
     found = spec.get(field) or spec["podSets"][0][field]
     assert found == want or found["spec"]["nodeSelector"] == want
-    (back,) = decide(job(), [workload(job(**changed))], CONTEXT)
-    assert isinstance(back, act.PatchWorkload)
+    only(act.PatchWorkload, decide(job(), [workload(job(**changed))], CONTEXT))
 
 
 def test_a_job_that_runs_with_fewer_pods_is_left_alone() -> None:
@@ -298,8 +290,7 @@ def test_a_job_that_wants_other_nodes_than_its_quota_never_starts() -> None:
 
 def test_a_flavor_that_is_not_there_is_waited_for() -> None:
     held = job()
-    (refuse,) = decide(held, [workload(held, admitted=True)], Context())
-    assert isinstance(refuse, act.ReportRefusal)
+    refuse = only(act.ReportRefusal, decide(held, [workload(held, admitted=True)], Context()))
     assert refuse.reason == "FlavorNotFound"
 
 
@@ -308,8 +299,7 @@ def test_a_flavor_that_is_not_there_is_waited_for() -> None:
 
 def test_a_running_job_that_is_not_admitted_is_stopped() -> None:
     running = job(suspend=False, status=RUNS)
-    (stop,) = decide(running, [workload(running)], CONTEXT)
-    assert isinstance(stop, act.StopJob)
+    stop = only(act.StopJob, decide(running, [workload(running)], CONTEXT))
     assert stop.note is not None
     assert (stop.reason, stop.note.reason) == ("NotAdmitted", "Stopped")
 
@@ -317,8 +307,7 @@ def test_a_running_job_that_is_not_admitted_is_stopped() -> None:
 def test_an_evicted_job_is_stopped_and_gives_quota_back_when_its_pods_are_gone() -> None:
     running, admitted = started()
     evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
-    (stop,) = decide(running, [evicted], CONTEXT)
-    assert isinstance(stop, act.StopJob)
+    stop = only(act.StopJob, decide(running, [evicted], CONTEXT))
     assert (stop.reason, stop.message) == ("Preempted", "because of Preempted")
     half = stopped(running, evicted)
     release, rest = decide(half, [evicted], CONTEXT)
@@ -338,8 +327,7 @@ def test_an_evicted_job_is_stopped_and_gives_quota_back_when_its_pods_are_gone()
 def test_only_a_job_that_was_preempted_may_come_again_at_once(reason: str, want: bool) -> None:
     held = job()
     evicted = workload(held, ("Evicted", "True", reason), admitted=True)
-    (release,) = decide(held, [evicted], CONTEXT)
-    assert isinstance(release, act.ReleaseQuota)
+    release = only(act.ReleaseQuota, decide(held, [evicted], CONTEXT))
     assert release.requeued is want
 
 
@@ -407,8 +395,7 @@ def test_a_stop_gets_one_event() -> None:
 
 def test_a_stop_that_cannot_be_restored_ends_too() -> None:
     half = job(own_annotations=STOPPING)
-    (stop,) = decide(half, [], CONTEXT)
-    assert isinstance(stop, act.StopJob)
+    stop = only(act.StopJob, decide(half, [], CONTEXT))
     assert stop.steps == (
         Step({"metadata": {"annotations": {"kueue.x-k8s.io/stopping": None}, "uid": UID}}),
     )
@@ -419,8 +406,7 @@ def test_a_stop_that_cannot_be_restored_ends_too() -> None:
 
 def test_a_held_job_moves_to_another_queue() -> None:
     before = workload(job())
-    (update,) = decide(job(queue="other"), [before], CONTEXT)
-    assert isinstance(update, act.PatchWorkload)
+    update = only(act.PatchWorkload, decide(job(queue="other"), [before], CONTEXT))
     assert update.change["spec"] == {"queueName": "other"}
     assert ignored(decide(job(queue="other"), [workload(job(), reserved=True)], CONTEXT))
 
@@ -434,8 +420,7 @@ def test_another_priority_class_changes_the_workload_even_with_quota() -> None:
     held = job(labels={LABEL: "high"})
     source = ("kueue.x-k8s.io", "WorkloadPriorityClass", "low")
     low = workload(held, reserved=True, priority=1, priority_class=source)
-    (update,) = decide(held, [low], context)
-    assert isinstance(update, act.PatchWorkload)
+    update = only(act.PatchWorkload, decide(held, [low], context))
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
     assert update.change["spec"] == {"priority": 9, "priorityClassRef": reference}
     pods = replace(low, priority_class=("scheduling.k8s.io", "PriorityClass", "low"))
@@ -514,8 +499,9 @@ def test_priority_comes_from_the_label_before_the_pods() -> None:
     )
     pod_spec = {"priorityClassName": "pods"}
     for labels, want in (({LABEL: "high"}, 9), ({}, 4)):
-        (create,) = decide(job(labels=labels, pod_spec=pod_spec), [], context)
-        assert isinstance(create, act.CreateWorkload)
+        create = only(
+            act.CreateWorkload, decide(job(labels=labels, pod_spec=pod_spec), [], context)
+        )
         assert body_of(create)["spec"]["priority"] == want
 
 
@@ -570,14 +556,12 @@ PREBUILT = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
 
 def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
     held = job(labels=PREBUILT)
-    (missed,) = decide(held, [], CONTEXT)
-    assert isinstance(missed, act.ReportRefusal)
+    missed = only(act.ReportRefusal, decide(held, [], CONTEXT))
     assert missed.reason == "WorkloadNotFound"
     runs = job(labels=PREBUILT, suspend=False)
     assert words(decide(runs, [], CONTEXT)) == ["StopJob", "ReportRefusal"]
     free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owners=())
-    (adopt,) = decide(held, [], replace(CONTEXT, prebuilt=free))
-    assert isinstance(adopt, act.PatchWorkload)
+    adopt = only(act.PatchWorkload, decide(held, [], replace(CONTEXT, prebuilt=free)))
     assert adopt.change["metadata"]["labels"] == {"kueue.x-k8s.io/job-uid": UID}  # type: ignore[index]
     mine = replace(free, owners=(OwnerRef("batch/v1", "Job", "work", UID),))
     assert decide(held, [mine], replace(CONTEXT, prebuilt=mine)) == ()
@@ -586,15 +570,13 @@ def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
 def test_a_prebuilt_workload_of_another_job_is_not_taken() -> None:
     held = job(labels=PREBUILT)
     others = replace(workload(held), owners=(OwnerRef("batch/v1", "Job", "other", "u2"),))
-    (refuse,) = decide(held, [], replace(CONTEXT, prebuilt=others))
-    assert isinstance(refuse, act.ReportRefusal)
+    only(act.ReportRefusal, decide(held, [], replace(CONTEXT, prebuilt=others)))
 
 
 def test_a_prebuilt_workload_that_asks_for_something_else_is_out_of_sync() -> None:
     held = job(labels=PREBUILT, cpu="7")
     mine = workload(job(), admitted=True)
-    (finish,) = decide(held, [mine], replace(CONTEXT, prebuilt=mine))
-    assert isinstance(finish, act.FinishWorkload)
+    finish = only(act.FinishWorkload, decide(held, [mine], replace(CONTEXT, prebuilt=mine)))
     assert finish.reason == "OutOfSync"
 
 
@@ -611,8 +593,9 @@ def gates_after(job_has: str, workload_has: str) -> tuple[Action, ...]:
 
 
 def test_a_job_hands_its_admission_gates_to_its_workload() -> None:
-    (created,) = decide(job(own_annotations={GATED_BY: "a.example/x"}), [], CONTEXT)
-    assert isinstance(created, act.CreateWorkload)
+    created = only(
+        act.CreateWorkload, decide(job(own_annotations={GATED_BY: "a.example/x"}), [], CONTEXT)
+    )
     assert body_of(created)["metadata"]["annotations"] == {GATED_BY: "a.example/x"}
 
 
@@ -627,14 +610,12 @@ def test_a_job_hands_its_admission_gates_to_its_workload() -> None:
 def test_a_workload_loses_the_gates_that_its_job_loses(
     job_has: str, workload_has: str, left: str | None
 ) -> None:
-    (change,) = gates_after(job_has, workload_has)
-    assert isinstance(change, act.PatchWorkload)
+    change = only(act.PatchWorkload, gates_after(job_has, workload_has))
     assert change.change["metadata"] == {"annotations": {GATED_BY: left}}
     assert gates_after(workload_has, workload_has) == ()
 
 
 def test_a_gate_that_comes_after_the_creation_is_named_and_holds_nothing() -> None:
-    (said,) = gates_after("a.example/x", "")
-    assert isinstance(said, act.ReportRefusal)
+    said = only(act.ReportRefusal, gates_after("a.example/x", ""))
     assert said.reason == "NotHonoured"
     assert GATED_BY in said.message

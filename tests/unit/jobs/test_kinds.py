@@ -12,7 +12,7 @@ from extender.jobs.job import GenericJob
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement
 from tests.harness.kinds import POD_SETS, jobset, kubeflow, made, mpijob, rayjob, template
-from tests.unit.jobs.scene import CONTEXT, sent, workload
+from tests.unit.jobs.scene import CONTEXT, first, only, sent, workload
 
 KINDS = sorted(POD_SETS)
 
@@ -35,12 +35,10 @@ def test_a_kind_has_its_pod_sets_in_order(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_kind_is_queued_started_kept_and_stopped(name: str) -> None:
     held = job(name)
-    (create,) = decide(held, [], CONTEXT)
-    assert isinstance(create, act.CreateWorkload)
+    only(act.CreateWorkload, decide(held, [], CONTEXT))
 
     admitted = workload(held, admitted=True)
-    (start,) = decide(held, [admitted], CONTEXT)
-    assert isinstance(start, act.StartJob)
+    start = only(act.StartJob, decide(held, [admitted], CONTEXT))
     assert len(start.steps) == 1
     running = wrap(name, sent(held, *start.steps))
     assert not running.is_suspended()
@@ -54,14 +52,12 @@ def test_a_kind_is_queued_started_kept_and_stopped(name: str) -> None:
     assert decide(running, [admitted], CONTEXT) == ()
 
     evicted = workload(held, "Evicted", admitted=True)
-    (stop,) = decide(running, [evicted], CONTEXT)
-    assert isinstance(stop, act.StopJob)
+    stop = only(act.StopJob, decide(running, [evicted], CONTEXT))
     stopped = wrap(name, sent(running, *stop.steps))
     assert stopped.is_suspended()
     pairs = zip(stopped.pod_sets(), held.pod_sets(), strict=True)
     assert all(templates.same(after.template, before.template) for after, before in pairs)
-    (release,) = decide(stopped, [evicted], CONTEXT)
-    assert isinstance(release, act.ReleaseQuota)
+    only(act.ReleaseQuota, decide(stopped, [evicted], CONTEXT))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -242,15 +238,15 @@ def test_what_succeeded_before_a_stop_is_made_anew(name: str) -> None:
     """The statuses of replicas stay as they were until the operator looks at it again."""
     statuses = {"Worker": {"active": 0, "succeeded": 2}}
     stopped = job(name, replicaStatuses=statuses)
-    (reset,) = decide(stopped, [workload(stopped, reclaimable={"worker": 2})], CONTEXT)
-    assert isinstance(reset, act.SetReclaimable)
+    reset = only(
+        act.SetReclaimable, decide(stopped, [workload(stopped, reclaimable={"worker": 2})], CONTEXT)
+    )
     assert reset.counts == {}
 
     running = [{"type": "Running", "status": "True"}]
     runs = job(name, replicaStatuses=statuses, conditions=running)
     runs.unsuspend()
-    (said,) = decide(runs, [workload(stopped, admitted=True)], CONTEXT)
-    assert isinstance(said, act.SetReclaimable)
+    said = only(act.SetReclaimable, decide(runs, [workload(stopped, admitted=True)], CONTEXT))
     assert said.counts == {"worker": 2}
 
     started = job(name, replicaStatuses=statuses, conditions=[{**running[0], "status": "False"}])
@@ -263,15 +259,13 @@ def test_the_quota_of_all_is_given_back_with_what_will_be_done_once_more() -> No
     """Else it could be admitted again for less than it starts with."""
     stopped = job("kubeflow.org/pytorchjob", replicaStatuses={"Worker": {"succeeded": 2}})
     evicted = workload(stopped, "Evicted", admitted=True, reclaimable={"worker": 2})
-    release, *_ = decide(stopped, [evicted], CONTEXT)
-    assert isinstance(release, act.ReleaseQuota)
+    release = first(act.ReleaseQuota, decide(stopped, [evicted], CONTEXT))
     assert release.reclaimable == {}
 
     reported = [{"name": "workers", "succeeded": 1}]
     jobs = job("jobset.x-k8s.io/jobset", replicatedJobsStatus=reported)
     evicted = workload(jobs, "Evicted", admitted=True, reclaimable={"workers": 2})
-    release, *_ = decide(jobs, [evicted], CONTEXT)
-    assert isinstance(release, act.ReleaseQuota)
+    release = first(act.ReleaseQuota, decide(jobs, [evicted], CONTEXT))
     assert release.reclaimable == {"workers": 2}
 
 
@@ -371,7 +365,6 @@ def test_a_number_of_pods_that_cannot_be_is_refused(name: str, path: Any, count:
     where[path[-1]] = count
     if name.startswith("jobset"):
         where["template"]["spec"]["parallelism"] = -3  # two odd numbers do not make a good one
-    (refused,) = decide(wrap(name, source), [], CONTEXT)
-    assert isinstance(refused, act.ReportRefusal)
+    refused = only(act.ReportRefusal, decide(wrap(name, source), [], CONTEXT))
     assert refused.reason == "Invalid"
     assert "pods: use a number from 0" in refused.message

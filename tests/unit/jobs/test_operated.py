@@ -14,7 +14,7 @@ from extender.jobs.decide import decide
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.templates import Placement
 from tests.harness.kinds import POD_SETS
-from tests.unit.jobs.scene import CONTEXT, sent, workload
+from tests.unit.jobs.scene import CONTEXT, only, sent, workload
 from tests.unit.jobs.test_kinds import wrap
 
 JOBSET, MPI, TORCH = "jobset.x-k8s.io/jobset", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob"
@@ -88,8 +88,7 @@ def test_quota_is_kept_and_nothing_started_until_a_stop_is_noticed() -> None:
     waits, noticed = replace(CONTEXT, has_stopped=False), replace(CONTEXT, has_stopped=True)
     assert decide(held, [evicted], waits) == ()
     assert decide(held, [admitted], waits) == ()
-    (release,) = decide(held, [evicted], noticed)
-    assert isinstance(release, act.ReleaseQuota)
+    only(act.ReleaseQuota, decide(held, [evicted], noticed))
 
 
 def places(job: Any, **selector: str) -> list[Placement]:

@@ -19,7 +19,7 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import FlavorInfo, Meta, OwnerRef
 from tests.harness import objects
-from tests.unit.jobs.scene import CONTEXT, body_of, sent, words, workload
+from tests.unit.jobs.scene import CONTEXT, body_of, only, sent, words, workload
 
 GATE = "kueue.x-k8s.io/admission"
 TOTAL = "kueue.x-k8s.io/pod-group-total-count"
@@ -91,8 +91,7 @@ def test_the_older_label_of_groups_counts_first_and_ours_too() -> None:
 
 def test_a_pod_alone_is_a_job() -> None:
     alone = INTEGRATION.wrap(pod("solo", group=None))
-    (create,) = decide(alone, [], CONTEXT)
-    assert isinstance(create, act.CreateWorkload)
+    create = only(act.CreateWorkload, decide(alone, [], CONTEXT))
     name: Any = create.object["metadata"]
     assert name["name"].startswith("pod-solo-")
     (start,) = decide(alone, [workload(alone, admitted=True)], CONTEXT)
@@ -116,8 +115,7 @@ def test_a_pod_alone_ends_as_it_does(phase: str, want: bool) -> None:
 
 def test_a_group_waits_until_all_its_pods_are_there() -> None:
     assert decide(group(pod("a")), [], CONTEXT) == ()
-    (create,) = decide(group(pod("a"), pod("b")), [], CONTEXT)
-    assert isinstance(create, act.CreateWorkload)
+    create = only(act.CreateWorkload, decide(group(pod("a"), pod("b")), [], CONTEXT))
     metadata: Any = create.object["metadata"]
     assert metadata["name"] == "g"
     assert [each["name"] for each in metadata["ownerReferences"]] == ["a", "b"]
@@ -158,8 +156,7 @@ def test_pods_that_ask_for_the_same_are_one_pod_set() -> None:
     ids=["two counts", "no number", "none", "two queues"],
 )
 def test_pods_that_make_no_group_get_an_event(pods: list[Any]) -> None:
-    (refuse,) = decide(group(*pods), [], CONTEXT)
-    assert isinstance(refuse, act.ReportRefusal)
+    refuse = only(act.ReportRefusal, decide(group(*pods), [], CONTEXT))
     assert refuse.reason == "InvalidPodGroup"
 
 
@@ -253,8 +250,7 @@ LATE = replace(CONTEXT, overdue=True)
 
 
 def test_a_group_that_lacks_pods_for_long_says_so() -> None:
-    (refuse,) = decide(group(pod("a", total=3)), [], LATE)
-    assert isinstance(refuse, act.ReportRefusal)
+    refuse = only(act.ReportRefusal, decide(group(pod("a", total=3)), [], LATE))
     assert (refuse.reason, refuse.message) == ("PodsMissing", "1 of 3 pods are there")
 
 
@@ -265,8 +261,7 @@ def blocked(of: Any, reason: str, message: str) -> Any:
 def test_a_group_that_could_not_start_is_not_queued() -> None:
     waits = workload(group(pod("a"), pod("b")))
     rest = group(pod("a"), pod("b", phase="Failed"))
-    (block,) = decide(rest, [waits], CONTEXT)
-    assert isinstance(block, act.SetBlocked)
+    block = only(act.SetBlocked, decide(rest, [waits], CONTEXT))
     assert (block.reason, block.message) == ("WaitingForPods", "1 of 2 pods are there")
 
     stored = blocked(waits, block.reason, block.message)
@@ -297,8 +292,7 @@ def test_a_group_whose_pods_do_not_agree_any_more_is_not_queued() -> None:
 
 def test_pods_that_run_without_quota_are_deleted() -> None:
     waits = workload(group(pod("a"), pod("b")))
-    (stop,) = decide(group(running("a"), pod("b")), [waits], CONTEXT)
-    assert isinstance(stop, act.StopJob)
+    stop = only(act.StopJob, decide(group(running("a"), pod("b")), [waits], CONTEXT))
     assert sorted(step.member for step in stop.steps) == ["a", "b"]
 
 
@@ -343,8 +337,7 @@ def test_a_pod_of_another_shape_waits_beside_a_group_that_runs() -> None:
 
 def test_a_held_group_that_was_changed_changes_its_workload() -> None:
     before = workload(group(pod("a"), pod("b")))
-    (update,) = decide(group(pod("a"), pod("c", "7")), [before], CONTEXT)
-    assert isinstance(update, act.PatchWorkload)
+    only(act.PatchWorkload, decide(group(pod("a"), pod("c", "7")), [before], CONTEXT))
 
 
 @pytest.mark.parametrize(
@@ -388,8 +381,7 @@ def test_pods_that_go_or_belong_nowhere_do_not_count_as_ready() -> None:
 def test_no_more_is_reclaimed_than_was_asked_for() -> None:
     held = admitted(pod("a", total=3))
     done = [pod(name, total=3, held=False, phase="Succeeded") for name in "bc"]
-    (said,) = decide(group(running("a", total=3), *done), [held], CONTEXT)
-    assert isinstance(said, act.SetReclaimable)
+    said = only(act.SetReclaimable, decide(group(running("a", total=3), *done), [held], CONTEXT))
     assert list(said.counts.values()) == [1]
 
 
@@ -519,8 +511,7 @@ def test_a_group_that_runs_keeps_its_size(total: int | str) -> None:
     assert not edited.pods_ready()
     edited.remember({}, 2)
     assert edited.pods_ready()
-    (report,) = decide(edited, [stored], CONTEXT)
-    assert isinstance(report, act.ReportRefusal)
+    report = only(act.ReportRefusal, decide(edited, [stored], CONTEXT))
     assert report.reason == "EditIgnored"
 
     smaller = group(running("a", total=1), running("b", total=1))

@@ -25,7 +25,19 @@ from extender.jobs.workload import pod_group_key
 from extender.state.queue.records import Meta, WorkloadInfo
 from extender.state.topology import DomainAssignment, in_order
 from tests.harness.kinds import jobset, pytorchjob
-from tests.unit.jobs.scene import CONTEXT, FLAVOR, NS, UID, Object, body_of, job, sent, workload
+from tests.unit.jobs.scene import (
+    CONTEXT,
+    FLAVOR,
+    NS,
+    UID,
+    Object,
+    body_of,
+    first,
+    job,
+    only,
+    sent,
+    workload,
+)
 
 MADE = PodGroupState(made_by_queue=True)
 
@@ -70,8 +82,7 @@ def test_it_is_made_before_the_job_starts() -> None:
 def test_pods_that_are_done_are_not_waited_for() -> None:
     work = job(parallelism=4, indexed=True)
     admitted = workload(work, admitted=True, reclaimable={"main": 2})
-    made, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(made, MakePodGroup)
+    made = first(MakePodGroup, decide(work, [admitted], GANGS))
     assert made.min_member == 2
 
 
@@ -79,8 +90,7 @@ def test_pods_that_are_done_are_not_waited_for() -> None:
 def test_one_pod_alone_is_no_gang(parallelism: int) -> None:
     work = job(parallelism=parallelism, indexed=True)
     admitted = workload(work, admitted=True, reclaimable={"main": parallelism - 1})
-    start, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(start, StartJob)
+    start = first(StartJob, decide(work, [admitted], GANGS))
     assert label_of(sent(work, *start.steps)) is None
 
 
@@ -110,8 +120,9 @@ def test_jobs_that_have_succeeded_are_not_waited_for_though_they_keep_quota() ->
 def test_with_fewer_pods_it_wants_fewer() -> None:
     least = {"kueue.x-k8s.io/job-min-parallelism": "1"}
     work = job(parallelism=4, own_annotations=least)
-    made, *_ = decide(work, [workload(work, admitted=True, counts={"main": 2})], GANGS)
-    assert isinstance(made, MakePodGroup)
+    made = first(
+        MakePodGroup, decide(work, [workload(work, admitted=True, counts={"main": 2})], GANGS)
+    )
     assert made.min_member == 2
 
 
@@ -119,8 +130,7 @@ def test_with_fewer_pods_it_wants_fewer() -> None:
 def test_pods_that_bring_one_keep_it(label: str) -> None:
     work = job(group="own", label=label)
     admitted = workload(work, admitted=True)
-    start, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(start, StartJob)
+    start = first(StartJob, decide(work, [admitted], GANGS))
     labels: Any = sent(work, *start.steps)["spec"]["template"]["metadata"]["labels"]
     assert labels[label] == "own"
     assert {POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS} & labels.keys() == {label}
@@ -129,8 +139,7 @@ def test_pods_that_bring_one_keep_it(label: str) -> None:
 
 def test_without_the_setting_there_is_none() -> None:
     work = job()
-    start, *_ = decide(work, [workload(work, admitted=True)], CONTEXT)
-    assert isinstance(start, StartJob)
+    start = first(StartJob, decide(work, [workload(work, admitted=True)], CONTEXT))
     assert label_of(sent(work, *start.steps)) is None
 
 
@@ -168,8 +177,7 @@ def test_a_group_follows_its_pods_to_other_hosts() -> None:
     before = {"main": on_hosts("a", "b")}
     assert not decide(runs, [admitted], knowing(size=(2, 1), domains=before))
     moved = _on(admitted, "a", "c")
-    [made] = decide(runs, [moved], knowing(size=(2, 1), domains=before))
-    assert isinstance(made, MakePodGroup)
+    made = only(MakePodGroup, decide(runs, [moved], knowing(size=(2, 1), domains=before)))
     assert made.domains == {"main": on_hosts("a", "c")}
     assert (made.min_member, made.done, made.room_of) == (2, 1, "")
 
@@ -229,15 +237,13 @@ def test_a_job_that_loses_its_quota_before_its_pods_come_gives_back_the_room() -
     dropped, release = decide(work, [evicted], kept)
     assert dropped == DropGrant(NS, evicted.meta.name)
     assert isinstance(release, ReleaseQuota)
-    (release,) = decide(work, [evicted], GANGS)
-    assert isinstance(release, ReleaseQuota)
+    release = only(ReleaseQuota, decide(work, [evicted], GANGS))
 
 
 def test_the_pod_group_gets_the_room_that_was_found() -> None:
     work = job(parallelism=3)
     admitted = workload(work, admitted=True)
-    made, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(made, MakePodGroup)
+    made = first(MakePodGroup, decide(work, [admitted], GANGS))
     assert made.room_of == admitted.key
 
 

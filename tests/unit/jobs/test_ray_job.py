@@ -13,7 +13,7 @@ from extender.jobs.job import GenericJob
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement
 from tests.harness.kinds import rayjob, template
-from tests.unit.jobs.scene import CONTEXT, sent, workload
+from tests.unit.jobs.scene import CONTEXT, first, only, sent, workload
 
 SUBMITTER = {
     "name": "ray-job-submitter",
@@ -61,8 +61,7 @@ def test_workers_are_counted_as_kuberay_makes_them(group: Any, want: int) -> Non
 @pytest.mark.parametrize("field", ["replicas", "minReplicas", "maxReplicas", "numOfHosts"])
 def test_a_number_below_zero_is_refused(field: str) -> None:
     group = {"groupName": "w", "replicas": 1, "template": template(), field: -1}
-    (refused,) = decide(ray({"workerGroupSpecs": [group]}), [], CONTEXT)
-    assert isinstance(refused, act.ReportRefusal)
+    refused = only(act.ReportRefusal, decide(ray({"workerGroupSpecs": [group]}), [], CONTEXT))
     assert "pods: use a number from 0" in refused.message
 
 
@@ -136,8 +135,7 @@ def test_a_submitter_of_the_users_stays() -> None:
 def test_a_job_that_could_become_more_than_its_workload_is_refused(
     job: GenericJob, field: str
 ) -> None:
-    (refused,) = decide(job, [], CONTEXT)
-    assert isinstance(refused, act.ReportRefusal)
+    refused = only(act.ReportRefusal, decide(job, [], CONTEXT))
     assert (refused.reason, field in refused.message) == ("Invalid", True)
 
 
@@ -151,8 +149,7 @@ def test_a_waiting_job_that_is_edited_to_be_refused_loses_its_workload() -> None
 
 def test_a_running_job_that_kuberay_would_not_suspend_is_stopped() -> None:
     job = ray(suspend=False, shutdownAfterJobFinishes=None)
-    (stop,) = decide(job, [], CONTEXT)
-    assert isinstance(stop, act.StopJob)
+    stop = only(act.StopJob, decide(job, [], CONTEXT))
     after: Any = sent(job, *stop.steps)["spec"]
     assert (after["suspend"], after["shutdownAfterJobFinishes"]) == (True, True)
     assert stop.note is not None
@@ -178,9 +175,7 @@ def test_a_job_that_ended_keeps_its_quota_until_its_pods_are_gone(word: str, evi
     job = ray(suspend=False, status=status)
     held = workload(job, *(["Evicted"] if evicted else []), admitted=True)
     running = replace(CONTEXT, has_pods=lambda _: True)
-    (awaits,) = decide(job, [held], running)
-    assert isinstance(awaits, act.AwaitPods)
+    awaits = only(act.AwaitPods, decide(job, [held], running))
     assert awaits.note.reason == "PodsRemain"
-    finish, *_ = decide(job, [held], CONTEXT)
-    assert isinstance(finish, act.FinishWorkload)
+    finish = first(act.FinishWorkload, decide(job, [held], CONTEXT))
     assert (finish.reason, finish.message) == ("Failed", "m")

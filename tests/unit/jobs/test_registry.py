@@ -16,7 +16,7 @@ from extender.jobs.registry import IntegrationError, builtin, load
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from tests.harness.kinds import jobset, template
-from tests.unit.jobs.scene import CONTEXT, sent, workload
+from tests.unit.jobs.scene import CONTEXT, only, sent, workload
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -88,18 +88,15 @@ def test_the_example_is_queued_started_and_stopped(monkeypatch: pytest.MonkeyPat
         "spec": {"paused": True, "frames": {"workers": 3, "template": template()}},
     }
     held = integration.wrap(source)
-    (create,) = decide(held, [], CONTEXT)
-    assert isinstance(create, act.CreateWorkload)
+    only(act.CreateWorkload, decide(held, [], CONTEXT))
     assert [(each.name, each.count) for each in held.pod_sets()] == [("frames", 3)]
 
     admitted = workload(held, admitted=True)
-    (start,) = decide(held, [admitted], CONTEXT)
-    assert isinstance(start, act.StartJob)
+    start = only(act.StartJob, decide(held, [admitted], CONTEXT))
     running = integration.wrap({**sent(held, *start.steps), "status": {"running": 3}})
     assert running.pods_ready()
     assert decide(running, [admitted], CONTEXT) == ()
-    (stop,) = decide(running, [workload(held, "Evicted", admitted=True)], CONTEXT)
-    assert isinstance(stop, act.StopJob)
+    only(act.StopJob, decide(running, [workload(held, "Evicted", admitted=True)], CONTEXT))
 
     rendered = integration.wrap({**running.object, "status": {"rendered": True}})
     finish, _ = decide(rendered, [admitted], CONTEXT)
