@@ -174,9 +174,13 @@ def _reported(refused: ReportRefusal | None, context: Context) -> Actions:
 def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     ended = job.finished()
     if workload.finished:
-        stopped, said = NONE, workload.condition(WorkloadCondition.FINISHED)
-        if said is not None and ended is None and (said.reason in _NEVER_RAN or job.is_stopping()):
-            stopped = stop(job, said.reason, said.message, workload=workload)
+        stopped, ending = NONE, workload.condition(WorkloadCondition.FINISHED)
+        if (
+            ending is not None
+            and ended is None
+            and (ending.reason in _NEVER_RAN or job.is_stopping())
+        ):
+            stopped = stop(job, ending.reason, ending.message, workload=workload)
         return (*stopped, *drop_finalizer(workload))
     if ended is not None:
         if job.pods_outlive_job and context.has_pods(workload):

@@ -133,7 +133,8 @@ def pod_sets_agree(slots: Sequence[Slot], workload: WorkloadInfo, *, exact: bool
     if len(slots) != len(workload.pod_sets):
         return False
     given = workload.admission.assignments if workload.admission is not None else ()
-    counts = {(each.name, each.count) for each in (*workload.pod_sets, *(() if exact else given))}
+    counts = {(each.name, each.count) for each in workload.pod_sets}
+    counts |= {(each.name, each.count) for each in given if not exact}
     for slot, stored in zip(slots, workload.pod_sets, strict=True):
         if slot.name != stored.name or (slot.name, slot.count) not in counts:
             return False

@@ -7,15 +7,22 @@ from typing import Any
 
 from typing_extensions import override
 
-from extender.controllers.job_facts import PodGroups
+from extender.api.core_v1 import LabelSelector
+from extender.controllers.job import JobController
+from extender.controllers.job_facts import JobOptions, PodGroups
+from extender.controllers.workload import Workloads
+from extender.jobs.registry import builtin
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from extender.kube.queues import WorkloadWriter
+from extender.kube.recorder import Event
+from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing.options import AdmissionOptions
 from extender.room.nodes import NodeRoom
+from extender.state.queue import events as ev
 from extender.state.queue.records import Meta, OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
 from tests.makers import ManualClock, cluster_of
-from tests.queue_makers import meta
+from tests.queue_makers import flavor, meta
 
 DOWN = UnavailableError("nothing answers")
 """Nothing was done."""
@@ -38,6 +45,33 @@ class NoPodGroups(PodGroups):
         room = NodeRoom(queues, view)
         made = clock or ManualClock()
         super().__init__(queues, view, room, options=AdmissionOptions(), make=False, clock=made)
+
+
+class JobBench:
+    """The controller of jobs, beside an API server of Workloads."""
+
+    def __init__(
+        self, jobs: Any, groups: NoPodGroups | None = None, clock: Any = None, **options: Any
+    ) -> None:
+        self.queues, self.server = Queues(), Server()
+        self.events: list[Event] = []
+        self.clock, self.aside = clock or ManualClock(), ObjectsSetAside()
+        self.controller = JobController(
+            self.queues,
+            Workloads(self.queues, self.server),
+            jobs,
+            record=self.events.append,
+            clock=self.clock,
+            options=JobOptions(
+                builtin(), LabelSelector(), groups or NoPodGroups(), aside=self.aside, **options
+            ),
+        )
+        self.queues.apply(ev.Applied(flavor()))
+
+    def store(self, found: WorkloadInfo) -> None:
+        """Have a workload stored, and seen."""
+        self.server.stored[found.key] = found
+        self.queues.apply(ev.Applied(found))
 
 
 class Server(WorkloadWriter):

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -20,7 +21,9 @@ from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.quota import QuotaTree
 from extender.queueing.rules import AdmissionRules
+from extender.room.nodes import NodeRoom
 from extender.runtime.faults import FAULTS
+from extender.state.cluster.store import Cluster
 from extender.state.queue import events as ev
 from extender.state.queue.events import Record
 from extender.state.queue.records import LocalQueueInfo, NamespaceInfo, WorkloadInfo
@@ -46,14 +49,15 @@ OURS = LabelSelector({"a": "b"})
 
 
 class Counting(QueueMetrics):
-    """Counts cycles."""
+    """Counts cycles, and those that looked at a workload."""
 
     def __init__(self) -> None:
-        self.cycles = 0
+        self.cycles = self.tries = 0
 
     @override
     def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None:
         self.cycles += 1
+        self.tries += bool(outcomes)
 
     @override
     def admitted(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None: ...
@@ -68,13 +72,15 @@ class Scene:
         self,
         options: AdmissionOptions | None = None,
         cpu: int = 1,
-        clock: ManualClock | None = None,
+        clock: Any = None,
         server: Server | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.queues, self.server = Queues(), server or Server()
         self.metrics = Counting()
         self.view = self.queues.view()
         self.events: list[Event] = []
+        self.room: Any = NodeRoom(self.view, cluster.view()) if cluster is not None else None
         for record in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", cpu), local_queue()):
             self.queues.apply(ev.Applied(record))
         self.admission = AdmissionLoop(
@@ -82,9 +88,11 @@ class Scene:
             Workloads(self.queues, self.server, record=self.events.append),
             record=self.events.append,
             clock=clock or ManualClock(),
-            rules=AdmissionRules(options or AdmissionOptions()),
+            rules=AdmissionRules(options or AdmissionOptions(), self.room),
             metrics=self.metrics,
         )
+        if cluster is not None:
+            cluster.watch_room(self.admission.on_room)
         self.queues.subscribe(self.admission.on_change)
 
     def add(self, *names: str) -> None:

@@ -1,62 +1,24 @@
 """When workloads that lack room are tried again, and get other numbers. Time is virtual."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from typing_extensions import override
 
-from extender.controllers.admission import FIRST_ROOM_PAUSE, AdmissionLoop
-from extender.controllers.workload import Workloads
+from extender.controllers.admission import FIRST_ROOM_PAUSE
 from extender.fit.room_left import RoomLeft
-from extender.kube.queues import WorkloadWriter
-from extender.kube.recorder import Event
 from extender.queueing import cycle
 from extender.queueing.admission import ROOM_PERIOD
-from extender.queueing.cycle import Outcome
 from extender.queueing.options import AdmissionOptions
-from extender.queueing.rules import AdmissionRules
-from extender.room.nodes import NodeRoom
 from extender.state.cluster.store import Cluster
-from extender.state.queue import events as ev
-from extender.state.queue.records import Meta, NamespaceInfo, WorkloadInfo
-from extender.state.queue.store import Queues
-from extender.telemetry.queue_metrics import QueueMetrics
-from tests.makers import NAMESPACE, LoopClock, key, node, nodes, observe
-from tests.queue_makers import cluster_queue, flavor, local_queue, meta, pod_set, workload
+from tests.makers import LoopClock, key, node, nodes, observe
+from tests.queue_makers import pod_set, workload
+from tests.unit.controllers.test_admission import Scene
 
 pytestmark = pytest.mark.looptime
-
-
-class Writer(WorkloadWriter):
-    """Stores what it is given, in a new version."""
-
-    def __init__(self) -> None:
-        pass
-
-    @override
-    async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
-        version = meta("any").version
-        return replace(after, meta=replace(before.meta, version=version))
-
-    @override
-    async def read(self, meta: Meta) -> WorkloadInfo:
-        raise AssertionError(meta)
-
-    @override
-    async def create(self, workload: dict[str, Any]) -> WorkloadInfo:
-        raise AssertionError(workload)
-
-    @override
-    async def patch(self, meta: Meta, change: Mapping[str, Any]) -> WorkloadInfo:
-        raise AssertionError(meta, change)
-
-    @override
-    async def delete(self, meta: Meta) -> None:
-        raise AssertionError(meta)
 
 
 class Clock(LoopClock):
@@ -69,45 +31,11 @@ class Clock(LoopClock):
         return super().monotonic() + self.late
 
 
-class Metrics(QueueMetrics):
-    """Keeps when cycles ran that looked at a workload."""
-
-    def __init__(self) -> None:
-        self.cycles: list[float] = []
-
-    @override
-    def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None:
-        if outcomes:
-            self.cycles.append(asyncio.get_running_loop().time())
-
-    @override
-    def admitted(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None:
-        pass
-
-    @override
-    def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
-        pass
-
-
-class Bench:
+class Bench(Scene):
     def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.clock = cluster, Clock()
         options = AdmissionOptions(require_room=True)
-        self.cluster, self.queues, self.metrics = cluster, Queues(), Metrics()
-        self.events: list[Event] = []
-        self.clock = Clock()
-        self.room = NodeRoom(self.queues.view(), cluster.view())
-        self.admission = AdmissionLoop(
-            self.queues,
-            Workloads(self.queues, Writer()),
-            record=self.events.append,
-            clock=self.clock,
-            rules=AdmissionRules(options, self.room),
-            metrics=self.metrics,
-        )
-        self.queues.subscribe(self.admission.on_change)
-        cluster.watch_room(self.admission.on_room)
-        for record in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", 100), local_queue()):
-            self.queues.apply(ev.Applied(record))
+        super().__init__(options, cpu=100, clock=self.clock, cluster=cluster)
 
     def slow(self, seconds: float) -> None:
         """Have each cycle take so long; the clock goes on, and the loop's time does not."""
@@ -117,10 +45,10 @@ class Bench:
             self.clock.late += seconds
             begin()
 
-        self.room.begin = late  # type: ignore[method-assign]
+        self.room.begin = late
 
-    def put(self, name: str, count: int) -> None:
-        self.queues.apply(ev.Applied(workload(name, pod_set(1, count))))
+    def ask(self, name: str, count: int) -> None:
+        self.put(workload(name, pod_set(1, count)))
 
     def reported(self, name: str) -> str:
         found = self.queues.view().workloads[key(name)].condition("QuotaReserved")
@@ -133,7 +61,7 @@ async def waiting(cluster: Cluster) -> AsyncIterator[Bench]:
     observe(cluster, *nodes(2))
     bench = Bench(cluster)
     task = asyncio.create_task(bench.admission.run())
-    bench.put("w", 4)
+    bench.ask("w", 4)
     await asyncio.sleep(1)
     yield bench
     task.cancel()
@@ -153,19 +81,19 @@ async def test_a_workload_without_room_is_tried_when_there_is_some(cluster: Clus
 
 async def test_many_changes_are_one_try(cluster: Cluster) -> None:
     async with waiting(cluster) as bench:
-        before = len(bench.metrics.cycles)
+        before = bench.metrics.tries
         for number in range(9):
             observe(bench.cluster, node("m", 1, labels={"version": str(number)}))
             await asyncio.sleep(FIRST_ROOM_PAUSE / 10)
         await asyncio.sleep(1)
-        assert len(bench.metrics.cycles) == before + 1
+        assert bench.metrics.tries == before + 1
 
 
 async def test_without_a_change_it_is_tried_now_and_then(cluster: Cluster) -> None:
     async with waiting(cluster) as bench:
-        before = len(bench.metrics.cycles)
+        before = bench.metrics.tries
         await asyncio.sleep(10 * ROOM_PERIOD)
-        assert 9 <= len(bench.metrics.cycles) - before <= 10
+        assert 9 <= bench.metrics.tries - before <= 10
 
 
 async def test_other_numbers_are_written_after_a_while_and_without_an_event(
@@ -185,10 +113,10 @@ async def test_no_workload_with_room_is_tried_for_room(cluster: Cluster) -> None
     async with waiting(cluster) as bench:
         observe(bench.cluster, node("m", 2))
         await asyncio.sleep(1)
-        before = len(bench.metrics.cycles)
+        before = bench.metrics.tries
         observe(bench.cluster, node("m", 3))
         await asyncio.sleep(10 * ROOM_PERIOD)
-        assert len(bench.metrics.cycles) == before
+        assert bench.metrics.tries == before
 
 
 async def test_room_that_comes_while_it_is_asked_for_is_not_missed(
@@ -207,7 +135,7 @@ async def test_room_that_comes_while_it_is_asked_for_is_not_missed(
     observe(cluster, *nodes(2))
     bench = Bench(cluster)
     task = asyncio.create_task(bench.admission.run())
-    bench.put("w", 4)
+    bench.ask("w", 4)
     await asyncio.sleep(1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -221,8 +149,8 @@ async def test_the_last_of_many_is_tried_while_nodes_change_all_the_time(
     monkeypatch.setattr(cycle, "ROUNDS", 1)
     async with waiting(cluster) as bench:
         for number in range(200):
-            bench.put(f"large{number}", 3 + number)
-        bench.put("small", 1)
+            bench.ask(f"large{number}", 3 + number)
+        bench.ask("small", 1)
         for number in range(600):
             observe(cluster, node("m", 0, labels={"version": str(number)}))
             await asyncio.sleep(FIRST_ROOM_PAUSE / 2)
@@ -237,7 +165,7 @@ async def test_what_comes_while_others_are_tried_is_not_forgotten(
     monkeypatch.setattr(cycle, "ROUNDS", 1)
     async with waiting(cluster) as bench:
         for number in range(60):
-            bench.put(f"large{number}", 5 + number)
+            bench.ask(f"large{number}", 5 + number)
         await asyncio.sleep(ROOM_PERIOD)
         observe(cluster, node("some", 1))
         await asyncio.sleep(
@@ -251,12 +179,12 @@ async def test_what_comes_while_others_are_tried_is_not_forgotten(
 async def test_the_pause_is_longer_than_what_it_takes_to_try_all(cluster: Cluster) -> None:
     async with waiting(cluster) as bench:
         for number in range(5 * cycle.ROUNDS):
-            bench.put(f"large{number}", 5 + number)
+            bench.ask(f"large{number}", 5 + number)
         await asyncio.sleep(10)
         bench.slow(0.05)
-        before = len(bench.metrics.cycles)
+        before = bench.metrics.tries
         for number in range(1000):
             observe(cluster, node("m", 0, labels={"version": str(number)}))
             await asyncio.sleep(FIRST_ROOM_PAUSE / 2)
         # Six cycles of 0.05 s, and five times as long nothing: some thirty times in 50 s.
-        assert 120 < len(bench.metrics.cycles) - before < 300
+        assert 120 < bench.metrics.tries - before < 300

@@ -10,36 +10,27 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import STOPPED_ANNOTATION
-from extender.controllers.job import JobController
-from extender.controllers.job_facts import JobOptions
 from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN, UNNOTICED
-from extender.controllers.workload import Workloads
 from extender.jobs import actions as do
 from extender.jobs.job import Step
 from extender.jobs.kinds.batch_job import BatchJob
-from extender.jobs.registry import builtin
 from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.queues import JobWriter
-from extender.kube.recorder import Event
-from extender.kube.set_aside import ObjectsSetAside
 from extender.runtime.faults import FAULTS
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
-from extender.state.queue.store import Queues
 from tests.harness import kinds, objects
-from tests.makers import NAMESPACE, ManualClock
+from tests.makers import NAMESPACE
 from tests.queue_makers import (
     admission,
     condition,
-    flavor,
     meta,
     pod_set,
     validate_queues,
     workload,
 )
-from tests.unit.controllers.queue_server import NoPodGroups, Server
+from tests.unit.controllers.queue_server import JobBench, NoPodGroups
 
 KEY = ("batch/job", f"{NAMESPACE}/job")
 
@@ -105,28 +96,12 @@ class Groups(NoPodGroups):
         return self.pods
 
 
-class Scene:
+class Scene(JobBench):
     """A suspended Job of one pod whose workload has quota."""
 
     def __init__(self) -> None:
-        self.queues, self.server, self.jobs = Queues(), Server(), Jobs()
-        self.events: list[Event] = []
-        self.aside = ObjectsSetAside()
-        self.clock, self.groups = ManualClock(), Groups()
-        self.controller = JobController(
-            self.queues,
-            Workloads(self.queues, self.server),
-            self.jobs,
-            record=self.events.append,
-            clock=self.clock,
-            options=JobOptions(
-                builtin(),
-                LabelSelector(),
-                aside=self.aside,
-                pod_groups=self.groups,
-            ),
-        )
-        self.queues.apply(ev.Applied(flavor()))
+        self.jobs, self.groups = Jobs(), Groups()
+        super().__init__(self.jobs, self.groups)
         self.put(objects.job("job", namespace=NAMESPACE, queue="cq", suspend=True))
 
     def put(self, source: dict[str, Any]) -> None:
@@ -356,22 +331,10 @@ class Pods(JobWriter):
         await self.patch(path, options, kind="pod")
 
 
-def writing(pods: JobWriter) -> JobController:
-    queues = Queues()
-    return JobController(
-        queues,
-        Workloads(queues, Server()),
-        pods,
-        record=lambda _: None,
-        clock=ManualClock(),
-        options=JobOptions(builtin(), LabelSelector(), NoPodGroups()),
-    )
-
-
 @pytest.mark.parametrize("delete", [False, True])
 async def test_members_are_written_at_the_same_time_and_not_all_at_once(*, delete: bool) -> None:
     pods = Pods()
-    objects_ = writing(pods)
+    objects_ = JobBench(pods).controller
     of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
     steps = [Step({}, member=f"p{number}", delete=delete) for number in range(100)]
     await objects_.take(steps, of)
@@ -381,7 +344,7 @@ async def test_members_are_written_at_the_same_time_and_not_all_at_once(*, delet
 
 async def test_a_member_that_cannot_be_written_does_not_keep_those_beside_it() -> None:
     pods = Pods(refuse="p1")
-    objects_ = writing(pods)
+    objects_ = JobBench(pods).controller
     of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
     steps = [Step({}, member=f"p{number}") for number in range(CONCURRENT_WRITES + 4)]
     with pytest.raises(UnavailableError):
@@ -391,7 +354,7 @@ async def test_a_member_that_cannot_be_written_does_not_keep_those_beside_it() -
 
 async def test_steps_of_one_object_are_taken_one_after_the_other() -> None:
     pods = Pods()
-    objects_ = writing(pods)
+    objects_ = JobBench(pods).controller
     await objects_.take([Step({}), Step({}, "status"), Step({})], JobObject("pod", meta("p"), b""))
     assert pods.most == 1
 

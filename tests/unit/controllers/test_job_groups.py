@@ -8,26 +8,20 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import GROUP_X
-from extender.controllers.job import JobController
-from extender.controllers.job_facts import JobOptions
 from extender.controllers.timing import LATE
-from extender.controllers.workload import Workloads
 from extender.gang.options import GangOptions
-from extender.jobs.registry import builtin
 from extender.kube.errors import NotFoundError
 from extender.permit.node_claims import NodeClaims
 from extender.state.cluster.events import PodGroupDeleted
 from extender.state.cluster.records import Grant
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, OwnerRef
-from extender.state.queue.store import Queues
 from extender.steps import at_once
 from tests.harness import objects
 from tests.makers import NAMESPACE, ManualClock, cluster_of, observe, pod_group
-from tests.queue_makers import admission, condition, flavor, pod_set, workload
-from tests.unit.controllers.queue_server import NoPodGroups, Server
+from tests.queue_makers import admission, condition, pod_set, workload
+from tests.unit.controllers.queue_server import JobBench, NoPodGroups
 from tests.unit.controllers.test_job import KEY, Jobs
 from tests.unit.jobs.scene import merged
 
@@ -81,26 +75,13 @@ class Known(NoPodGroups):
         return ROOMS if workload == GROUP else None
 
 
-class Scene:
+class Scene(JobBench):
     """A Job of two pods that has been admitted by room."""
 
     def __init__(self) -> None:
-        self.queues, self.server, self.jobs = Queues(), Server(), Groups()
-        self.clock = ManualClock()
-        self.groups = Known(self.clock)
-        self.controller = JobController(
-            self.queues,
-            Workloads(self.queues, self.server),
-            self.jobs,
-            record=lambda _: None,
-            clock=self.clock,
-            options=JobOptions(
-                builtin(),
-                LabelSelector(),
-                pod_groups=self.groups,
-            ),
-        )
-        self.queues.apply(ev.Applied(flavor()))
+        self.jobs, clock = Groups(), ManualClock()
+        self.groups = Known(clock)
+        super().__init__(self.jobs, self.groups, clock)
         job = objects.job("job", 2, namespace=NAMESPACE, queue="cq", suspend=True)
         self.queues.apply(ev.JobApplied(self.jobs.put(job)))
         template = json.dumps(job["spec"]["template"]).encode()
@@ -111,8 +92,7 @@ class Scene:
             admission=admission(made),
             conditions=(condition("QuotaReserved"), condition("Admitted")),
         )
-        self.server.stored[made.key] = found
-        self.queues.apply(ev.Applied(found))
+        self.store(found)
 
     def see(self, size: tuple[int, int] | None, **more: Any) -> None:
         """Have the watch show the PodGroup, or that it is gone."""

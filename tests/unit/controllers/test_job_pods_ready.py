@@ -7,65 +7,33 @@ from typing import Any
 
 import pytest
 
-from extender.api.core_v1 import LabelSelector
-from extender.controllers.job import JobController
-from extender.controllers.job_facts import JobOptions
 from extender.controllers.timing import SETTLE
-from extender.controllers.workload import Workloads
-from extender.jobs.registry import builtin
-from extender.kube.recorder import Event
 from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.state.queue import events as ev
-from extender.state.queue.records import JobObject, Meta, WorkloadInfo
-from extender.state.queue.store import Queues
-from tests.unit.controllers.queue_server import NoPodGroups
+from extender.state.queue.records import JobObject, Meta
+from tests import queue_makers
+from tests.unit.controllers.queue_server import JobBench
 from tests.unit.jobs.scene import UID, job, workload
 
 READY, BEHIND = {"ready": 2, "active": 2}, {"ready": 1, "active": 2}
 UNIT = "batch/job", "ns/work"
 
 
-class Api:
-    """Stores what is written, under a new version."""
-
-    async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
-        return replace(after, meta=replace(before.meta, version=before.meta.version + 1))
-
-    async def patch(self, *_: Any, **__: Any) -> Any:
-        raise AssertionError("nothing is to be changed")
-
-    read = create = delete = make_pod_group = drop_grant = patch
-
-
-class Scene:
+class Scene(JobBench):
     """An admitted job, and a clock that stands still."""
 
     def __init__(
         self, policy: PodsReady | None = None, *, completions: int | None = None, **status: int
     ) -> None:
         self.completions = completions
-        self.events: list[Event] = []
+        self.now = 1000.0
+        rules = AdmissionOptions(pods_ready=policy or PodsReady())
+        super().__init__(None, clock=self, admission=rules)
         self.labels: Mapping[str, str] = {}
         self.annotations: Mapping[str, str] = {}
-        self.now = 1000.0
-        self.queues = Queues()
         self.versions = 0
         self.status(status or READY)
         self.admit()
-        api: Any = Api()
-        self.controller = JobController(
-            self.queues,
-            Workloads(self.queues, api),
-            api,
-            record=self.events.append,
-            clock=self,
-            options=JobOptions(
-                builtin(),
-                LabelSelector(),
-                NoPodGroups(),
-                admission=AdmissionOptions(pods_ready=policy or PodsReady()),
-            ),
-        )
 
     def monotonic(self) -> float:
         return self.now
@@ -74,10 +42,9 @@ class Scene:
 
     def admit(self, *, quota: bool = True) -> None:
         """Give the workload quota, or take it away."""
-        self.versions += 1
         made = workload(job("work", 2, self.completions), admitted=quota)
-        version = 1000 * self.versions
-        self.queues.apply(ev.Applied(replace(made, meta=replace(made.meta, version=version))))
+        newer = replace(made.meta, version=queue_makers.meta("any").version)
+        self.store(replace(made, meta=newer))
 
     def status(self, status: Mapping[str, Any], *, suspend: bool = False) -> None:
         """Have the job's status change."""

@@ -6,18 +6,11 @@ from typing import Any
 
 import pytest
 
-from extender.api.core_v1 import LabelSelector
-from extender.controllers.job import JobController
-from extender.controllers.job_facts import JobOptions
-from extender.controllers.workload import Workloads
-from extender.jobs.registry import builtin
-from extender.kube.recorder import Event
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
-from extender.state.queue.store import Queues
-from tests.makers import NAMESPACE, ManualClock
-from tests.queue_makers import admission, condition, flavor, meta, pod_set, workload
-from tests.unit.controllers.queue_server import NoPodGroups, Server
+from tests.makers import NAMESPACE
+from tests.queue_makers import admission, condition, meta, pod_set, workload
+from tests.unit.controllers.queue_server import JobBench
 from tests.unit.jobs.test_plain_pods import group, pod, running
 
 UNIT = ("pod", f"{NAMESPACE}/group/g")
@@ -33,21 +26,12 @@ class Pods:
         self.deleted.append(path.rpartition("/")[2])
 
 
-class Scene:
+class Scene(JobBench):
     """A group of two pods that run."""
 
     def __init__(self) -> None:
-        self.queues, self.server, self.pods = Queues(), Server(), Pods()
-        self.events: list[Event] = []
-        self.controller = JobController(
-            self.queues,
-            Workloads(self.queues, self.server),
-            self.pods,  # type: ignore[arg-type]
-            record=self.events.append,
-            clock=ManualClock(),
-            options=JobOptions(builtin(), LabelSelector(), NoPodGroups()),
-        )
-        self.queues.apply(ev.Applied(flavor()))
+        self.pods = Pods()
+        super().__init__(self.pods)
         self.seen: dict[str, JobObject] = {}
         self.put(running("a"))
         self.put(running("b"))
@@ -62,8 +46,7 @@ class Scene:
             admission=admission(made),
             conditions=(condition("QuotaReserved"), condition("Admitted")),
         )
-        self.server.stored[found.key] = found
-        self.queues.apply(ev.Applied(found))
+        self.store(found)
 
     def put(self, source: dict[str, Any]) -> None:
         """Have a pod seen as it is now."""
