@@ -78,20 +78,6 @@ class _Done:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class _Preemptor:
-    """The group for which victims make room."""
-
-    pod_group: PodGroupInfo
-    priority: int
-
-    def message(self, namespace: str) -> str:
-        """Return what is said to victims of a namespace; one of others it does not name."""
-        own = namespace == self.pod_group.namespace
-        which = self.pod_group.name if own else f"{self.pod_group.uid} of another namespace"
-        return f"Preempted by PodGroup {which}, which has the priority {self.priority}"
-
-
 class PreemptionController:
     """Reconciles one group at a time: as preemptor, and as one that was preempted."""
 
@@ -183,16 +169,20 @@ class PreemptionController:
         about, occasion = about_group(pod_group), _since(done.nomination)
         note = choice.sentence(done.nomination)
         self._say(about, PreemptionReason.PREEMPTING, note, occasion=occasion)
-        by = self._preemptor(pod_group)
-        works = [self._stop(each, pods, by=by, done=done) for each, pods in workloads.items()]
-        works += [self._evict(pod, by, done) for pod in singles]
+        works = [
+            self._stop(each, pods, by=pod_group, done=done) for each, pods in workloads.items()
+        ]
+        works += [self._evict(pod, pod_group, done) for pod in singles]
         try:
             await self._all(works)
         finally:
-            self._say_preempted([pod for pod in evict if pod.uid in done.asked], done, by)
+            self._say_preempted([pod for pod in evict if pod.uid in done.asked], done, pod_group)
 
-    def _preemptor(self, pod_group: PodGroupInfo) -> _Preemptor:
-        return _Preemptor(pod_group, self._view.tally(pod_group.key).priority)
+    def _message(self, preemptor: PodGroupInfo, namespace: str) -> str:
+        """Return what is said to victims of a namespace; a group of another one is not named."""
+        own, priority = namespace == preemptor.namespace, self._view.tally(preemptor.key).priority
+        which = preemptor.name if own else f"{preemptor.uid} of another namespace"
+        return f"Preempted by PodGroup {which}, which has the priority {priority}"
 
     def _parted(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], dict[str, list[PodInfo]]]:
         """Return pods that are evicted by themselves, and those of Workloads that are stopped.
@@ -214,10 +204,10 @@ class PreemptionController:
                 singles += workloads.pop(key)
         return singles, workloads
 
-    async def _stop(self, key: str, pods: list[PodInfo], *, by: _Preemptor, done: _Done) -> None:
+    async def _stop(self, key: str, pods: list[PodInfo], *, by: PodGroupInfo, done: _Done) -> None:
         """Have a Workload evicted: its job is stopped, and its pods go."""
         assert self._workloads is not None
-        message = by.message(key.partition("/")[0])
+        message = self._message(by, key.partition("/")[0])
         if not await self._workloads.preempt(key, message):
             return  # it is looked at again
         self._count("workload")
@@ -225,9 +215,9 @@ class PreemptionController:
         for pod in pods:
             await self._writer.mark(_ref(pod), message, at=self._clock.wall())
 
-    async def _evict(self, pod: PodInfo, by: _Preemptor, done: _Done) -> None:
+    async def _evict(self, pod: PodInfo, by: PodGroupInfo, done: _Done) -> None:
         """Evict a pod; where its budget forbids that, delete it unless budgets are strict."""
-        how, now, message = "evicted", self._clock.wall(), by.message(pod.namespace)
+        how, now, message = "evicted", self._clock.wall(), self._message(by, pod.namespace)
         try:
             await self._writer.evict(_ref(pod))
             # An eviction writes a reason of its own, by which kube-scheduler knows no preemption.
@@ -261,29 +251,29 @@ class PreemptionController:
 
     # --- what is said ------------------------------------------------------------------------
 
-    def _say_preempted(self, pods: Iterable[PodInfo], done: _Done, by: _Preemptor) -> None:
+    def _say_preempted(self, pods: Iterable[PodInfo], done: _Done, by: PodGroupInfo) -> None:
         """Write an Event about each victim, and note the gangs whose condition is to be written."""
         whole = _gangs_of(done.nomination)
         for pod in pods:
             pod_group = self._view.pod_group(pod.group) if pod.group is not None else None
             if pod_group is not None and pod_group.uid in whole:
-                done.to_say[pod_group.key] = pod_group.uid, by.message(pod_group.namespace)
+                done.to_say[pod_group.key] = pod_group.uid, self._message(by, pod_group.namespace)
             else:
                 about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
-                message = by.message(pod.namespace)
+                message = self._message(by, pod.namespace)
                 occasion = _since(done.nomination)
                 self._say(about, PreemptionReason.PREEMPTED, message, occasion=occasion)
 
     def _find_unsaid(self, pod_group: PodGroupInfo, done: _Done) -> None:
         """Note gangs that are leaving and do not say so: the leader before evicted their pods."""
-        whole, by = _gangs_of(done.nomination), self._preemptor(pod_group)
+        whole = _gangs_of(done.nomination)
         for pod in choice.remaining(done.nomination, view=self._view):
             victim = self._view.pod_group(pod.group) if pod.group is not None else None
             if victim is None or victim.uid not in whole or not pod.terminating:
                 continue
             said = victim.status.condition(ConditionType.PREEMPTED)
             if said is None or said.status != "True" or said.transition < done.nomination.since:
-                done.to_say[victim.key] = victim.uid, by.message(victim.namespace)
+                done.to_say[victim.key] = victim.uid, self._message(pod_group, victim.namespace)
 
     async def _say_of_gangs(self, done: _Done) -> None:
         """Write an Event about each gang that has to go, and its condition, until it is written."""

@@ -239,9 +239,10 @@ def topology_fault(template: Object, count: int) -> str:
     if len(several) > 1:
         return f"its annotations {' and '.join(several)} exclude each other: remove all but one"
     for name in _LEVELS:
-        if name in said and not _is_label(said[name]):
+        label = said.get(name, "x")
+        if len(label) > _LONGEST_LABEL or not is_label_key(label):
             return (
-                f"annotation {name} is {said[name]!r}: use the label of a level of the Topology, "
+                f"annotation {name} is {label!r}: use the label of a level of the Topology, "
                 f"of {_LONGEST_LABEL} characters at most"
             )
     for name, text in _NOT_HONOURED.items():
@@ -262,10 +263,6 @@ def _slice_fault(said: Mapping[str, str], count: int) -> str:
             f"annotation {PODSET_SLICE_SIZE} is {size!r}: use a number from 1 to its {count} pods"
         )
     return ""
-
-
-def _is_label(text: str) -> bool:
-    return len(text) <= _LONGEST_LABEL and is_label_key(text)
 
 
 def topology_annotations(template: Object) -> Mapping[str, str]:
@@ -329,12 +326,14 @@ def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str)
         name=given.name,
         count=given.count,
         node_selector=selector,
-        tolerations=tuple(_as_json(each) for each in tolerations),
+        tolerations=tuple(
+            {
+                name: found
+                for name, found in msgspec.to_builtins(each).items()
+                if found not in ("", None)
+            }
+            for each in tolerations
+        ),
         gates=gates,
         labels={wellknown.PODSET_LABEL: given.name, **({POD_GROUP_LABEL: group} if group else {})},
     )
-
-
-def _as_json(toleration: Toleration) -> dict[str, object]:
-    said: dict[str, object] = msgspec.to_builtins(toleration)
-    return {name: each for name, each in said.items() if each not in ("", None)}

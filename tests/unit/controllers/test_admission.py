@@ -291,8 +291,18 @@ async def test_workloads_that_lost_to_a_released_reservation_are_tried_again() -
                 await asyncio.sleep(0.1)
 
 
-async def test_a_workload_that_cannot_be_written_harms_itself_alone(scene: Scene) -> None:
-    scene.server.script = [OverflowError("date value out of range")]
+@pytest.mark.parametrize(
+    "error",
+    [
+        OverflowError("date value out of range"),
+        UnavailableError("webhook failed", status=500),
+    ],
+    ids=["a bug", "an error of the server that was a no"],
+)
+async def test_a_workload_that_cannot_be_written_harms_itself_alone(
+    scene: Scene, error: Exception
+) -> None:
+    scene.server.script = [error]
     scene.add("first", "second")
     async with scene.running():
         await scene.until(lambda: scene.admitted() == {"second"})
@@ -323,13 +333,6 @@ async def test_a_no_to_the_second_try_says_nothing_of_the_first(
         assert scene.admitted() == {"first"}
 
 
-async def test_an_error_of_the_server_that_was_a_no_is_one(scene: Scene) -> None:
-    scene.server.script = [UnavailableError("webhook failed", status=500)]
-    scene.add("first", "second")
-    async with scene.running():
-        await scene.until(lambda: scene.admitted() == {"second"})
-
-
 async def test_a_workload_that_cannot_be_written_is_left_alone_and_the_next_one_is_admitted(
     scene: Scene,
 ) -> None:
@@ -337,6 +340,11 @@ async def test_a_workload_that_cannot_be_written_is_left_alone_and_the_next_one_
     scene.add("first", "second")
     async with scene.running():
         await scene.until(lambda: scene.admitted() == {"second"})
+        waits = scene.admission.reasons.reason_of(key("first"))
+        assert waits is not None
+        assert waits[0] == "OnHold"
+        said = [(each.reason, each.warning) for each in scene.events if each.about.name == "first"]
+        assert said[0] == ("Invalid", True)
         scene.queues.apply(ev.Applied(flavor("other")))
         assert scene.admission.pending.cluster_queue_of(key("first")) is None
         await scene.until(lambda: scene.admission.pending.cluster_queue_of(key("first")) == "cq")
@@ -357,18 +365,6 @@ async def test_a_workload_behind_a_strict_head_says_so(scene: Scene) -> None:
         "next": "PendingEvaluation",
         "last": "PendingEvaluation",
     }
-
-
-async def test_a_refused_admission_is_reported(scene: Scene) -> None:
-    scene.server.script = [ForbiddenError("no", status=403)]
-    scene.add("first")
-    async with scene.running():
-        await scene.until(lambda: scene.events)
-        waits = scene.admission.reasons.reason_of(key("first"))
-        await scene.until(lambda: scene.admitted() == {"first"})
-    assert waits is not None
-    assert waits[0] == "OnHold"
-    assert next((each.reason, each.warning) for each in scene.events) == ("Invalid", True)
 
 
 async def test_an_eviction_that_is_refused_is_not_tried_again_at_once(

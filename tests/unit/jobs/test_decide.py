@@ -263,11 +263,6 @@ def test_an_admitted_job_is_started_where_its_quota_is() -> None:
     assert pod["metadata"]["labels"] == {"kueue.x-k8s.io/podset": "main"}
 
 
-def test_a_started_job_is_left_alone() -> None:
-    running, admitted = started()
-    assert decide(running, [admitted], CONTEXT) == ()
-
-
 def test_quota_alone_starts_nothing() -> None:
     held = job()
     assert decide(held, [workload(held, reserved=True)], CONTEXT) == ()

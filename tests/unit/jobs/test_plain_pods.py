@@ -335,11 +335,6 @@ def test_a_pod_of_another_shape_waits_beside_a_group_that_runs() -> None:
     assert decide(group(running("a"), failed, pod("c", "7")), [held], CONTEXT) == ()
 
 
-def test_a_held_group_that_was_changed_changes_its_workload() -> None:
-    before = workload(group(pod("a"), pod("b")))
-    only(act.PatchWorkload, decide(group(pod("a"), pod("c", "7")), [before], CONTEXT))
-
-
 @pytest.mark.parametrize(
     ("phases", "annotations", "want"),
     [

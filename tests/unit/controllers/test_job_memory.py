@@ -1,7 +1,10 @@
-"""Another writer of `suspend` is noticed, and the queue stands back for a while."""
+"""What is remembered of a job: other writers of `suspend`, and pods of its group that succeeded."""
+
+from dataclasses import replace
 
 from extender.controllers.job_facts import WRITES, JobMemory
 from extender.controllers.timing import LATE, STAND_BACK, WATCH_LAG
+from tests.queue_makers import workload
 
 
 def wrote(times: int, *, every: float = 0.0, suspend: bool = True) -> tuple[JobMemory, float]:
@@ -40,3 +43,27 @@ def test_a_start_in_between_ends_it() -> None:
     memory.wrote_suspend(now, suspend=False)
     memory.wrote_suspend(now, suspend=True)
     assert memory.contest(now, suspend=True, is_foreign=False) == 0
+
+
+GROUP = replace(workload("g"), reclaimable={"small": 2})
+
+
+def test_a_pod_that_is_deleted_counts_beside_those_that_succeed_later() -> None:
+    found = JobMemory()
+    assert found.succeeded(workload("g"), [("a", "small")]) == {"small": 1}
+    assert found.succeeded(workload("g"), []) == {"small": 1}
+    assert found.succeeded(workload("g"), [("b", "small"), ("c", "big")]) == {"small": 2, "big": 1}
+
+
+def test_a_new_process_takes_what_is_stored() -> None:
+    assert JobMemory().succeeded(GROUP, [("b", "small")]) == {"small": 2}
+    found = JobMemory()
+    assert found.succeeded(GROUP, []) == {"small": 2}
+    assert found.succeeded(GROUP, [("c", "small")]) == {"small": 3}
+
+
+def test_another_workload_begins_anew() -> None:
+    found = JobMemory()
+    found.succeeded(GROUP, [("a", "small")])
+    other = replace(workload("g"), meta=replace(GROUP.meta, uid="another"))
+    assert found.succeeded(other, []) == {}
