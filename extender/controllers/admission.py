@@ -309,12 +309,13 @@ class AdmissionLoop:
         pause = min(LATE, RELEASE_DELAY * 2**failures)
         self._backing_off.add(key)
         self.pending.remove(key)
-        asyncio.get_running_loop().call_later(pause, self._end_backoff, key)
 
-    def _end_backoff(self, key: str) -> None:
-        self._backing_off.discard(key)
-        self._place(key)
-        self._wakeup.set()
+        def end() -> None:
+            self._backing_off.discard(key)
+            self._place(key)
+            self._wakeup.set()
+
+        asyncio.get_running_loop().call_later(pause, end)
 
     def _set_aside(self, key: str, error: Exception) -> None:
         """Back off from a workload that caused an internal error, and report it."""

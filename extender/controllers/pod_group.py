@@ -89,15 +89,18 @@ class PodGroupController:
             return None
         known = self._known_of(pod_group)
         stored = known.decided if known is not None else ours(pod_group.status)
+        # For how long the set of members with a node has not changed.
+        now, bound = self._clock.monotonic(), frozenset(self._view.tally(group).bound)
+        before, since = self._bound.get(group, (None, now))
+        since = since if before == bound else now
+        self._bound[group] = (bound, since)
         found = decide(
             pod_group,
             view=self._view,
             stored=stored,
             now=self._clock.wall(),
             options=self._options,
-            watched=Watched(
-                self._on_partial, self._watched(group), self._options.on_partial_overrides, why
-            ),
+            watched=Watched(self._on_partial, now - since, self._options.on_partial_overrides, why),
         )
         waits = waiting_of(found.status, self._view.members(group))
         if waits is None:
@@ -167,15 +170,6 @@ class PodGroupController:
             )
             self._record(event)
         self._reported[pod_group.key] = pod_group.uid, reported
-
-    def _watched(self, group: str) -> float:
-        """Return for how many seconds the set of members with a node has not changed."""
-        now, bound = self._clock.monotonic(), frozenset(self._view.tally(group).bound)
-        before, since = self._bound.get(group, (None, now))
-        if before != bound:
-            since = now
-        self._bound[group] = (bound, since)
-        return now - since
 
     async def _write_readiness(self, found: Report) -> None:
         readiness = found.readiness

@@ -359,12 +359,12 @@ def _made(job: GenericJob, workload: WorkloadInfo, members: int) -> MakePodGroup
 
 
 def _brought(workload: WorkloadInfo) -> str:
-    found = (_label(each.template) for each in workload.pod_sets if each.template)
+    found = (_group_of(each.template) for each in workload.pod_sets if each.template)
     return next(filter(None, found), "")
 
 
 @remembered(KNOWN_TEXTS)
-def _label(template: bytes) -> str:
+def _group_of(template: bytes) -> str:
     try:
         found = _decode(template)
     except (msgspec.MsgspecError, RecursionError):

@@ -38,8 +38,11 @@ class BatchJob(GenericJob):
 
     @override
     def slots(self) -> list[Slot]:
-        template = fields.ensure(self._object, "spec", "template")
-        return [Slot(_POD_SET, self._pods(), template, self._min_count())]
+        template, least = fields.ensure(self._object, "spec", "template"), self._least()
+        # Once an index is done, fewer completions would leave out indexes that are not done.
+        settled = self._completions_follow() and self._done()
+        fewer = None if settled or not 0 < least < self._pods() else least
+        return [Slot(_POD_SET, self._pods(), template, fewer)]
 
     @override
     def inject_node_selectors(self, placements: Sequence[Placement]) -> None:
@@ -70,7 +73,9 @@ class BatchJob(GenericJob):
     def pods_ready_since(self, done: int) -> bool:
         """Count the pods that were done since `done` as ready."""
         ready = fields.count(self._object, "status", "ready") + self.pods_done() - done
-        return self._is_ending() or ready >= self._left(done)
+        # Once its end is decided only its pods are left to go.
+        ending = any(fields.condition(self._object, each) is not None for each in _ENDING)
+        return ending or ready >= self._left(done)
 
     @override
     def pods_done(self) -> int:
@@ -180,10 +185,6 @@ class BatchJob(GenericJob):
         of = self._parallelism(), self._completions()
         return pods_left(*of, done=done, active=self._active())
 
-    def _is_ending(self) -> bool:
-        """Return whether its end is decided, and only its pods are left to go."""
-        return any(fields.condition(self._object, each) is not None for each in _ENDING)
-
     def _is_indexed(self) -> bool:
         return fields.text(self._object, "spec", "completionMode") == "Indexed"
 
@@ -192,15 +193,6 @@ class BatchJob(GenericJob):
         if not self._is_indexed():
             return fields.count(self._object, "status", "succeeded")
         return count_below(self._completions() or 0, *_done_indexes(self._object))
-
-    def _min_count(self) -> int | None:
-        """Return the smallest number of pods that it can start with; None is all that are left.
-
-        Once an index is done, fewer completions would leave out indexes that are not done.
-        """
-        least = self._least()
-        settled = self._completions_follow() and self._done()
-        return None if settled or not 0 < least < self._pods() else least
 
     def _least(self) -> int:
         return fields.whole(fields.annotation(self._object, wellknown.MIN_PARALLELISM_ANNOTATION))

@@ -81,7 +81,13 @@ class JobSet(OperatedJob):
     @override
     def reclaimable_pods(self) -> Mapping[str, int]:
         """Return the pods of the Jobs that have succeeded, unless a restart may make them again."""
-        return {} if self._may_start_anew() or self._starts_anew() else self.done_pods()
+        policy = fields.mapping(self.object, "spec", "failurePolicy")
+        restarts = fields.count(self.object, "status", "restartsCountTowardsMax")
+        actions = {fields.text(rule, "action") for rule in fields.objects(policy, "rules")}
+        may_restart = fields.count(policy, "maxRestarts") > restarts or _ENDLESS in actions
+        # The status may be of the run before a restart, and have the cause of it.
+        has_failed = any(fields.count(each, "failed") for each in self._statuses().values())
+        return {} if may_restart or has_failed else self.done_pods()
 
     @override
     def done_pods(self) -> Mapping[str, int]:
@@ -137,17 +143,6 @@ class JobSet(OperatedJob):
 
     def _succeeded(self, replicated: Object) -> int:
         return fields.count(self._statuses().get(fields.text(replicated, "name"), {}), "succeeded")
-
-    def _may_start_anew(self) -> bool:
-        """Return whether the failure of one Job would start all of them again."""
-        policy = fields.mapping(self.object, "spec", "failurePolicy")
-        restarts = fields.count(self.object, "status", "restartsCountTowardsMax")
-        actions = {fields.text(rule, "action") for rule in fields.objects(policy, "rules")}
-        return fields.count(policy, "maxRestarts") > restarts or _ENDLESS in actions
-
-    def _starts_anew(self) -> bool:
-        """Return whether the status is of the run before a restart, and has the cause of it."""
-        return any(fields.count(each, "failed") for each in self._statuses().values())
 
     def _replicated_jobs(self) -> list[Object]:
         return fields.objects(self.object, "spec", "replicatedJobs")
