@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from extender.queueing.cycle import Admit, Cycle, Outcome
 from extender.queueing.pending import PendingQueues
-from extender.queueing.quota import QuotaTree
 from extender.runtime.pacer import SLICE_SECONDS
 from extender.state.queue import events as ev
 from tests.makers import ManualClock
@@ -134,7 +133,6 @@ async def test_what_was_admitted_is_applied_before_others_have_their_turn(
 @pytest.mark.parametrize(
     ("owner", "work"),
     [
-        (QuotaTree, "pieces"),
         (PendingQueues, "keys"),
         (PendingQueues, "requeue_all"),
         (PendingQueues, "followers"),
@@ -157,23 +155,3 @@ async def test_work_over_all_queues_has_rests(
 
     assert sum(watched.pieces) > 6
     assert max(watched.pieces) <= 2
-
-
-async def test_a_structure_that_changes_while_it_is_taken_in_is_taken_in_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scene = Scene(clock=WorkingClock())
-    for number in range(100):
-        scene.put(cluster_queue(f"q{number}", 1), local_queue(f"q{number}"))
-    scene.put(workload("w", 2, "q0"))
-
-    def grow() -> None:
-        if watched.turns == 2:
-            scene.put(cluster_queue("q0", 2))
-
-    watched = Watched(monkeypatch, grow, QuotaTree)
-    async with scene.running():
-        await asyncio.sleep(1)
-
-    assert watched.turns > 4
-    assert scene.admitted() == {"w"}
