@@ -29,7 +29,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help simulate demo test coverage test-long check soak-properties bench bench-queue bench-indexed bench-packing bench-loop bench-extender chaos clean environment toolchain helm promtool
+.PHONY: help simulate demo test coverage test-long check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -75,14 +75,8 @@ soak-properties: environment ## play 100 times as many examples of the property 
 bench: toolchain ## measure throughput and latency on a control plane of its own (ARGS=...)
 	$(BIN)/python -m tests.bench $(ARGS)
 
-bench-queue: toolchain ## measure admission under quota, quota with room on nodes, real Jobs (ARGS=...)
+bench-queue: toolchain ## measure admission under quota, and real Jobs (ARGS=...)
 	$(BIN)/python -m tests.bench.queue $(ARGS)
-
-bench-indexed: environment ## measure what it costs when an index of a Job is done (ARGS=...)
-	$(BIN)/python -m tests.bench.indexed $(ARGS)
-
-bench-packing: environment ## compare what it costs to find room with an earlier tree (ARGS=TREE)
-	$(BIN)/python -m tests.bench.packing $(ARGS)
 
 bench-loop: environment ## measure how long one step of either process takes (ARGS=...)
 	$(BIN)/python -m tests.bench.loop $(ARGS)

@@ -1,43 +1,34 @@
 """`python -m tests.bench.queue`: Workloads under quota, admitted by our reconciler or by others.
 
 Part `quota`: a real API server and etcd, no nodes and no pods: an admitted Workload is finished
-after the runtime of its class, an evicted one lets its quota go. Part `room`: real Jobs on nodes
-that are partly used, with room asked for and with quota alone. Part `jobs`: real Jobs from their
+after the runtime of its class, an evicted one lets its quota go. Part `jobs`: real Jobs from their
 creation to Complete, through our queue alone or another one beside a stock kube-scheduler, and
 through ours with gangs. Every run has a control plane of its own. Tables go to standard output,
 progress to standard error. Exit code 1 says that more quota was held than there is, that Workloads
-were not finished or Jobs not complete in time, that one which was admitted by room waited for it,
-or that a run failed.
+were not finished or Jobs not complete in time, or that a run failed.
 """
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 import yaml
 
-from tests.bench.jobs import sides
-from tests.bench.jobs.bench import Bench as JobsBench
-from tests.bench.jobs.load import Load as JobsLoad
 from tests.bench.queue import controllers
 from tests.bench.queue import load as loads
-from tests.bench.queue.bench import Bench as QuotaBench
-from tests.bench.room import load as rooms
-from tests.bench.room.bench import Bench as RoomBench
+from tests.bench.queue.bench import JobsBench, QuotaBench
+from tests.bench.queue.jobs import JobsLoad
 from tests.bench.series import Limits, Series, play
 from tests.harness.toolchain import ensure_binaries
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-L = TypeVar("L")
 
 
 class Part(StrEnum):
     """What is measured."""
 
     QUOTA = "quota"
-    ROOM = "room"
     JOBS = "jobs"
     ALL = "all"
 
@@ -47,8 +38,8 @@ def main(
     part: Annotated[
         Part,
         typer.Option(
-            help="`quota`: Workloads without pods; `room`: Jobs on nodes that are partly used; "
-            "`jobs`: Jobs from their creation to Complete; `all`: one after the other."
+            help="`quota`: Workloads without pods; `jobs`: Jobs from their creation to Complete; "
+            "`all`: one after the other."
         ),
     ] = Part.ALL,
     config: Annotated[
@@ -60,15 +51,6 @@ def main(
             "count, interval, runtime, priority and request. tests/bench/queue/loads has two.",
         ),
     ] = loads.BASELINE,
-    room_config: Annotated[
-        Path,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="Part room: the load, which has nodes, quota, classes of Jobs and times. "
-            "tests/bench/room/loads has some.",
-        ),
-    ] = rooms.FRAGMENTED,
     jobs: Annotated[int, typer.Option(min=1, help="Part jobs: number of Jobs.")] = 2000,
     jobs_pods: Annotated[
         int, typer.Option(min=1, help="Part jobs: pods of a Job, all at once.")
@@ -90,7 +72,7 @@ def main(
     external: Annotated[
         str,
         typer.Option(
-            help="Parts quota and jobs: measure this command in place of ours. It gets "
+            help="Measure this command in place of ours. It gets "
             "KUBECONFIG, with all rights, serves the same API, and is stopped by SIGTERM. No shell "
             "is between, and its own process is measured: a script should end with `exec`."
         ),
@@ -105,15 +87,16 @@ def main(
     ] = False,
     settings: Annotated[
         Path | None,
-        typer.Option(exists=True, help="Parts quota and jobs: configuration of our reconciler."),
+        typer.Option(exists=True, help="Configuration of our reconciler."),
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
-    timeout: Annotated[
-        float, typer.Option(min=1, help="Parts quota and jobs: most seconds of a run.")
-    ] = 900,
+    timeout: Annotated[float, typer.Option(min=1, help="Most seconds of a run.")] = 900,
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
 ) -> None:
-    load, room_load = _load(config, loads.read), _load(room_config, rooms.read)
+    try:
+        load = loads.read(config)
+    except (ValueError, yaml.YAMLError) as error:
+        raise typer.BadParameter(f"{config}:\n{error}") from error
     given = yaml.safe_load(settings.read_text()) if settings else None
     other = (
         controllers.external(external, name=external_name, crds=external_crds) if external else None
@@ -124,21 +107,15 @@ def main(
     limits = Limits(run=timeout)
     benches: dict[Part, Series[Any, Any]] = {
         Part.QUOTA: QuotaBench(
-            config, load, controllers.measured(given, other, both=both), limits, repeat
+            config, load, controllers.of_workloads(given, other, both=both), limits, repeat
         ),
-        Part.ROOM: RoomBench(room_load, room_config, repeat),
-        Part.JOBS: JobsBench(real_jobs, sides.measured(given, other, both=both), limits, repeat),
+        Part.JOBS: JobsBench(
+            real_jobs, controllers.of_jobs(given, other, both=both), limits, repeat
+        ),
     }
     ensure_binaries()
     chosen = [bench for each, bench in benches.items() if part in {each, Part.ALL}]
     raise typer.Exit(play(chosen, json))
-
-
-def _load(config: Path, read: Callable[[Path], L]) -> L:
-    try:
-        return read(config)
-    except (ValueError, yaml.YAMLError) as error:
-        raise typer.BadParameter(f"{config}:\n{error}") from error
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import aiohttp
 
 from tests.bench import watching
+from tests.bench.queue.measures import JobSeen, Seen
 from tests.bench.series import Limits
 from tests.harness.sessions import session
 
@@ -30,6 +31,10 @@ class Driver(ABC):
     def __init__(self, http: aiohttp.ClientSession, tasks: asyncio.TaskGroup) -> None:
         self.writes: Counter[str] = Counter()
         """Requests by "VERB resource", whatever came of them."""
+        self.seen: list[Seen | JobSeen] = []
+        """What the watches showed."""
+        self.late_seconds = 0.0
+        """How much later the load came than it says."""
         self.tasks = tasks
         self._http = http
         self._slots = asyncio.Semaphore(CONNECTIONS)
@@ -48,7 +53,7 @@ class Driver(ABC):
 
     @abstractmethod
     def done(self) -> bool:
-        """Return whether the run is at its end. RuntimeError where it cannot go on."""
+        """Return whether the run is at its end."""
 
     async def send(self, method: str, path: str, body: bytes, content_type: str = JSON) -> int:
         """Return the status of an answer, of one that was too late too. RuntimeError otherwise."""
@@ -63,24 +68,23 @@ class Driver(ABC):
             return answer.status
 
 
-D = TypeVar("D", bound=Driver)
-Make = Callable[[aiohttp.ClientSession, asyncio.TaskGroup], D]
+Make = Callable[[aiohttp.ClientSession, asyncio.TaskGroup], Driver]
 
 
 async def drive(
     kubeconfig: Path,
-    make: Make[D],
+    make: Make,
     *,
     limits: Limits,
     say: Callable[[str], None],
-    gone: Callable[[], str] = lambda: "",
-) -> tuple[D, str]:
+    gone: Callable[[], str],
+) -> tuple[Driver, str]:
     """Return the driver after its run, and "" or why its end was not waited for.
 
     `gone` returns which process ended before its time, if one did. Raises RuntimeError when a
     request fails.
     """
-    reason, drivers = "", list[D]()
+    reason, drivers = "", list[Driver]()
     # More connections, which the watches keep.
     async with session(kubeconfig, connections=CONNECTIONS + 2) as http:
         try:

@@ -1,4 +1,5 @@
-"""What a history of Workloads comes to: how long they waited, what they held, what must not be."""
+"""What a history of Workloads and Jobs comes to: how long they waited, what they held, what must
+not be."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,8 +8,9 @@ from statistics import mean, median
 
 import msgspec
 
+from tests.bench.queue.jobs import CLASS
 from tests.bench.queue.load import Load
-from tests.bench.queue.wire import WorkloadEvent
+from tests.bench.queue.wire import JobEvent, WorkloadEvent
 from tests.bench.tables import mean_over_time, percentile
 
 _MOST_NAMED = 5
@@ -33,18 +35,33 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     evicted: bool = False
     finished: bool = False
 
+    @property
+    def used(self) -> int:
+        """What it holds once it is admitted."""
+        return self.held if self.admitted else 0
 
-def seen(event: WorkloadEvent, now: float, *, kind: str = "") -> Seen:
-    """Return what an event says; the class is `kind`, or that of the Workload's label.
 
-    Of a Workload that was deleted nothing is left.
-    """
+class JobSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A Job after one event; amounts are thousandths of a core."""
+
+    time: float
+    name: str
+    queue: str
+    used: int = 0
+    """By the pods that it may have running."""
+    finished: bool = False
+    """It is complete."""
+    failed: bool = False
+
+
+def seen(event: WorkloadEvent, now: float) -> Seen:
+    """Return what an event says. Of a Workload that was deleted nothing is left."""
     workload = event.object
     gone = event.type == "DELETED"
     return Seen(
         time=now,
         name=workload.metadata.job or workload.metadata.name,
-        kind=kind or workload.class_name,
+        kind=CLASS if workload.metadata.job else workload.class_name,
         queue=workload.spec.queue_name,
         granted=0 if gone else workload.granted,
         held=0 if gone else workload.held,
@@ -52,6 +69,19 @@ def seen(event: WorkloadEvent, now: float, *, kind: str = "") -> Seen:
         admitted=workload.is_true("Admitted") and not gone,
         evicted=workload.is_true("Evicted"),
         finished=workload.is_true("Finished"),
+    )
+
+
+def seen_of_job(event: JobEvent, now: float) -> JobSeen:
+    """Return what an event says."""
+    job = event.object
+    return JobSeen(
+        time=now,
+        name=job.metadata.name,
+        queue=job.queue,
+        used=0 if event.type == "DELETED" else job.used,
+        finished=job.is_true("Complete"),
+        failed=job.is_true("Failed"),
     )
 
 
@@ -182,52 +212,65 @@ class Measures:
     created: int
     admitted: int
     finished: int
+    failed: int
     evictions: int
     waits: Mapping[str, Times]
-    """From creation to the first admission, by class, of those that were admitted."""
+    """By class and by what they are from and to, of those that had both."""
     usage: float
-    """Of the nominal quota, on average while there were Workloads to admit."""
+    """Of the nominal quota, on average from the first creation to the last admission."""
     broken: int
-    """Events after which more quota was held than there is."""
+    """Events after which more quota was held, or in use, than there is."""
     violations: Sequence[str]
     """The first of them, as sentences."""
 
 
-def measure(history: Sequence[Seen], load: Load) -> Measures:
-    """Return the measures of a history, which begins before the first Workload was made."""
-    ledger = Ledger(load)
-    lives: dict[str, Life] = {}
+def measure(history: Sequence[Seen | JobSeen], load: Load) -> Measures:
+    """Return the measures of a history, which begins before anything was made.
+
+    Where there are Jobs, these say when each is created and finished, and what is in use. There are
+    then two books of the same quota, each exact by itself: what Workloads hold, and what Jobs use.
+    The second asks nothing of the controller but that it starts Jobs and stops them.
+    """
+    ledger, used = Ledger(load), Books(load)
+    with_jobs = any(isinstance(each, JobSeen) for each in history)
+    asked = [each for each in history if isinstance(each, JobSeen) is with_jobs]
+    lives: defaultdict[str, Life] = defaultdict(Life)
     for each in history:
-        ledger.apply(each)
-        life = lives.setdefault(each.name, Life(created=each.time))
-        life.take(each)
+        if isinstance(each, Seen):
+            ledger.apply(each)
+            lives[each.name].take(each)
+            continue
+        used.put(each.name, each.queue, each.used)
+        ledger.note(f"Jobs: {fault}" for fault in used.exceeded(each.name))
+    for each in asked:
+        life = lives[each.name]
+        life.created = each.time if life.created is None else life.created
         if each.finished and life.finished is None:
             life.finished = each.time
     every = list(lives.values())
     finishes = [life.finished for life in every if life.finished is not None]
-    start = history[0].time if history else 0.0
-    waits = {
-        kind: times((life.created, life.admitted) for life in every if life.kind == kind)
-        for kind in load.classes()
-    }
+    start = asked[0].time if asked else 0.0
+    waits: dict[str, Times | None] = {}
+    for kind in load.classes():
+        of = [life for life in every if life.kind == kind]
+        waits[f"{kind}, created to admitted"] = times((each.created, each.admitted) for each in of)
+        waits[f"{kind}, created to finished"] = times((each.created, each.finished) for each in of)
+        waits[f"{kind}, admitted to finished"] = times(
+            (each.admitted, each.finished) for each in of
+        )
+    admissions = [life.admitted for life in every if life.admitted is not None]
+    in_use = ((each.time, each.name, each.used) for each in asked)
     return Measures(
         start=start,
         end=max(finishes, default=start),
-        created=len(every),
-        admitted=sum(life.admitted is not None for life in every),
+        created=sum(life.created is not None for life in every),
+        admitted=len(admissions),
         finished=len(finishes),
+        failed=len({each.name for each in asked if isinstance(each, JobSeen) and each.failed}),
         evictions=sum(life.evictions for life in every),
-        waits={kind: each for kind, each in waits.items() if each},
-        usage=_usage(history, every, load),
+        waits={name: each for name, each in waits.items() if each},
+        usage=mean_over_time(in_use, start=start, end=max(admissions, default=start))
+        / load.nominal,
         broken=ledger.broken,
         violations=tuple(ledger.violations),
     )
-
-
-def _usage(history: Sequence[Seen], lives: Sequence[Life], load: Load) -> float:
-    """Return the mean share of quota in use, from the first creation to the last admission."""
-    admissions = [life.admitted for life in lives if life.admitted is not None]
-    if not admissions:
-        return 0.0
-    used = ((seen.time, seen.name, seen.held if seen.admitted else 0) for seen in history)
-    return mean_over_time(used, start=history[0].time, end=max(admissions)) / load.nominal

@@ -1,4 +1,4 @@
-"""What the benchmarks read of Workloads, Jobs and pods, and nothing else of them."""
+"""What the benchmark reads of Workloads and Jobs, and nothing else of them."""
 
 import msgspec
 from typing_extensions import override
@@ -26,11 +26,9 @@ class Owner(msgspec.Struct):
 
 class Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
-    uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    deletion_timestamp: str | None = None
     owner_references: list[Owner] = []
 
     @property
@@ -125,16 +123,6 @@ class Workload(_Conditioned):
     def conditions(self) -> list[Condition]:
         return self.status.conditions
 
-    def reason(self, kind: str, status: str = "True") -> str:
-        """Return the reason of a condition that has this status, "" where it has not."""
-        found = self.condition(kind)
-        return found.reason if found is not None and found.status == status else ""
-
-    @property
-    def version(self) -> int:
-        """Its resourceVersion: the API server promises that they can be compared."""
-        return int(self.metadata.resource_version)
-
     @property
     def class_name(self) -> str:
         """Its class in the load."""
@@ -222,22 +210,3 @@ class Job(_Conditioned, kw_only=True):
 class JobEvent(msgspec.Struct):
     type: str
     object: Job
-
-
-class _NodeName(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Phase(msgspec.Struct):
-    phase: str = ""
-
-
-class Pod(msgspec.Struct):
-    metadata: Metadata
-    spec: _NodeName = msgspec.field(default_factory=_NodeName)
-    status: _Phase = msgspec.field(default_factory=_Phase)
-
-
-class PodEvent(msgspec.Struct):
-    type: str
-    object: Pod

@@ -55,9 +55,9 @@ def test_all_jobs_are_complete_within_the_quota(tmp_path: Path) -> None:
     assert runs.keys() == {"ours", "whole"}
     for run in runs.values():
         measures = run["measures"]
-        assert [measures[each] for each in ("created", "admitted", "complete")] == [JOBS] * 3
+        assert [measures[each] for each in ("created", "admitted", "finished")] == [JOBS] * 3
         assert (measures["broken"], measures["failed"], run["faults"]) == (0, 0, [])
-        assert measures["to_complete"]["count"] == JOBS
+        assert measures["waits"]["job, created to finished"]["count"] == JOBS
         assert 0 < measures["usage"] <= 1
         # The real job controller, scheduler and kubelets had their part in it.
         assert run["writes"]["POST pods"] >= 3 * JOBS
@@ -67,21 +67,8 @@ def test_all_jobs_are_complete_within_the_quota(tmp_path: Path) -> None:
     assert "extender" in runs["whole"]["cpu_seconds"]
     assert "extender" not in runs["ours"]["cpu_seconds"]
     assert "15 created each second" in output
-    for line in ("Jobs/s", "seconds, created to Complete, p99", "API writes for each Job"):
+    for line in ("Jobs/s", "seconds, job, created to finished, p99", "API writes for each"):
         assert line in output
-
-
-@LONG
-def test_a_queue_that_comes_from_elsewhere_is_measured_alone(tmp_path: Path) -> None:
-    code, output, runs = _bench(
-        tmp_path, "--external", _reconciler(tmp_path), "--external-name", "another"
-    )
-
-    assert code == 0, output
-    assert runs.keys() == {"external"}
-    assert runs["external"]["measures"]["complete"] == JOBS
-    assert runs["external"]["peak_mib"]["controller"] > 0
-    assert "another" in output
 
 
 @LONG
@@ -93,8 +80,8 @@ def test_jobs_that_are_not_complete_fail_the_run(tmp_path: Path) -> None:
     )
 
     assert code == 1, output
-    assert runs["external"]["measures"]["complete"] == 0
-    assert f"0 of {JOBS} Jobs are complete" in output
+    assert runs["external"]["measures"]["finished"] == 0
+    assert f"0 of {JOBS} Jobs finished" in output
     assert "ended at the limit of 5 s" in output
 
 

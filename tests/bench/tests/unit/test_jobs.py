@@ -1,24 +1,15 @@
 """Real Jobs through a queue: what is read of an event, and what a history comes to."""
 
-import asyncio
-import json
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any
-from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
 
-from extender.resources.quantity import CPU, amount
-from tests.bench.jobs import manifests, sides
-from tests.bench.jobs.driver import JobsDriver
-from tests.bench.jobs.load import CLASS, Load
-from tests.bench.jobs.measures import Event, JobSeen, measure, seen
-from tests.bench.queue import controllers, measures
-from tests.bench.queue.measures import Seen, Times
+from tests.bench.queue import measures
+from tests.bench.queue.jobs import CLASS, JobsLoad
+from tests.bench.queue.load import Load
+from tests.bench.queue.measures import JobSeen, Seen, Times, measure, seen_of_job
 from tests.bench.queue.wire import JobEvent, WorkloadEvent
 
 QUEUES = tuple(f"team-0-queue-{number}" for number in range(5))
@@ -30,7 +21,7 @@ COMPLETE, FAILED = [{"type": "Complete", **TRUE}], [{"type": "Failed", **TRUE}]
 
 def load(**changes: Any) -> Load:
     """Return twelve Jobs of 200m in all for five queues with quota for one each."""
-    return Load(**{"jobs": 12, "pods": 2, "cohorts": 1, "quota": 1, **changes})
+    return JobsLoad(**{"jobs": 12, "pods": 2, "cohorts": 1, "quota": 1, **changes}).quotas()
 
 
 def job(time: float, name: str = "a", *, queue: int = 0, **changes: Any) -> JobSeen:
@@ -53,7 +44,7 @@ def admitted(time: float, name: str = "a", *, queue: int = 0, **changes: Any) ->
     return workload(time, name, queue=queue, **{**fields, **changes})
 
 
-WHOLE: list[Event] = [
+WHOLE: list[Seen | JobSeen] = [
     job(10.0, "a"),
     workload(10.5, "a"),
     job(11.0, "b", queue=1),
@@ -61,9 +52,9 @@ WHOLE: list[Event] = [
     running(11.5, "a"),
     admitted(12.0, "b", queue=1),
     running(12.0, "b", queue=1),
-    job(13.5, "a", complete=True),
+    job(13.5, "a", finished=True),
     workload(13.5, "a"),
-    job(15.0, "b", queue=1, complete=True),
+    job(15.0, "b", queue=1, finished=True),
 ]
 
 
@@ -71,36 +62,29 @@ def test_times_are_from_creation_and_from_admission() -> None:
     found = measure(WHOLE, load())
 
     assert (found.start, found.end) == (10.0, 15.0)
-    assert (found.created, found.admitted, found.complete, found.failed) == (2, 2, 2, 0)
-    assert found.to_admission == Times(2, 1.0, 1.0, 1.0)
-    assert found.to_complete == Times(2, 3.75, 3.75, 4.0)
-    assert found.running == Times(2, 2.75, 2.75, 3.0)
+    assert (found.created, found.admitted, found.finished, found.failed) == (2, 2, 2, 0)
+    assert found.waits == {
+        "job, created to admitted": Times(2, 1.0, 1.0, 1.0),
+        "job, created to finished": Times(2, 3.75, 3.75, 4.0),
+        "job, admitted to finished": Times(2, 2.75, 2.75, 3.0),
+    }
     assert (found.evictions, found.broken, found.violations) == (0, 0, ())
-    # Two seconds of the first and three of the second, of five queues for five seconds.
-    assert found.usage == pytest.approx((2.0 + 3.0) / (5 * 5.0))
-
-
-def test_what_never_happened_has_no_time() -> None:
-    found = measure([job(1.0), workload(1.5), job(3.0, "b"), job(4.0, "b", failed=True)], load())
-
-    assert (found.created, found.admitted, found.complete, found.failed) == (2, 0, 0, 1)
-    assert (found.to_admission, found.to_complete, found.running) == (None, None, None)
-    assert (found.start, found.end, found.usage) == (1.0, 1.0, 0.0)
-    assert measure([], load()).created == 0
+    # Half a second of one Job until the last admission, of five queues for two seconds.
+    assert found.usage == pytest.approx(0.5 / (5 * 2.0))
 
 
 def names(count: int) -> list[str]:
     return [f"job-{number}" for number in range(count)]
 
 
-HELD_AND_USED: list[Event] = [
+HELD_AND_USED: list[Seen | JobSeen] = [
     *(admitted(1.0, name) for name in names(5)),
     *(running(2.0, name) for name in names(5)),
 ]
-GIVEN_BACK: list[Event] = [
+GIVEN_BACK: list[Seen | JobSeen] = [
     running(3.0, "job-0", used=REQUEST // 2),
     admitted(3.0, "job-0", held=REQUEST // 2),
-    job(3.5, "job-1", complete=True),
+    job(3.5, "job-1", finished=True),
     workload(3.5, "job-1"),
 ]
 
@@ -126,7 +110,9 @@ GIVEN_BACK: list[Event] = [
         ),
     ],
 )
-def test_quota_is_neither_held_nor_used_twice(history: Sequence[Event], want: list[str]) -> None:
+def test_quota_is_neither_held_nor_used_twice(
+    history: Sequence[Seen | JobSeen], want: list[str]
+) -> None:
     found = measure(history, load())
     assert (list(found.violations), found.broken) == (want, len(want))
 
@@ -141,7 +127,7 @@ def seen_job(kind: str = "MODIFIED", *, suspend: bool = False, **status: Any) ->
     }
     metadata = {"name": "a", "labels": {"kueue.x-k8s.io/queue-name": "q"}}
     event = {"type": kind, "object": {"metadata": metadata, "spec": spec, "status": status}}
-    return seen(msgspec.convert(event, JobEvent), 7.0)
+    return seen_of_job(msgspec.convert(event, JobEvent), 7.0)
 
 
 def seen_workload(kind: str = "MODIFIED", *, back: int = 0, **status: Any) -> Seen:
@@ -152,7 +138,7 @@ def seen_workload(kind: str = "MODIFIED", *, back: int = 0, **status: Any) -> Se
     metadata = {"name": "job-a-1234", "ownerReferences": [{"kind": "Job", "name": "a"}]}
     found = {"metadata": metadata, "spec": {"queueName": "q"}, "status": whole}
     event = {"type": kind, "object": found}
-    return measures.seen(msgspec.convert(event, WorkloadEvent), 7.0, kind=CLASS)
+    return measures.seen(msgspec.convert(event, WorkloadEvent), 7.0)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +156,7 @@ def test_a_job_uses_the_quota_of_what_is_not_done(
     found: JobSeen, used: int, ends: tuple[bool, bool]
 ) -> None:
     assert (found.name, found.queue, found.used) == ("a", "q", used)
-    assert (found.complete, found.failed) == ends
+    assert (found.finished, found.failed) == ends
 
 
 @pytest.mark.parametrize(
@@ -190,79 +176,3 @@ def test_a_workload_holds_its_admission_without_what_it_gave_back(
 ) -> None:
     assert (found.name, found.queue) == ("a", "q")
     assert (found.granted, found.held) == want
-
-
-def test_all_jobs_are_suspended_and_in_a_queue_in_turn() -> None:
-    jobs, quotas = list(manifests.jobs(load())), load(quota=3).quotas()
-
-    assert [queue.name for queue in quotas.queues()] == list(QUEUES)
-    assert {queue.settings.nominal_quota for queue in quotas.queues()} == {600}
-    assert all(job["spec"]["suspend"] for job in jobs)
-    by_queue = Counter(job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] for job in jobs)
-    assert by_queue == dict(zip(QUEUES, (3, 3, 2, 2, 2), strict=True))
-    (container,) = jobs[0]["spec"]["template"]["spec"]["containers"]
-    assert container["resources"]["requests"].keys() == {CPU}
-    assert (
-        jobs[0]["spec"]["completions"] * amount(CPU, container["resources"]["requests"][CPU]) == 200
-    )
-
-
-def test_the_nodes_have_room_for_twice_what_has_quota() -> None:
-    large = load(quota=40, cohorts=2)
-    nodes = list(manifests.nodes(large))
-
-    cpu = sum(amount(CPU, node["status"]["allocatable"][CPU]) for node in nodes)
-    assert cpu >= 2 * large.at_once * large.request
-    assert sum(int(node["status"]["allocatable"]["pods"]) for node in nodes) >= 4 * large.at_once
-
-
-@pytest.mark.parametrize(
-    ("external", "both", "want"),
-    [
-        (False, False, [("ours", False), ("whole", True)]),
-        (True, False, [("external", False)]),
-        (True, True, [("ours", False), ("external", False), ("whole", True)]),
-    ],
-)
-def test_only_ours_with_gangs_has_the_extender(
-    external: bool, both: bool, want: list[tuple[str, bool]]
-) -> None:
-    other = controllers.external("sleep 1") if external else None
-    found = sides.measured(None, other, both=both)
-
-    assert [(side.key, side.extender) for side in found] == want
-
-
-class Session:
-    """Takes a while to store each Job, and remembers when it was asked to."""
-
-    def __init__(self) -> None:
-        self.asked: dict[str, float] = {}
-
-    @asynccontextmanager
-    async def request(self, *_: str, data: bytes, headers: object) -> AsyncIterator[Any]:
-        del headers
-        name = json.loads(data)["metadata"]["name"]
-        self.asked[name] = asyncio.get_running_loop().time()
-        await asyncio.sleep(0.25)
-        yield SimpleNamespace(ok=True, status=201, read=AsyncMock())
-
-
-@pytest.mark.looptime
-@pytest.mark.parametrize(
-    ("load", "want"),
-    [
-        # A slow API server holds up none that is due.
-        pytest.param(Load(jobs=24, pods=1, rate=6), [n / 6 for n in range(24)], id="a rate"),
-        pytest.param(
-            Load(jobs=40, pods=1), [*[0.0] * 32, *[0.25] * 8], id="as fast as they are taken"
-        ),
-    ],
-)
-async def test_when_jobs_are_created(load: Load, want: list[float]) -> None:
-    session: Any = Session()
-    async with asyncio.TaskGroup() as tasks:
-        await JobsDriver(session, tasks, load).create()
-
-    asked = [at for _, at in sorted(session.asked.items())]
-    assert asked == pytest.approx(want, abs=1e-3)

@@ -1,18 +1,24 @@
-"""The load: equal Jobs, in turn into queues that have quota for a part of them."""
+"""Equal Jobs, in turn into queues that have quota for a part of them, and their nodes."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from extender.resources.quantity import CPU
 from tests.bench.queue import load as queues
+from tests.bench.queue.manifests import NAMESPACE
+from tests.harness import objects
+from tests.harness.objects import Object
 
 _QUEUES_OF_COHORT = 5
 CLASS = "job"
+JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 _NODE_PODS = 110
 _ROOM = 2  # times the pods that have quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class JobsLoad:
     """How many of what."""
 
     jobs: int
@@ -64,3 +70,33 @@ class Load:
         }
         cohorts = {"className": "team", "count": self.cohorts, "queuesSets": [of_cohort]}
         return queues.Load.model_validate({"cohorts": [cohorts]})
+
+
+def nodes(load: JobsLoad) -> Iterator[Object]:
+    """Yield the nodes."""
+    for number in range(load.nodes):
+        yield objects.node(f"node-{number}", f"{load.node_cpu}m")
+
+
+def jobs(load: JobsLoad) -> Iterator[Object]:
+    """Yield the suspended Jobs, in the order of their creation: one for each queue in turn."""
+    names = [queue.name for queue in load.quotas().queues()]
+    for number in range(load.jobs):
+        yield _job(f"job-{number:05}", names[number % len(names)], load)
+
+
+def _job(name: str, queue: str, load: JobsLoad) -> Object:
+    job = objects.job(
+        name,
+        load.pods,
+        namespace=NAMESPACE,
+        cpu=f"{load.cpu}m",
+        indexed=True,
+        suspend=True,
+        queue=queue,
+        run_for=f"{round(load.runtime * 1000)}ms",
+    )
+    # The queues have quota of CPU alone.
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {CPU: f"{load.cpu}m"}}
+    return job

@@ -1,1 +1,0 @@
-"""Real Jobs through a queue: from their creation to Complete, by the real job controller."""
