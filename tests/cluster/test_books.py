@@ -66,12 +66,6 @@ def test_bindings_beyond_the_room_of_a_node_are_found(
     assert (books.bound, books.gaps) == (3, 0)
 
 
-def test_a_pod_made_with_its_node_is_no_breach(api: Api, books: Bookkeeper, node: str) -> None:
-    api.create(*(objects.pod(f"pod-{number}", "1", node_name=node) for number in range(3)))
-    books.settle(api)
-    assert (books.ask(), books.bound) == (NOTHING, 0)
-
-
 def test_a_collision_is_found(api: Api, books: Bookkeeper, node: str) -> None:
     api.create(objects.pod("one"))
     bind(api, "one", node)
@@ -91,17 +85,6 @@ def test_a_collision_is_found(api: Api, books: Bookkeeper, node: str) -> None:
     )
     books.settle(api)
     assert books.ask() == Findings([], ["default/one: why"])
-
-
-def test_what_was_there_before_counts(control_plane: ControlPlane, api: Api, node: str) -> None:
-    api.create(*(objects.pod(f"pod-{number}", "1") for number in range(3)))
-    for number in range(2):
-        bind(api, f"pod-{number}", node)
-    with Bookkeeper(control_plane.admin_kubeconfig) as books:
-        assert books.bound == 2
-        bind(api, "pod-2", node)
-        books.settle(api)
-        assert len(books.ask().breaches) == 1
 
 
 @LONG

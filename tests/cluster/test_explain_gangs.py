@@ -74,34 +74,6 @@ def test_a_gang_that_is_short_of_pods(gangs: Gangs, nodes: NodeFactory, explain:
     assert "2 of the 3 pods that it needs exist" in said
 
 
-def test_a_gang_without_room_and_one_behind_it(
-    api: Api, gangs: Gangs, nodes: NodeFactory, explain: Explain
-) -> None:
-    nodes(2, "4")
-    gangs.create("first", 3, cpu="3")
-    gangs.await_refused("first", "2 of the 3 pods that it still needs fit")
-    gangs.create_group("second", 4)
-    gangs.add("second", 4, cpu="3")
-    gangs.await_refused("second", "2 of the 4 pods that it still needs fit")
-
-    found, said = explain.json("podgroup", "second"), explain.text("podgroup", "second")
-
-    assert found["state"] == "Waiting"
-    room = found["room"]
-    assert (room["wanted"], room["fit"], room["fitOnEmptyNodes"]) == (4, 2, 2)
-    assert room["short"] == {"cpu": "6"}
-    assert (room["usableNodes"], room["allNodes"]) == (2, 2)
-    assert gate(found, "Room") == ("Refused", found["reason"])
-    assert [each["name"] for each in found["ahead"]] == ["first"]
-    assert found["position"] == {"index": 1, "of": 2}
-    assert "2 of 2 groups that wait for room" in said
-    assert "short of cpu 6" in said
-
-    member = explain.json("pod", "second-0")
-    assert (member["state"], member["group"]["name"]) == ("Refused", "second")
-    assert member["message"].startswith("it waits with its gang: ")
-
-
 def test_the_extender_shows_what_it_holds(
     api: Api, gang: GangScheduler, patient_gang: GangScheduler, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -174,18 +146,3 @@ def test_a_gang_that_runs_and_pods_that_are_no_members(
     assert "it is no member of a gang; 0 of 2 nodes have room for it" in plain["message"]
     assert "PodGroup none" in explain.text("pod", "large")
     assert "State Bound it has a node" in explain.text("pod", "g-0")
-
-
-def test_what_is_not_there_is_an_error_that_says_so(gangs: Gangs, explain: Explain) -> None:
-    gangs.create("g", 1, min_member=2)
-    gangs.api.create(gangs.pod("stray", group="none"))
-
-    missing, pod = explain.run("podgroup", "h"), explain.run("pod", "h")
-
-    assert (missing.returncode, missing.stdout, pod.returncode, pod.stdout) == (1, "", 1, "")
-    assert f"there is no PodGroup {gangs.namespace}/h, and no pod names it" in missing.stderr
-    assert "there are g, none" in missing.stderr
-    assert f"there is no Pod {gangs.namespace}/h" in pod.stderr
-    stray = explain.json("podgroup", "none")
-    assert (stray["reason"], stray["apiGroup"]) == ("PodGroupNotFound", None)
-    assert gate(stray, "PodGroup") == ("Refused", "PodGroupNotFound")

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cluster.queues import QUEUE, Queues, group
+from tests.cluster.queues import QUEUE, Queues
 from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError
 from tests.harness.objects import Object
@@ -16,51 +16,6 @@ pytestmark = pytest.mark.usefixtures("reconciler")
 
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
 GATE = "kueue.x-k8s.io/admission"
-
-
-def two_flavors(queues: Queues) -> tuple[str, str]:
-    """Make a ClusterQueue of nodes of a pool, and of nodes of a pool in a zone."""
-    general = queues.flavor("general", nodeLabels={"pool": "general"})
-    gpu = queues.flavor("gpu", nodeLabels={"pool": "gpu", "zone": "b"})
-    both = group(general, cpu=4)
-    both["flavors"] += group(gpu, cpu=4)["flavors"]
-    spec = {"namespaceSelector": {}, "resourceGroups": [both]}
-    queues.local_queue("queue", queues.create("ClusterQueue", "cq", spec))
-    return general, gpu
-
-
-def flavor_of(queues: Queues, job: str) -> str:
-    queues.await_admitted(job)
-    workload = queues.workload(job)
-    assert workload is not None
-    (given,) = workload["status"]["admission"]["podSetAssignments"]
-    return str(given["flavors"]["cpu"])
-
-
-def in_zone(zone: str) -> Object:
-    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    return {"affinity": {"nodeAffinity": required}}
-
-
-@pytest.mark.parametrize("spec", [{"nodeSelector": {"zone": "a"}}, in_zone("a")])
-def test_a_flavor_is_matched_by_its_own_labels_alone(queues: Queues, spec: Any) -> None:
-    general, _ = two_flavors(queues)
-    job = objects.job("job", 1, namespace=queues.namespace, queue="queue", suspend=True, cpu="1")
-    job["spec"]["template"]["spec"] |= spec
-    queues.api.create(job)
-    assert flavor_of(queues, "job") == general
-    queues.await_started("job")
-    started = queues.api.get("batch/v1/jobs", "job", queues.namespace)["spec"]["template"]["spec"]
-    assert started["nodeSelector"] == {"pool": "general", **spec.get("nodeSelector", {})}
-
-
-def test_a_flavor_whose_label_differs_is_passed_over(queues: Queues) -> None:
-    _, gpu = two_flavors(queues)
-    job = objects.job("job", 1, namespace=queues.namespace, queue="queue", suspend=True, cpu="1")
-    job["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "gpu", "zone": "b"}
-    queues.api.create(job)
-    assert flavor_of(queues, "job") == gpu
 
 
 @pytest.fixture

@@ -90,43 +90,6 @@ def test_the_older_group_goes_first_though_its_pods_come_last(
     assert gangs.bound("a-younger") == set()
 
 
-def test_a_group_that_found_no_room_keeps_its_place(
-    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    [node] = nodes(1, "2")
-    api.create(gangs.pod("blocker", cpu="1", node_name=node))
-    gangs.create_group("older", 2)
-    later(api, gangs, "older", "a-younger")
-    gangs.add("older", 2, cpu="1")
-    gangs.await_refused("older", "1 of the 2 pods that it still needs fit, short of cpu 1")
-    gang.scheduler.kill()
-    gangs.add("a-younger", 2, cpu="1")
-    gangs.delete(["blocker"])
-    gang.scheduler.start()
-
-    assert await_whole(api, gangs, "older", "a-younger") == "older"
-
-
-@pytest.mark.usefixtures("gang")
-def test_groups_that_waited_without_any_node_keep_their_order(
-    api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    """kube-scheduler asks no extender while there is no node."""
-    gangs.create_group("older", 2)
-    later(api, gangs, "older", "a-younger")
-    for group in ("a-younger", "older"):
-        gangs.add(group, 2, cpu="2")
-
-    def none_found() -> bool:
-        pods = [*gangs.members("older"), *gangs.members("a-younger")]
-        return len(pods) == 4 and all(message(pod) for pod in pods)
-
-    api.wait_for("no node was found for any of them", none_found)
-    nodes(1, "2", prefix="first")
-    nodes(1, "2", prefix="second")
-    assert await_whole(api, gangs, "older", "a-younger") == "older"
-
-
 def test_a_group_that_can_never_fit_says_so_and_blocks_no_other(
     gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:

@@ -97,22 +97,6 @@ def test_held_members_are_sent_away_at_once_when_one_of_them_is_deleted(
     gangs.await_phases("g", Running=3)
 
 
-def test_a_gang_that_can_do_without_the_deleted_member_goes_on_waiting(
-    patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes()
-    gangs.create_group("g", 4)
-    gangs.add("g", 3, scheduler_name=PATIENT, gates=[GATE])
-    late = [gangs.late(f"g-{n}", group="g", scheduler_name=PATIENT, gates=[GATE]) for n in (4, 5)]
-    api.create(*late)  # five: three can be held
-    await_held(api, patient_gang, 3)
-
-    gangs.delete(["g-2"])  # four are left
-    await_held(api, patient_gang, 2)
-    api.create(gangs.anchor(scheduler_name=PATIENT))
-    gangs.await_phases("g", Running=4)
-
-
 def test_held_members_are_sent_away_with_their_pod_group_and_start_anew_with_the_next(
     patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:

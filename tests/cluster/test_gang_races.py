@@ -3,8 +3,7 @@
 import json
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -336,46 +335,6 @@ def test_room_is_not_kept_for_ever_for_a_member_whose_binding_is_always_refused(
     api.wait_for("nothing is kept", lambda: idle(patient_gang))
     gangs.delete(["plain"])
     gangs.await_phases("g", Running=3, timeout=120)
-
-
-def trouble(kind: str, api: Api, gangs: Gangs) -> AbstractContextManager[Any]:
-    if kind == "500":
-        return faults.unavailable(api, gangs.namespace, "g-1")
-    return faults.hanging(api, gangs.namespace, "g-1", user=EXTENDER, seconds=30, policy="Fail")
-
-
-@pytest.mark.parametrize("kind", long_but_for(["500", "time-out"], "500"))
-def test_passing_trouble_with_one_binding_is_waited_out(
-    kind: str,
-    complete: Callable[[], None],
-    patient_gang: GangScheduler,
-    api: Api,
-    gangs: Gangs,
-) -> None:
-    with trouble(kind, api, gangs):
-        complete()
-        api.wait_for("the others are bound", lambda: gangs.bound("g") == {"g-0", "g-2"})
-        api.wait_for("it was tried", lambda: tries(patient_gang, gangs, "binding not written yet"))
-        assert node_of(gangs, "plain") is None
-    await_all_bound_and_no_room_lost(gangs)
-
-
-def test_a_member_that_another_client_binds_while_it_is_held_counts_where_it_is(
-    complete: Callable[[], None],
-    patient_gang: GangScheduler,
-    api: Api,
-    gangs: Gangs,
-    nodes: NodeFactory,
-) -> None:
-    [other] = nodes(1, "1", prefix="other", unschedulable=True)
-    faults.bind(api, gangs.namespace, "g-1", other)
-    await_held(api, patient_gang, 1)
-    api.wait_for("a plain pod has its room", lambda: node_of(gangs, "plain"))
-    assert gangs.bound("g") == {"g-1"}
-
-    complete()
-    gangs.await_phases("g", Running=3)
-    assert [p.node for p in gangs.placements() if p.pod == "g-1"] == [other]
 
 
 def test_a_member_that_another_client_binds_in_the_moment_of_its_release_stays_where_it_is(

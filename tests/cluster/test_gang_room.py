@@ -69,36 +69,6 @@ def test_room_is_what_the_nodes_have_of_each_resource(
 
 
 @pytest.mark.usefixtures("gang")
-def test_a_gang_starts_when_a_node_is_uncordoned(
-    api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(2)
-    [cordoned] = nodes(1, prefix="cordoned", unschedulable=True)
-    gangs.create("g", 3, cpu="3")
-    gangs.await_refused("g", "2 of the 3 pods that it still needs fit")
-
-    api.patch("nodes", cordoned, body={"spec": {"unschedulable": None}})
-    gangs.await_phases("g", Running=3)
-
-
-@pytest.mark.usefixtures("gang")
-def test_a_launcher_and_workers_of_another_size_start_together(
-    api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(3, "4", prefix="worker")
-    gangs.create_group("g", 4)
-    gangs.add("g", 3, cpu="3")
-    head = {"role": "head"}
-    api.create(gangs.pod("g-launcher", cpu="500m", group="g", nodeSelector=head))
-    gangs.await_refused("g", "3 of the 4 pods that it still needs fit")
-    assert gangs.bound("g") == set()
-
-    [found] = nodes(1, "1", prefix="head", labels=head)
-    gangs.await_phases("g", Running=4)
-    assert {p.node for p in gangs.placements() if p.pod == "g-launcher"} == {found}
-
-
-@pytest.mark.usefixtures("gang")
 def test_members_that_must_not_share_a_node_need_as_many_nodes_as_members(
     gangs: Gangs, nodes: NodeFactory
 ) -> None:

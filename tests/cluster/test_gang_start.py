@@ -114,20 +114,6 @@ def test_a_foreign_gate_is_left_alone_and_holds_the_whole_gang_back(
     gangs.await_phases("g", Running=3)
 
 
-def test_ungated_members_wait_for_a_gated_one(api: Api, gangs: Gangs, nodes: NodeFactory) -> None:
-    nodes()
-    gangs.create_group("g", 3)
-    gangs.add("g", 1, start=2, gates=[FOREIGN_GATE])
-    gangs.await_seen()  # a member that is tried before lacks this one, and is not tried for it
-    gangs.add("g", 2)
-    gangs.await_refused("g", "2 of the 3 pods that it needs are free of gates")
-    assert gangs.bound("g") == set()
-
-    taken_away = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
-    api.patch("pods", "g-2", gangs.namespace, body=taken_away, how="json")
-    gangs.await_phases("g", Running=3, timeout=WOKEN_SECONDS)
-
-
 def test_an_indexed_job_runs_to_its_end_as_a_gang(
     gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:

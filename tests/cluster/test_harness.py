@@ -12,15 +12,14 @@ import psutil
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.served import CRDS
 from tests.harness import objects
-from tests.harness.client import Api, ApiError, condition
+from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.faulty_proxy import FaultyProxy
 from tests.harness.gang_scheduler import KUBE_SCHEDULER
 from tests.harness.inventory import inventory
 from tests.harness.kubeconfig import read
-from tests.harness.process import Component, run_command
+from tests.harness.process import Component
 from tests.tiers import long_but_for
 
 LAG = 3.0
@@ -50,80 +49,6 @@ def _gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def test_nodes_turn_ready_with_the_capacity_that_they_were_given(
-    api: Api, nodes: NodeFactory
-) -> None:
-    names = nodes(3, "8", memory="32Gi", extended={"nvidia.com/gpu": 2})
-
-    assert len({*names}) == 3
-    assert api.get("nodes", names[1])["status"]["allocatable"] == {
-        "cpu": "8",
-        "memory": "32Gi",
-        "pods": "110",
-        "nvidia.com/gpu": "2",
-    }
-
-
-@pytest.mark.usefixtures("scheduler")
-def test_a_plain_pod_is_scheduled_and_runs_until_it_is_deleted(
-    api: Api, namespace: str, nodes: NodeFactory
-) -> None:
-    [node] = nodes()
-    api.create(objects.pod("plain", namespace=namespace))
-
-    api.wait_for("the pod runs", lambda: _phase(api, "plain", namespace) == "Running")
-    pod = api.get("pods", "plain", namespace)
-    assert pod["spec"]["nodeName"] == node
-    assert condition(pod, "Ready")
-
-    api.delete("pods", "plain", namespace)
-    api.wait_for("the pod is gone", lambda: api.find("pods", "plain", namespace) is None)
-
-
-@pytest.mark.usefixtures("scheduler")
-def test_a_pod_ends_when_and_how_its_annotations_say(
-    api: Api, namespace: str, nodes: NodeFactory
-) -> None:
-    nodes()
-    exit_code = {objects.EXIT_CODE: "3"}
-    api.create(
-        objects.pod("good", namespace=namespace, run_for="100ms"),
-        objects.pod("bad", namespace=namespace, run_for="100ms", annotations=exit_code),
-    )
-
-    api.wait_for("one succeeds", lambda: _phase(api, "good", namespace) == "Succeeded")
-    api.wait_for("the other fails", lambda: _phase(api, "bad", namespace) == "Failed")
-    [container] = api.get("pods", "bad", namespace)["status"]["containerStatuses"]
-    assert container["state"]["terminated"]["exitCode"] == 3
-
-
-@pytest.mark.usefixtures("scheduler")
-def test_the_pods_of_a_deployment_run(api: Api, namespace: str, nodes: NodeFactory) -> None:
-    nodes(2)
-    api.create(objects.deployment("web", 3, namespace=namespace))
-
-    def available() -> bool:
-        status = api.get("apps/v1/deployments", "web", namespace)["status"]
-        return bool(status.get("readyReplicas") == 3)
-
-    api.wait_for("three replicas are ready", available)
-
-
-@pytest.mark.usefixtures("scheduler")
-@pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
-def test_a_job_completes(indexed: bool, api: Api, namespace: str, nodes: NodeFactory) -> None:
-    nodes()
-    api.create(objects.job("job", 3, namespace=namespace, indexed=indexed, run_for="100ms"))
-
-    def complete() -> bool:
-        return condition(api.get("batch/v1/jobs", "job", namespace), "Complete")
-
-    api.wait_for("the Job completes", complete)
-    status = api.get("batch/v1/jobs", "job", namespace)["status"]
-    assert status["succeeded"] == 3
-    assert status.get("completedIndexes") == ("0-2" if indexed else None)
 
 
 @pytest.mark.usefixtures("scheduler")
@@ -212,69 +137,6 @@ def test_a_service_account_has_the_rights_that_its_roles_give(
             reader.list("configmaps", namespace)
 
 
-@pytest.fixture
-def crd(api: Api) -> Iterator[objects.Object]:
-    """A CRD, not applied yet, that is gone after the test."""
-    names = {"kind": "Widget", "plural": "widgets", "singular": "widget"}
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    yield {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.harness.test"},
-        "spec": {
-            "group": "harness.test",
-            "names": names,
-            "scope": "Namespaced",
-            "versions": [version],
-        },
-    }
-    api.delete(CRDS, "widgets.harness.test")
-    api.wait_for("it is gone", lambda: api.find(CRDS, "widgets.harness.test") is None)
-
-
-def test_a_crd_is_usable_once_applied(api: Api, namespace: str, crd: objects.Object) -> None:
-    api.apply(crd)
-    widget = {"kind": "Widget", "metadata": {"name": "one", "namespace": namespace}}
-    api.apply({"apiVersion": "harness.test/v1", **widget})
-
-    patched = api.patch("harness.test/v1/widgets", "one", namespace, body={"spec": {"size": 1}})
-
-    assert patched["spec"] == {"size": 1}
-
-
-def test_a_crd_is_applied_again_where_it_is_not_as_it_was_applied(
-    api: Api, crd: objects.Object
-) -> None:
-    def short_names() -> list[str]:
-        names: list[str] = api.get(CRDS, "widgets.harness.test")["spec"]["names"]["shortNames"]
-        return names
-
-    crd["spec"]["names"]["shortNames"] = ["one"]
-    [first] = api.apply(crd)
-    [again] = api.apply(crd)
-    assert again["metadata"]["generation"] == first["metadata"]["generation"]
-
-    crd["spec"]["names"]["shortNames"] = ["two"]
-    api.apply(crd)
-    assert short_names() == ["two"]
-    theirs = {"spec": {"names": {"shortNames": ["three"]}}}
-    api.patch(CRDS, "widgets.harness.test", body=theirs)
-    api.apply(crd)
-    assert short_names() == ["two"]
-
-
-def test_a_component_writes_bytecode_though_the_environment_forbids_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    argv = ["sh", "-c", "echo ${PYTHONDONTWRITEBYTECODE-not forbidden}"]
-    with Component("shell", argv, log_path=tmp_path / "log") as shell:
-        assert shell.wait(60) == 0
-
-    assert shell.tail() == "not forbidden\n"
-
-
 def test_nothing_is_left_of_a_control_plane_after_its_block() -> None:
     with ControlPlane() as control_plane:
         scheduler = control_plane.scheduler()
@@ -320,26 +182,6 @@ def test_the_report_of_a_failed_test_has_what_it_met(
 
 _WARM = "-m", "tests.harness.die_with_parent"
 """A module of ours that becomes any other command: also in a child that was forked."""
-
-
-def test_a_command_that_starts_warm_is_a_child_as_any_other(api: Api, tmp_path: Path) -> None:
-    argv = [sys.executable, *_WARM, str(os.getpid()), "sh", "-c", "echo $GIVEN $0; exec sleep 600"]
-    with Component("warm", argv, log_path=tmp_path / "log", env={"GIVEN": "it is"}) as child:
-        api.wait_for("it has its environment", lambda: child.tail() == "it is sh\n")
-        assert os.getpgid(child.pid) == child.pid
-        assert psutil.Process(child.pid).ppid() == os.getpid()
-        assert child.exit_code is None
-        os.kill(child.pid, signal.SIGTERM)
-        assert child.wait(60) == -signal.SIGTERM
-    assert not child.running
-
-
-def test_a_command_that_starts_warm_says_how_it_ended() -> None:
-    wrong, right = run_command("simulate"), run_command("--version")
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "say a scenario" in wrong.stderr
-    assert (right.returncode, right.stderr) == (0, "")
-    assert right.stdout.startswith("gang-extender ")
 
 
 _PARENT = """

@@ -8,9 +8,8 @@ import yaml
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
-from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
+from tests.cluster.queues import API, WORKLOADS, Queues
 from tests.harness.client import Api, Object
-from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
@@ -143,39 +142,6 @@ def left(queues: Queues, job: str) -> list[Object]:
     """Return the pods of a job that have not ended."""
     ended = ("Succeeded", "Failed")
     return [pod for pod in pods_of(queues, job) if pod["status"].get("phase") not in ended]
-
-
-@pytest.mark.parametrize(("exit_code", "result"), [("0", "succeeded"), ("1", "failed")])
-def test_jobs_and_looks_at_them_are_counted_by_mode(
-    queues: Queues, nodes: NodeFactory, reconciler: Reconciler, exit_code: str, result: str
-) -> None:
-    nodes(1, "4")
-    queues.simple(cpu=4)
-    ended = f'job_finished_total{{completion_mode="Indexed",result="{result}"}}'
-    looks = 'job_sync_total{completion_mode="Indexed",result="success"}'
-    seconds = 'job_sync_duration_seconds_count{completion_mode="Indexed",result="success"}'
-    before = {name: reconciler.metric(name) for name in (ended, looks, seconds)}
-
-    annotations = {"harness/exit-code": exit_code}
-    queues.job("job", 2, indexed=True, run_for="100ms", annotations=annotations, backoffLimit=0)
-    queues.await_finished("job")
-
-    def await_counted(ends: int) -> None:
-        what = f"{ends} ends are counted"
-        there = before[ended] + ends
-        queues.api.wait_for(what, lambda: reconciler.metric(ended) >= there, PATIENT)
-        assert reconciler.metric(ended) == there
-
-    await_counted(1)
-    assert reconciler.metric(looks) > before[looks]
-    assert reconciler.metric(seconds) > before[seconds]
-
-    # It is looked at once more, before one that ends after it.
-    body = {"metadata": {"annotations": {"test.example/seen": "again"}}}
-    queues.api.patch(JOBS, "job", queues.namespace, body=body)
-    queues.job("next", 2, indexed=True, run_for="100ms", annotations=annotations, backoffLimit=0)
-    queues.await_finished("next")
-    await_counted(2)
 
 
 def test_the_sample_runs_with_a_name_for_each_pod(

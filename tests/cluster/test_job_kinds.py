@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.jobs import templates
-from extender.jobs.job import GenericJob, Slot, Step
+from extender.jobs.job import GenericJob, JobPodSet, Step
 from extender.jobs.kinds.plain_pods import PlainPods, pod_of
 from extender.jobs.registry import Integration, builtin
 from extender.jobs.templates import Placement
@@ -16,9 +15,7 @@ from tests.cluster.conftest import NodeFactory
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.kinds import POD_SETS, fresh
 from tests.harness.objects import Object
-from tests.tiers import long_but_for
 
 REPO = Path(__file__).parents[2]
 CRDS = REPO / "tests" / "harness" / "crds"
@@ -61,35 +58,6 @@ def workload_of(job: GenericJob) -> Any:
     made["spec"].pop("queueName", None)
     made["metadata"]["finalizers"] = []
     return made
-
-
-@pytest.mark.usefixtures("kinds")
-@pytest.mark.parametrize("name", long_but_for(sorted(POD_SETS), "jobset.x-k8s.io/jobset"))
-def test_a_kind_is_started_and_stopped(name: str, api: Api, namespace: str) -> None:
-    integration = builtin()[name]
-    api.create(fresh(POD_SETS[name][0](), namespace=namespace))
-
-    def read() -> GenericJob:
-        return integration.wrap(api.get(resource(integration), "work", namespace))
-
-    before = read().object["spec"]
-    stored = api.create(workload_of(read()))
-    pod_sets = stored["spec"]["podSets"]
-    assert [(each["name"], each["count"]) for each in pod_sets] == list(POD_SETS[name][1].items())
-    kept = [Slot(each["name"], each["count"], each["template"]) for each in pod_sets]
-    assert all(
-        templates.same(one.template, other.template)
-        for one, other in zip(kept, read().pod_sets(), strict=True)
-    )
-
-    send(api, integration, namespace, read().start_steps(places(kept)))
-    assert not read().is_suspended()
-    for each in read().pod_sets():
-        spec: Any = each.template["spec"]
-        assert (spec["nodeSelector"], spec["tolerations"]) == (TIER, [TOLERATION])
-
-    send(api, integration, namespace, read().stop_steps(kept))
-    assert without_empty(read().object["spec"]) == before
 
 
 def without_empty(found: Any) -> Any:

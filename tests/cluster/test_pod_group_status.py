@@ -1,17 +1,13 @@
 """What the status and the Events of a group say, from its creation to its end."""
 
 from collections import Counter
-from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from extender.kube.pod_groups import FIELD_MANAGER
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import PATIENT, POD_GROUPS, Gangs, await_held
 from tests.cluster.groups import SECONDS, Groups
-from tests.cluster.history import versions_of
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
@@ -101,54 +97,6 @@ def test_a_jobs_gang_is_reported_in_each_phase_and_after_a_restart_the_same(
     assert lasting(groups) == events
 
 
-def test_a_gang_that_has_some_nodes_and_then_all_but_does_not_run(
-    reconciler: Reconciler, gangs: Gangs, groups: Groups
-) -> None:
-    """The pods of a node that there is not never run."""
-    gangs.create_group("g", 3)
-    gangs.add("g", 1, node_name="nowhere")
-    gangs.add("g", 2, start=1, gates=NEVER)
-    some = groups.await_status(phase="Scheduling", scheduled=1)
-    reconciler.restart()
-    reconciler.await_looks()
-    rest_stays(some, groups.status())
-
-    gangs.add("g", 2, start=3, node_name="nowhere")
-    enough = groups.await_status(phase="Scheduled", scheduled=3, running=0)
-    assert groups.reported(kind="Running")[:2] == ("False", "NotRunning")
-    reconciler.restart()
-    reconciler.await_looks()
-    rest_stays(enough, groups.status())
-
-
-def test_counts_alone_are_written_once_a_second_and_are_right_in_the_end(
-    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
-) -> None:
-    nodes(1)
-    names = gangs.create("g", 12, min_member=2, run_for="1h")
-    groups.await_status(phase="Running", running=12)
-    body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
-    for count, name in enumerate(names[:10], 1):
-        api.patch("pods", name, gangs.namespace, body=body)
-        want = ["Running"] * (12 - count) + ["Succeeded"] * count
-        api.wait_for("it is done", partial(has_phases, gangs, want), SECONDS)
-    groups.await_status(phase="Running", scheduled=12, running=2, succeeded=10)
-
-    last = api.get(POD_GROUPS, "g", gangs.namespace)
-    stored = [each for each in versions_of(api, POD_GROUPS, last) if reported(each)]
-    counted = 0
-    for after, before in pairwise(stored):
-        if counts(after) != counts(before) and reported(after) == reported(before):
-            counted += 1
-            # Whole seconds, of the API server.
-            assert written_at(after) > written_at(before), (before, after)
-    assert counted > 0
-
-
-def has_phases(gangs: Gangs, want: list[str]) -> bool:
-    return gangs.phases("g") == want
-
-
 def counts(found: Object) -> list[int]:
     """Return what a version of a PodGroup counts."""
     return [found["status"][name] for name in ("scheduled", "running", "succeeded", "failed")]
@@ -159,16 +107,6 @@ def reported(found: Object) -> list[str]:
     status = found.get("status") or {}
     told = [{**each, "message": ""} for each in status.get("conditions", ())]
     return [status["phase"], *reported_by_us({"conditions": told})] if "phase" in status else []
-
-
-def written_at(found: Object) -> str:
-    """Return when the reconciler had last written the status by a version of a PodGroup."""
-    [at] = [
-        each["time"]
-        for each in found["metadata"]["managedFields"]
-        if each["manager"] == FIELD_MANAGER and each.get("subresource") == "status"
-    ]
-    return str(at)
 
 
 def test_groups_of_one_name_in_two_namespaces_have_nothing_to_do_with_each_other(
@@ -218,44 +156,6 @@ def test_a_failed_pod_that_is_not_replaced_fails_the_group(
     groups.await_status(phase="Running", running=3, failed=1)
 
 
-def test_a_failed_pod_that_the_job_replaces_is_counted_and_the_group_runs(
-    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
-) -> None:
-    nodes(1)
-    gangs.create_group("g", 2)
-    api.create(objects.job("work", 2, namespace=gangs.namespace, group="g", run_for="1h"))
-    groups.await_status(phase="Running", running=2)
-    name = gangs.members("g")[0]["metadata"]["name"]
-    body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms", objects.EXIT_CODE: "1"}}}
-    api.patch("pods", name, gangs.namespace, body=body)
-
-    groups.await_status(phase="Running", running=2, failed=1)
-
-
-def test_a_later_wave_of_a_job_that_waits_is_not_reported_as_running(
-    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
-) -> None:
-    [node] = nodes(1)
-
-    def cordon(yes: bool) -> None:
-        api.patch("nodes", node, body={"spec": {"unschedulable": yes}})
-
-    gangs.create_group("g", 3)
-    api.create(objects.job("work", 3, 6, namespace=gangs.namespace, group="g", run_for="1h"))
-    groups.await_status(phase="Running", running=3)
-    cordon(True)
-    for pod in gangs.members("g"):
-        body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
-        api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=body)
-
-    groups.await_status(phase="PreScheduling", running=0, succeeded=3)
-    assert groups.reported()[0] == "False"
-    assert groups.reported(kind="Running")[:2] == ("False", "NotScheduled")
-    cordon(False)
-    groups.await_status(phase="Running", running=3, succeeded=3)
-    assert groups.reported()[:2] == ("True", "Scheduled")
-
-
 def test_what_a_group_waits_for_is_reported_with_numbers_and_one_event_each(
     api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:
@@ -283,37 +183,6 @@ def test_what_a_group_waits_for_is_reported_with_numbers_and_one_event_each(
     notes = {event["reason"]: event["note"] for event in groups.events()}
     # Behind that may stand the gang of an earlier test, which is on its way out.
     assert notes["NotEnoughResources"].startswith(short)
-
-
-def test_mixed_priorities_get_one_event(
-    reconciler: Reconciler, api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
-) -> None:
-    for value in (5, 7):
-        name = f"{gangs.namespace}-{value}"
-        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-        api.create({**kind, "metadata": {"name": name}, "value": value})
-    nodes(1)  # meanwhile the API server sees the classes
-    gangs.create_group("g", 2)
-    gangs.add("g", 1, priority_class=f"{gangs.namespace}-5")
-    gangs.add("g", 1, start=1, priority_class=f"{gangs.namespace}-7")
-    api.wait_for(
-        "there is an Event or a condition", lambda: "MixedPriorities" in groups.reasons(), SECONDS
-    )
-
-    reconciler.restart()
-    known = 'gang_extender_events_total{result="known"}'
-    api.wait_for("it would write again", lambda: reconciler.metric(known) > 0, SECONDS)
-    gangs.add("g", 1, start=2)
-    api.wait_for(
-        "both are reported", lambda: groups.reasons().count("MixedPriorities") == 2, SECONDS
-    )
-    notes = [e["note"] for e in groups.events() if e["reason"] == "MixedPriorities"]
-    assert notes == [
-        "its pods have the priorities 5, 7; 5 counts",
-        "its pods have the priorities 0, 5, 7; 0 counts",
-    ]
-    for value in (5, 7):
-        api.delete("scheduling.k8s.io/v1/priorityclasses", f"{gangs.namespace}-{value}")
 
 
 def test_no_endpoint_is_ready_before_enough_members_are(

@@ -18,7 +18,7 @@ from tests.cluster.pods_ready import (
     counts,
     status_of,
 )
-from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
+from tests.cluster.queues import JOBS, WORKLOADS, Queues
 from tests.harness import kinds
 from tests.harness.client import Api
 from tests.harness.reconciler import Reconciler
@@ -131,77 +131,7 @@ def test_pods_that_are_no_longer_ready_may_take_their_time_to_recover_and_no_mor
     assert counts(queues, "job") == {("PodsReadyTimeout", "WaitForRecovery"): 1}
 
 
-@pytest.mark.usefixtures("reconciler")
-def test_a_cluster_queue_has_times_of_its_own_and_a_job_the_last_word(queues: Queues) -> None:
-    cluster_queue, _ = queues.simple(cpu=2)
-    queues.job("short", run_for="1h")
-    queues.job("long", labels={TIMEOUT: "1h"}, run_for="1h")
-    queues.await_admitted("short", "long")
-    annotations = {TIMEOUT: "1s", BASE: "600"}
-    queues.api.patch(
-        f"{API}/clusterqueues", cluster_queue, body={"metadata": {"annotations": annotations}}
-    )
-
-    queues.await_condition("short", "Evicted", reason="PodsReadyTimeout")
-    await_suspended(queues, "short")
-    assert not queues.condition("long", "Evicted")
-    assert not queues.is_suspended("long")
-
-
 # -- what counts as ready
-
-
-@pytest.mark.usefixtures("reconciler")
-def test_a_job_whose_pods_are_ready_one_after_the_other_stays(
-    queues: Queues, nodes: NodeFactory
-) -> None:
-    """There is a node for one of two: there is never a moment at which both are ready."""
-    nodes(1, "1")
-    queues.simple(cpu=2)
-    short = {TIMEOUT: "20", RECOVERY: "20", BASE: "600"}
-    queues.job("job", 2, completions=100, run_for="1s", labels=short)
-
-    queues.await_condition("job", "PodsReady", reason="Started")
-    queues.api.wait_for(
-        "more are done than can be in twenty seconds",
-        lambda: queues.api.get(JOBS, "job", queues.namespace)["status"].get("succeeded", 0) >= 25,
-        timeout=2 * SECONDS,
-    )
-    assert counts(queues, "job") == {}
-    assert not queues.is_suspended("job")
-
-
-@pytest.mark.usefixtures("reconciler")
-def test_an_index_that_failed_for_good_is_not_missed(queues: Queues, nodes: NodeFactory) -> None:
-    nodes(1, "4")
-    queues.simple(cpu=3)
-    # The Job controller has as long to say that the index has failed.
-    short = {RECOVERY: "10", BASE: "600"}
-    queues.job("job", 2, indexed=True, backoffLimitPerIndex=0, run_for="1h", labels=short)
-    queues.await_condition("job", "PodsReady", reason="Started")
-
-    first = queues.api.list("pods", queues.namespace)[0]["metadata"]["name"]
-    queues.api.patch(
-        "pods", first, queues.namespace, body={"status": {"phase": "Failed"}}, subresource="status"
-    )
-    queues.api.wait_for(
-        "the index has failed",
-        lambda: queues.api.get(JOBS, "job", queues.namespace)["status"].get("failedIndexes"),
-    )
-    # A job that does miss a pod gets the condition, and is sent back.
-    queues.job("other", run_for="1h", labels=short)
-    queues.await_condition("other", "PodsReady", reason="Started")
-    [other] = [
-        pod["metadata"]["name"]
-        for pod in queues.api.list("pods", queues.namespace)
-        if pod["metadata"]["name"].startswith("other")
-    ]
-    for node in queues.api.list("nodes"):
-        queues.api.patch("nodes", node["metadata"]["name"], body={"spec": {"unschedulable": True}})
-    queues.api.delete("pods", other, queues.namespace, grace_seconds=0)
-    queues.await_condition("other", "Evicted", reason="PodsReadyTimeout")
-    assert counts(queues, "job") == {}
-    assert queues.condition("job", "PodsReady")["reason"] == "Started"
 
 
 @pytest.mark.usefixtures("reconciler")
@@ -265,21 +195,3 @@ def test_a_time_out_goes_on_while_the_reconciler_is_down(
     reconciler.start()
     queues.await_condition("job", "Evicted", reason="PodsReadyTimeout")
     await_suspended(queues, "job")
-
-
-def test_a_back_off_is_as_long_after_a_restart(reconciler: Reconciler, queues: Queues) -> None:
-    queues.simple(cpu=1)
-    queues.job("job", labels={TIMEOUT: "2", BASE: "10"}, run_for="1h")
-    queues.await_condition("job", "Requeued", "False", reason="PodsReadyTimeout")
-    until = status_of(queues, "job")["requeueState"]["requeueAt"]
-
-    reconciler.restart()
-    queues.api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {TIMEOUT: "1h"}}})
-    queues.api.wait_for(
-        "it is admitted again",
-        lambda: queues.condition("job", "Admitted").get("status") == "True",
-        timeout=SECONDS,
-    )
-    assert queues.condition("job", "Admitted")["lastTransitionTime"] >= until
-    assert queues.condition("job", "Requeued")["reason"] == "BackoffFinished"
-    assert status_of(queues, "job")["requeueState"] == {"count": 1}

@@ -10,7 +10,6 @@ from tests.cluster.pods_ready import OWN, TIMEOUT, await_suspended, counts, stat
 from tests.cluster.queues import API, JOBS, Queues
 from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
-from tests.tiers import long_but_for
 
 pytestmark = pytest.mark.usefixtures("gang")
 
@@ -89,18 +88,6 @@ def test_the_next_one_is_admitted_when_the_one_that_is_not_ready_is_gone(
     queues.await_admitted("second")
 
 
-def test_a_job_whose_pods_are_not_waited_for_keeps_no_other_waiting(
-    blocking: Reconciler, queues: Queues
-) -> None:
-    queues.simple(cpu=8)
-    queues.job("first", labels={f"{OWN}/wait-for-pods-ready": "false"}, run_for="1h")
-    queues.await_admitted("first")
-    queues.job("second", run_for="1h")
-
-    queues.await_admitted("second")
-    assert queues.condition("first", "PodsReady") == {}
-
-
 def test_a_late_job_is_suspended_and_inadmissible_and_the_next_one_is_admitted(
     blocking: Reconciler, queues: Queues
 ) -> None:
@@ -126,36 +113,6 @@ def test_a_late_job_is_suspended_and_inadmissible_and_the_next_one_is_admitted(
     queues.api.wait_for("its eviction is counted", lambda: blocking.metric(evicted) == 1)
 
     queues.await_admitted("next")
-
-
-@pytest.mark.parametrize("strategy", long_but_for(["StrictFIFO", "BestEffortFIFO"], "StrictFIFO"))
-def test_the_order_in_a_cohort_is_kept_while_all_wait(
-    blocking: Reconciler, queues: Queues, nodes: NodeFactory, strategy: str
-) -> None:
-    """The first of a queue stays first, and one that blocks its queue keeps no other queue busy."""
-    attempts = 'kueue_admission_attempts_total{result="inadmissible"}'
-    before = blocking.metric(attempts)
-    more = {"cohortName": queues.name("cohort"), "queueingStrategy": strategy}
-    queues.simple(cpu=2, **more)
-    queues.local_queue("other", queues.cluster_queue("other", cpu=2, **more))
-    patient = {TIMEOUT: "1h"}
-    queues.job("first", queue="other", labels=patient, run_for="1h")
-    queues.await_admitted("first")
-    queues.job("second", labels=patient, run_for="1h")
-    queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForPodsReady")
-    queues.job("large", 9, queue="other", labels=patient, run_for="1h")
-    queues.await_condition("large", "QuotaReserved", "False", reason="ExceedsMaxQuota")
-    queues.job("third", labels=patient, run_for="1h")
-    queues.api.wait_for("third has a workload", lambda: queues.workload("third") is not None)
-    assert queues.is_suspended("second")
-
-    nodes(1, "4")
-    queues.await_admitted("second", "third")
-    times = [queues.condition(job, "Admitted")["lastTransitionTime"] for job in ("second", "third")]
-    assert times == sorted(times)
-    assert blocking.metric(attempts) - before < 200, (
-        "nothing is tried again before something changes"
-    )
 
 
 def test_a_cluster_queue_and_a_job_say_whether_they_are_held(

@@ -13,7 +13,7 @@ from extender.kube.errors import BudgetError
 from extender.kube.pod_groups import VictimWriter
 from extender.kube.pods import PodRef
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS, Gangs, message
+from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.groups import SECONDS, Groups
 from tests.cluster.queues import Queues
 from tests.harness.client import Api
@@ -26,7 +26,6 @@ CLASSES = "scheduling.k8s.io/v1/priorityclasses"
 HOLD = "harness.example/hold"
 IMPATIENT = "impatient"
 RESTRAINED = "restrained"
-ASKED = 'gang_extender_request_duration_seconds_count{verb="preempt"}'
 COUNTED = "gang_extender_preemptions_total"
 VICTIMS = 'gang_extender_preemption_victims_total{{how="{}"}}'
 
@@ -339,24 +338,6 @@ def budget(gangs: Gangs, group: str) -> Object:
     }
 
 
-def test_a_strict_budget_is_kept_in_any_case(
-    impatient: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(2)
-    gangs.create("low", 2, cpu="3", scheduler_name=IMPATIENT)
-    gangs.await_phases("low", Running=2)
-    api.create(budget(gangs, "low"))
-    gangs.await_seen(IMPATIENT)
-    before = vain_looks(impatient)
-    gangs.create("h", 2, cpu="3", priority_class=high, scheduler_name=IMPATIENT)
-    api.wait_for("victims were looked for", lambda: vain_looks(impatient) > before, SECONDS)
-    assert gangs.phases("low") == ["Running"] * 2
-    assert leaving(gangs, "low") == {}
-
-    api.delete("policy/v1/poddisruptionbudgets", "low", gangs.namespace)
-    gangs.await_phases("h", Running=2)
-
-
 def test_whether_a_budget_allows_an_eviction_can_be_asked(
     control_plane: ControlPlane, whole: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -408,27 +389,6 @@ def test_a_budget_is_kept_where_that_is_possible(
     assert reconciler.metric(VICTIMS.format("deleted")) == before["deleted"] + 2
 
 
-@pytest.mark.parametrize("kept", ["a", "b"])
-@pytest.mark.parametrize("said", ["min-run-seconds", "preemption-cost"])
-def test_the_gang_stays_that_an_annotation_spares(
-    said: str, kept: str, whole: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    """Without it the same one would go in both cases."""
-    del whole
-    nodes(4)
-    for name in ("a", "b"):
-        spares = {f"scheduling.x-k8s.io/{said}": "3600"} if name == kept else {}
-        gangs.create_group(name, 2, annotations=spares)
-        gangs.add(name, 2, cpu="3")
-        gangs.await_phases(name, Running=2)
-    gangs.create("h", 2, cpu="3", priority_class=high)
-
-    gangs.await_phases("h", Running=2)
-    assert gangs.phases("b" if kept == "a" else "a") == []
-    assert gangs.phases(kept) == ["Running"] * 2
-    assert leaving(gangs, kept) == {}
-
-
 def test_nothing_is_evicted_while_a_setting_says_so(
     restrained: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -455,72 +415,6 @@ def test_nothing_is_evicted_while_a_setting_says_so(
 
 
 # -- kube-scheduler's own preemption, for a pod without a gang
-
-
-def test_a_gang_that_goes_whole_is_preferred_to_a_part_of_another(
-    whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    """kube-scheduler prefers the other nodes, where fewer pods go."""
-    del whole
-    together, *apart = nodes(3)
-    gangs.create("one", 2, cpu="1500m", node_name=together)
-    gangs.create_group("two", 2)
-    for number, name in enumerate(apart):
-        gangs.add("two", 1, start=number, cpu="3", node_name=name)
-    for name in ("one", "two"):
-        gangs.await_phases(name, Running=2)
-    gangs.await_seen()
-    api.create(gangs.pod("plain", cpu="3", priority_class=high))
-
-    node = api.wait_for(
-        "the pod has a node",
-        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
-        SECONDS,
-    )
-    assert node == together
-    assert gangs.phases("one") == []
-    assert gangs.phases("two") == ["Running"] * 2
-    assert leaving(gangs, "two") == {}
-
-
-def test_a_gang_of_which_a_pod_is_as_important_stays_whole(
-    whole: GangScheduler, high: str, middle: str, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    lower, higher = nodes(2)
-    gangs.create_group("mixed", 2)
-    gangs.add("mixed", 1, cpu="3", node_name=lower)
-    gangs.add("mixed", 1, start=1, cpu="3", node_name=higher, priority_class=high)
-    gangs.await_phases("mixed", Running=2)
-    gangs.await_seen()
-    before = whole.metric(ASKED)
-    api.create(gangs.pod("plain", cpu="3", priority_class=middle))
-
-    api.wait_for("kube-scheduler has proposed it", lambda: whole.metric(ASKED) > before, SECONDS)
-
-    def answered() -> Object | None:
-        pod = api.get("pods", "plain", gangs.namespace)
-        return pod if message(pod) else None
-
-    plain = api.wait_for("it says what came of it", answered, SECONDS)
-    assert plain is not None
-    assert "nominatedNodeName" not in plain["status"]
-    assert gangs.phases("mixed") == ["Running"] * 2
-    assert leaving(gangs, "mixed") == {}
-
-
-def test_a_gang_is_worth_no_more_for_a_member_that_never_runs(
-    whole: GangScheduler, high: str, middle: str, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    del whole
-    nodes(2)
-    gangs.create("low", 2, cpu="3")
-    gangs.await_phases("low", Running=2)
-    gated = gangs.pod("low-gated", group="low", priority_class=high)
-    gated["spec"]["schedulingGates"] = [{"name": "example.com/never"}]
-    gangs.api.create(gated)
-    gangs.create("m", 2, cpu="3", priority_class=middle)
-
-    gangs.await_phases("m", Running=2)
 
 
 def test_pods_of_a_tenants_daemon_set_make_room(
@@ -553,30 +447,3 @@ def test_pods_of_a_tenants_daemon_set_make_room(
     gangs.create("h", 2, cpu="3", priority_class=high)
     gangs.await_phases("h", Running=2)
     assert running() == 0
-
-
-def test_a_pod_group_that_is_made_again_has_not_just_started(
-    whole: GangScheduler, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    del whole
-    nodes(2)
-    gangs.create("low", 2, cpu="3")
-    gangs.await_phases("low", Running=2)
-    gangs.api.delete(POD_GROUPS, "low", gangs.namespace)
-    gangs.api.wait_for(
-        "it is gone", lambda: gangs.api.find(POD_GROUPS, "low", gangs.namespace) is None
-    )
-    gangs.create_group("low", 2)
-
-    def started() -> str:
-        found = gangs.api.get(POD_GROUPS, "low", gangs.namespace)
-        return str(found.get("status", {}).get("scheduleStartTime") or "")
-
-    since = gangs.api.wait_for("it has its start", started, SECONDS)
-    bound = [
-        each["lastTransitionTime"]
-        for pod in gangs.members("low")
-        for each in pod["status"]["conditions"]
-        if each["type"] == "PodScheduled"
-    ]
-    assert since == min(bound)

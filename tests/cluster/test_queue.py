@@ -45,25 +45,6 @@ def test_a_suspended_job_is_admitted_runs_and_ends(
     )
 
 
-def test_a_job_that_does_not_fit_the_quota_waits_until_another_ends(
-    queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(2, "4")
-    queues.simple(cpu=3)
-    queues.job("first", 2, run_for="1h")
-    queues.await_admitted("first")
-    queues.job("second", 2, run_for="100ms")
-
-    reported = queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
-    assert "cpu" in reported["message"]
-    assert "1 more needed" in reported["message"]
-    assert queues.is_suspended("second")
-
-    queues.await_condition("first", "PodsReady")
-    queues.end_pods("first")
-    queues.await_finished("first", "second")
-
-
 def test_two_jobs_never_have_more_than_the_quota(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, group
+from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
 from tests.harness import objects
 from tests.harness.client import Api
 
@@ -82,19 +82,6 @@ def test_a_cohort_lends_and_takes_back(queues: Queues) -> None:
     assert queues.condition("borrower", "Preempted")["reason"] == "InCohortReclamation"
 
 
-def test_no_queue_borrows_beyond_the_limit(queues: Queues) -> None:
-    flavor, cohort = queues.flavor(), queues.name("cohort")
-    limited = [group(flavor, cpu={"nominalQuota": 2, "borrowingLimit": 1})]
-    a = queues.cluster_queue("a", cohortName=cohort, resourceGroups=limited)
-    queues.local_queue("a", a)
-    queues.cluster_queue("b", cpu=2, flavor=flavor, cohortName=cohort)
-    queues.job("too-much", 4, queue="a")
-    queues.job("enough", 3, queue="a", run_for="1h")
-
-    queues.await_admitted("enough")
-    queues.await_condition("too-much", "QuotaReserved", "False", reason="ExceedsMaxQuota")
-
-
 def test_in_a_strict_queue_no_job_passes(queues: Queues) -> None:
     queues.simple(cpu=3, queueingStrategy="StrictFIFO")
     queues.job("first", 2, run_for="1h")
@@ -111,18 +98,6 @@ def test_in_a_strict_queue_no_job_passes(queues: Queues) -> None:
 
     queues.api.delete(JOBS, "first", queues.namespace)
     queues.await_admitted("large", "small")
-
-
-def test_in_a_best_effort_queue_a_small_job_passes(queues: Queues) -> None:
-    queues.simple(cpu=3)
-    queues.job("first", 2, run_for="1h")
-    queues.await_admitted("first")
-    queues.job("large", 2, run_for="1h")
-    queues.await_condition("large", "QuotaReserved", "False")
-
-    queues.job("small", 1, run_for="1h")
-    queues.await_admitted("small")
-    assert queues.is_suspended("large")
 
 
 def test_the_second_flavor_is_used_when_the_first_is_full(queues: Queues, nodes: Any) -> None:

@@ -7,7 +7,6 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, JOBS, QUEUE, WORKLOADS, Queues, group
 from tests.harness.client import Api
-from tests.harness.objects import Object
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -38,18 +37,6 @@ def member(queues: Queues, short: str, flavor: str, cpu: Any, **spec: Any) -> No
     """Make a ClusterQueue, and a LocalQueue of the short name."""
     groups = [group(flavor, cpu=cpu)]
     queues.local_queue(short, queues.cluster_queue(short, resourceGroups=groups, **spec))
-
-
-def test_no_more_is_lent_than_the_limit(queues: Queues) -> None:
-    flavor, cohort = queues.flavor(), queues.name("cohort")
-    member(queues, "lender", flavor, {"nominalQuota": 2, "lendingLimit": 1}, cohortName=cohort)
-    member(queues, "borrower", flavor, 2, cohortName=cohort)
-    queues.job("too-much", 4, queue="borrower")
-    queues.job("enough", 3, queue="borrower", run_for="1h")
-    queues.job("own", 1, queue="lender", run_for="1h")
-
-    queues.await_admitted("enough", "own")
-    queues.await_condition("too-much", "QuotaReserved", "False", reason="ExceedsMaxQuota")
 
 
 def test_a_tree_of_cohorts_shares_what_its_root_has(queues: Queues, api: Api) -> None:
@@ -100,63 +87,6 @@ def test_a_borrower_preempts_lesser_work_up_to_the_threshold(queues: Queues) -> 
 
     queues.await_admitted("again")
     assert queues.condition("below", "Preempted")["reason"] == "InCohortReclaimWhileBorrowing"
-
-
-@pytest.mark.parametrize(
-    ("fungibility", "want"),
-    [
-        pytest.param({}, "borrows", id="what is borrowed before another flavor"),
-        pytest.param({"whenCanBorrow": "TryNextFlavor"}, "second", id="another flavor first"),
-    ],
-)
-def test_which_flavor_is_used_where_the_first_would_have_to_be_borrowed(
-    queues: Queues, fungibility: dict[str, str], want: str
-) -> None:
-    first, second, cohort = queues.flavor("first"), queues.flavor("second"), queues.name("cohort")
-    both = group(first, cpu=1)
-    both["flavors"] += group(second, cpu=2)["flavors"]
-    spec: Object = {"cohortName": cohort, "flavorFungibility": fungibility}
-    queues.local_queue("queue", queues.cluster_queue(resourceGroups=[both], **spec))
-    member(queues, "lender", first, 1, cohortName=cohort)
-
-    queues.job("job", 2, run_for="1h")
-
-    queues.await_admitted("job")
-    assert flavor_of(queues, "job") == (first if want == "borrows" else second)
-
-
-@pytest.mark.parametrize(
-    ("fungibility", "preempts"),
-    [
-        pytest.param({}, False, id="another flavor first"),
-        pytest.param({"whenCanPreempt": "MayStopSearch"}, True, id="preempts in the first one"),
-    ],
-)
-def test_which_flavor_is_used_where_the_first_would_have_to_be_taken_from_others(
-    queues: Queues, fungibility: dict[str, str], *, preempts: bool
-) -> None:
-    first, second = queues.flavor("first"), queues.flavor("second")
-    both = group(first, cpu=1)
-    both["flavors"] += group(second, cpu=1)["flavors"]
-    preemption = {"withinClusterQueue": "LowerPriority"}
-    spec: Object = {"flavorFungibility": fungibility, "preemption": preemption}
-    queues.local_queue("queue", queues.cluster_queue(resourceGroups=[both], **spec))
-    queues.job("lesser", run_for="1h")
-    queues.await_admitted("lesser")
-
-    queues.job("better", labels=priority(queues, "high", 10), run_for="1h")
-
-    queues.await_admitted("better")
-    assert flavor_of(queues, "better") == (first if preempts else second)
-    reported = queues.condition("lesser", "Preempted")
-    assert bool(reported) is preempts
-
-
-def flavor_of(queues: Queues, job: str) -> str:
-    workload = queues.workload(job)
-    assert workload is not None
-    [given] = workload["status"]["admission"]["podSetAssignments"]
-    return str(given["flavors"]["cpu"])
 
 
 def test_a_job_that_waits_goes_to_another_queue(queues: Queues, api: Api) -> None:

@@ -1,16 +1,15 @@
 """The queue while its process, the API server or an answer is lost, and while others write too."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.history import Judge, versions
-from tests.cluster.queues import API, JOBS, QUEUE, WORKLOADS, Queues, condition
+from tests.cluster.queues import JOBS, QUEUE, WORKLOADS, Queues, condition
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import NAMESPACE
 from tests.harness.lossy_proxy import LossyProxy
 from tests.harness.reconciler import Reconciler
 from tests.tiers import LONG
@@ -19,7 +18,6 @@ pytestmark = pytest.mark.usefixtures("gang")
 
 QUOTA = 3
 PATIENCE = 120.0
-ELECTED = {"reconcile": {"leaseSeconds": 15, "renewSeconds": 10, "retrySeconds": 0.3}}
 LEASES, LEASE = "coordination.k8s.io/v1/leases", "gang-extender-reconciler"
 
 
@@ -37,20 +35,6 @@ def _quiet(reconciler: Reconciler) -> Iterator[None]:
     reconciler.stop()
     yield
     reconciler.start()
-
-
-@pytest.fixture
-def pair(
-    control_plane: ControlPlane, api: Api, _quiet: None
-) -> Iterator[tuple[Reconciler, Reconciler]]:
-    """Two replicas; the first leads."""
-    first = Reconciler(control_plane, name="faults-first", settings=ELECTED)
-    first.wait_leading()
-    second = Reconciler(control_plane, name="faults-second", settings=ELECTED)
-    yield first, second
-    for each in (first, second):
-        each.stop()
-    api.delete(LEASES, LEASE, NAMESPACE)
 
 
 class Burst:
@@ -108,36 +92,6 @@ def test_a_burst_goes_on_wherever_the_reconciler_was_killed(
 
     judge = burst.judge()
     assert judge.stops == 0
-
-
-@LONG
-def test_a_burst_goes_on_while_it_is_being_created_and_the_reconciler_is_killed(
-    own: Reconciler, queues: Queues
-) -> None:
-    burst = Burst(queues, 12)
-    api, namespace = queues.api, queues.namespace
-    creating = threading.Thread(target=burst.create, daemon=True)
-    creating.start()
-    api.wait_for("the first has a workload", lambda: api.list(WORKLOADS, namespace))
-    own.process.kill()
-    creating.join(60)
-    own.start()
-
-    burst.judge()
-
-
-def test_another_replica_goes_on_where_the_leader_died(
-    pair: tuple[Reconciler, Reconciler], queues: Queues
-) -> None:
-    first, second = pair
-    burst = Burst(queues, 15)
-    burst.create()
-    burst.await_finished(4)
-    assert (first.leads, second.leads) == (True, False)
-    first.process.kill()
-    second.wait_leading()
-
-    burst.judge()
 
 
 @LONG
@@ -291,42 +245,3 @@ def test_a_job_that_loses_its_label_while_it_runs_keeps_its_quota(queues: Queues
     assert queues.condition("first", "Finished")["reason"] == "Succeeded"
     ended = api.get(JOBS, "first", queues.namespace)["status"]["completionTime"]
     assert queues.condition("second", "Admitted")["lastTransitionTime"] >= ended
-
-
-@pytest.mark.usefixtures("own")
-def test_a_job_that_leaves_the_queue_and_comes_back_is_queued_again(
-    queues: Queues, api: Api
-) -> None:
-    queues.local_queue("queue", queues.cluster_queue(cpu=1))
-    queues.job("job", 2)
-    queues.await_condition("job", "QuotaReserved", "False")
-    api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {QUEUE: None}}})
-    api.wait_for("it has no workload", lambda: queues.workload("job") is None)
-
-    queues.local_queue("large", queues.cluster_queue("large", cpu=2))
-    api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {QUEUE: "large"}}})
-    queues.await_finished("job")
-
-
-@pytest.mark.usefixtures("own")
-def test_what_a_job_waits_for_may_come_later(queues: Queues, api: Api) -> None:
-    queues.simple(cpu=4)
-    wanted = queues.name("high")
-    queues.job("classy", labels={"kueue.x-k8s.io/priority-class": wanted})
-    queues.job("brings", labels={"kueue.x-k8s.io/prebuilt-workload-name": "prebuilt"})
-
-    def reported(reason: str) -> Callable[[], object]:
-        events = "events.k8s.io/v1/events"
-        return lambda: api.list(events, queues.namespace, fields=f"reason={reason}")
-
-    api.wait_for("the class is missed", reported("PriorityClassNotFound"))
-    api.create({"apiVersion": API, "kind": "WorkloadPriorityClass",
-                "metadata": {"name": wanted}, "value": 7})  # fmt: skip
-    queues.made("workloadpriorityclasses", wanted)
-    queues.await_finished("classy")
-
-    template = api.get(JOBS, "brings", queues.namespace)["spec"]["template"]
-    spec = {"queueName": "queue", "podSets": [{"name": "main", "count": 1, "template": template}]}
-    metadata = {"name": "prebuilt", "namespace": queues.namespace}
-    api.create({"apiVersion": API, "kind": "Workload", "metadata": metadata, "spec": spec})
-    queues.await_finished("brings")

@@ -19,7 +19,6 @@ BLOCK, RACK, HOST = "example.com/block", "example.com/rack", "kubernetes.io/host
 POOL = "example.com/pool"
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
 PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
-UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
 SLICES = "kueue.x-k8s.io/podset-slice-required-topology"
 SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -273,40 +272,6 @@ def test_without_another_host_a_gang_waits_or_is_evicted_as_it_says(
     assert (evicted["reason"], evicted["count"]) == ("NodeFailures", 1)
 
 
-def test_a_workload_that_has_no_pod_left_on_a_host_is_queued_again(
-    racks: Racks, queues: Queues
-) -> None:
-    racks.rack("r1", 1)
-    racks.queue()
-    racks.job("train", 1, **{REQUIRED: HOST})
-    before = racks.await_placed("train", 1)
-    racks.lose(before["0"], "train")
-    queues.await_condition("train", "Evicted", reason="NodeFailures")
-    [new] = racks.rack("r2", 1)
-    assert racks.await_placed("train", 1) == {"0": new}
-
-
-def test_an_index_that_is_done_frees_its_host_and_no_other(
-    racks: Racks, api: Api, queues: Queues
-) -> None:
-    racks.rack("r1", 3)
-    racks.queue()
-    racks.job("train", 3, **{REQUIRED: RACK})
-    before = racks.await_placed("train", 3)
-    queues.end_pods("train", "0")
-    racks.job("next", 1, **{REQUIRED: RACK})
-    assert [*racks.await_placed("next", 1).values()] == [before["0"]]
-    racks.remove("train", "1")
-    racks.job("late", 1, **{REQUIRED: RACK})
-    queues.await_condition("late", "QuotaReserved", "False", reason="TopologyPlacementFailed")
-
-    def back() -> bool:
-        found = racks.where("train")
-        return found.get("1") == before["1"] and found.get("2") == before["2"]
-
-    api.wait_for("index 1 is where it was", back)
-
-
 @pytest.fixture
 def classes(api: Api) -> Iterator[tuple[str, str]]:
     """Two priority classes above that of other pods, the lower one first."""
@@ -358,20 +323,6 @@ def test_preemption_for_what_is_lost_is_on_its_own_host(
     stays = api.find("pods", f"low-{other}", queues.namespace)
     assert stays is not None
     assert not stays["metadata"].get("deletionTimestamp")
-
-
-@pytest.mark.parametrize(
-    "annotations", [{UNCONSTRAINED: "true"}, {}], ids=["unconstrained", "no annotation"]
-)
-def test_pods_that_may_be_anywhere_have_hosts_of_any_rack(
-    racks: Racks, annotations: dict[str, str]
-) -> None:
-    made = {*racks.rack("r1", 2), *racks.rack("r2", 1)}
-    racks.queue()
-    racks.job("train", 3, **annotations)
-    found = racks.await_placed("train", 3)
-    assert {*found.values()} == made
-    assert [found[index] for index in sorted(found)] == racks.hosts("train")
 
 
 def test_a_group_of_plain_pods_is_in_one_rack(racks: Racks, api: Api, queues: Queues) -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import httpx
@@ -112,56 +111,6 @@ def test_a_waiting_workload_is_shown_with_its_place_and_the_workloads_that_have_
     assert [get(reconciler, way) for way in ways] == [(200, reported)] * 3
 
 
-def test_part_of_a_queue(queues: Queues, reconciler: Reconciler) -> None:
-    cluster_queue = queues.cluster_queue(cpu=0)
-    queues.local_queue("one", cluster_queue)
-    queues.local_queue("two", cluster_queue)
-    for number in range(4):
-        name = f"job-{number}"
-        queues.job(name, queue="one" if number % 2 else "two")
-        queues.api.wait_for("it has a workload", partial(queues.workload, name))
-    path = f"/clusterqueues/{cluster_queue}/pendingworkloads"
-
-    def places(where: str, **params: int) -> list[tuple[int, int]]:
-        _, reported = get(reconciler, where, **params)
-        return [
-            (each["positionInClusterQueue"], each["positionInLocalQueue"])
-            for each in reported["items"]
-        ]
-
-    queues.api.wait_for("all are reported", lambda: len(places(path)) == 4)
-    whole = places(path)
-    assert [index for index, _ in whole] == [0, 1, 2, 3]
-    assert sorted(beside for _, beside in whole) == [0, 0, 1, 1]
-    assert places(path, offset=1, limit=2) == whole[1:3]
-    mine = places(f"/localqueues/{queues.namespace}/one/pendingworkloads")
-    assert [beside for _, beside in mine] == [0, 1]
-    assert set(mine) < set(whole)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/clusterqueues/nothing/pendingworkloads",
-        "/localqueues/default/nothing/pendingworkloads",
-        "/workloads/default/nothing/explanation",
-    ],
-)
-def test_what_is_not_there_is_not_found(reconciler: Reconciler, path: str) -> None:
-    status, reported = get(reconciler, path)
-
-    assert status == 404
-    assert (reported["kind"], reported["reason"], reported["code"]) == ("Status", "NotFound", 404)
-    assert "nothing" in reported["message"]
-
-
-def test_a_number_that_is_none_is_a_bad_request(reconciler: Reconciler) -> None:
-    status, reported = get(reconciler, "/clusterqueues/any/pendingworkloads", limit=-1)
-
-    assert (status, reported["reason"]) == (400, "BadRequest")
-    assert "limit" in reported["message"]
-
-
 def test_the_command_says_what_a_job_waits_for(
     control_plane: ControlPlane, queues: Queues, two_jobs: tuple[str, str]
 ) -> None:
@@ -232,21 +181,6 @@ def test_the_command_says_where_an_admitted_gang_runs(
     assert document["podGroup"]["minMember"] == 2
     [cpu] = [row for row in document["quotas"] if row["resource"] == "cpu"]
     assert (cpu["asked"], cpu["used"], cpu["missing"]) == ("2", "2", "0")
-
-
-def test_the_command_says_what_is_not_there(control_plane: ControlPlane, queues: Queues) -> None:
-    queues.job("plain", queue=None, suspend=True)
-    here = ("-n", queues.namespace)
-
-    gone, plain, wrong = (
-        explain(control_plane, "job", "nothing", *here),
-        explain(control_plane, "job", "plain", *here),
-        explain(control_plane, "job", "plain", *here, "-o", "xml"),
-    )
-
-    assert (gone.returncode, plain.returncode, wrong.returncode) == (1, 1, 2)
-    assert f"there is no job {queues.namespace}/nothing" in gone.stderr
-    assert "has no label kueue.x-k8s.io/queue-name" in plain.stderr
 
 
 def test_the_numbers_are_in_the_metrics(

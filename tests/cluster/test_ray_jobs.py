@@ -192,40 +192,6 @@ def test_a_job_that_kuberay_refuses_after_its_start_frees_its_quota(
     queues.await_admitted("next")
 
 
-def test_a_job_whose_state_nobody_knows_does_not_hold_its_quota_for_ever(
-    queues: Queues, kuberay: KubeRay
-) -> None:
-    queues.simple(cpu=3)
-    kuberay.paused = True
-    ray(queues)
-    queues.await_admitted("ray")
-    odd = {"status": {"jobDeploymentStatus": "Novel"}}
-    queues.api.patch(JOBS, "ray", queues.namespace, body=odd, subresource="status")
-    workload = queues.workload("ray")
-    assert workload is not None
-    stop = {"spec": {"active": False}}
-    name = workload["metadata"]["name"]
-    queues.api.patch("kueue.x-k8s.io/v1beta2/workloads", name, queues.namespace, body=stop)
-    queues.await_condition("ray", "QuotaReserved", "False")
-
-
-def test_a_cluster_that_is_kept_after_the_end_keeps_its_quota(
-    queues: Queues, kuberay: KubeRay, nodes: NodeFactory
-) -> None:
-    nodes(2, "4")
-    queues.simple(cpu=3)
-    ray(queues, ttlSecondsAfterFinished=3600)
-    await_state(queues, "Running")
-    queues.job("next", 3, run_for="1h")
-    kuberay.end("ray")
-    await_event(queues, "ray", "PodsRemain", "keeps its quota")
-    assert queues.condition("ray", "Finished") == {}
-    assert queues.condition("next", "Admitted").get("status") != "True"
-    kuberay.expire("ray")
-    queues.await_condition("ray", "Finished", reason="Succeeded")
-    queues.await_admitted("next")
-
-
 def test_a_job_that_is_tried_again_keeps_its_quota(
     queues: Queues, kuberay: KubeRay, nodes: NodeFactory
 ) -> None:

@@ -20,7 +20,6 @@ CRDS = Path(__file__).parents[1] / "harness" / "crds"
 HOLD = "test.example/hold"
 REQUIRE_ROOM = "scheduling.x-k8s.io/require-room"
 RELEASE = "scheduling.x-k8s.io/release-quota"
-INDEX = "batch.kubernetes.io/job-completion-index"
 PATIENT = 120
 
 
@@ -119,116 +118,15 @@ def test_quota_of_a_pod_that_is_not_replaced_admits_the_next_job(
     assert (given["count"], given["resourceUsage"]["cpu"]) == (pods, str(pods))
 
 
-def test_an_index_that_failed_for_good_gives_its_quota_back(queues: Queues) -> None:
-    queues.simple(cpu=3)
-    queues.job("first", 3, indexed=True, backoffLimitPerIndex=0, run_for="1h")
-    pods = await_running(queues, "first", 3)
-    queues.job("next", run_for="1h")
-    queues.await_condition("next", "QuotaReserved", "False", reason="WaitingForQuota")
-
-    end(queues, pods[1], "Failed")
-
-    queues.await_admitted("next")
-    assert reclaimed(queues, "first") == 1
-    status = queues.api.get(JOBS, "first", queues.namespace)["status"]
-    assert (status["failedIndexes"], status.get("completedIndexes", "")) == ("1", "")
-    end(queues, pods[0])
-    await_reclaimed(queues, "first", 2)
-
-
-def test_a_job_that_was_given_less_gives_back_of_that(queues: Queues) -> None:
-    """Two of four pods at once: when three are done, one of the two will run no more."""
-    queues.simple(cpu=2)
-    body = {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "1"}}
-    queues.job("other", 2, run_for="1h")
-    queues.await_admitted("other")
-    queues.job("first", 4, run_for="1h")
-    queues.await_condition("first", "QuotaReserved", "False")
-    queues.api.patch(JOBS, "first", queues.namespace, body={"metadata": body})
-    queues.api.delete(JOBS, "other", queues.namespace)
-    await_running(queues, "first", 2)
-    queues.job("next", run_for="1h")
-    queues.await_condition("next", "QuotaReserved", "False", reason="WaitingForQuota")
-
-    for done, left in ((1, 2), (2, 2)):
-        succeed(queues, "first", done=done, left=left)
-        await_looked(queues)
-        assert reclaimed(queues, "first") == 0
-        assert queues.is_suspended("next")
-    succeed(queues, "first", done=3, left=1)
-    queues.await_admitted("next")
-    assert reclaimed(queues, "first") == 3
-    await_running(queues, "next", 1)
-    assert len(running(queues, "first")) == 1
-    await_looked(queues)
-    workload = queues.workload("first")
-    assert workload is not None
-    [given] = workload["status"]["admission"]["podSetAssignments"]
-    assert (given["count"], workload["spec"]["podSets"][0]["count"]) == (2, 4)
-
-
 def set_active(queues: Queues, job: str, *, active: bool) -> None:
     workload: Any = queues.workload(job)
     name = workload["metadata"]["name"]
     queues.api.patch(WORKLOADS, name, queues.namespace, body={"spec": {"active": active}})
 
 
-def evict(queues: Queues, job: str) -> None:
-    """Take its quota away, and wait until it is stopped and given back."""
-    set_active(queues, job, active=False)
-    queues.await_condition(job, "QuotaReserved", "False")
-    queues.api.wait_for("its stop has ended", lambda: is_restored(queues, job), PATIENT)
-
-
 def is_restored(queues: Queues, job: str) -> bool:
     metadata = queues.api.get(JOBS, job, queues.namespace)["metadata"]
     return "kueue.x-k8s.io/stopping" not in metadata.get("annotations", {})
-
-
-def test_a_job_that_starts_again_asks_for_what_is_left(queues: Queues) -> None:
-    queues.simple(cpu=4)
-    queues.job("first", 4, run_for="1h")
-    await_running(queues, "first", 4)
-    succeed(queues, "first", done=1, left=3)
-    await_reclaimed(queues, "first", 1)
-    queues.job("next", run_for="1h")
-    queues.await_admitted("next")
-
-    evict(queues, "first")
-    set_active(queues, "first", active=True)
-
-    queues.await_admitted("first")
-    workload = queues.workload("first")
-    assert workload is not None
-    [given] = workload["status"]["admission"]["podSetAssignments"]
-    assert (given["count"], given["resourceUsage"]["cpu"]) == (3, "3")
-    assert workload["spec"]["podSets"][0]["count"] == 4
-    await_running(queues, "first", 3)
-
-
-def test_a_job_may_become_smaller_than_what_it_has_done(queues: Queues) -> None:
-    queues.simple(cpu=4)
-    queues.job("job", 4, run_for="1h")
-    await_running(queues, "job", 4)
-    for done in (1, 2, 3):
-        succeed(queues, "job", done=done, left=4 - done)
-    await_reclaimed(queues, "job", 3)
-    before = queues.workload("job")
-    assert before is not None
-    evict(queues, "job")
-
-    queues.api.patch(JOBS, "job", queues.namespace, body={"spec": {"parallelism": 2}})
-
-    def pod_sets() -> int:
-        workload: Any = queues.workload("job")
-        count: int = workload["spec"]["podSets"][0]["count"]
-        return count
-
-    queues.api.wait_for("the workload is smaller", lambda: pod_sets() == 2, PATIENT)
-    await_reclaimed(queues, "job", 1)
-    after = queues.workload("job")
-    assert after is not None
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 # -- pods that take their time to end
@@ -403,28 +301,3 @@ def test_a_training_job_that_starts_again_asks_for_all_that_it_starts(
     assert reclaimed(queues, "work", "worker") == 0
     job.operator.succeed("Worker")
     await_reclaimed(queues, "work", 1, "worker")
-
-
-@pytest.mark.parametrize(
-    ("policy", "given", "done"), [({}, 2, 2), ({"maxRestarts": 3}, 4, 0)], ids=["final", "not yet"]
-)
-def test_a_jobset_goes_on_with_the_jobs_that_are_left(
-    api: Api, queues: Queues, policy: Object, given: int, done: int
-) -> None:
-    """Where a failure would start all of them again it keeps the quota, and waits for no pod."""
-    source = jobset()
-    source["spec"]["failurePolicy"] = policy
-    job = Restarted(api, queues, source, cpu=9)
-    job.start(5)
-    assert job.needed() == 5
-    job.operator.succeed("workers")
-    if done:
-        await_reclaimed(queues, "work", done, "workers")
-    else:
-        await_looked(queues)
-        assert reclaimed(queues, "work", "workers") == 0
-
-    job.restart(3)
-
-    assert (job.given(), job.needed()) == ({"driver": 1, "workers": given}, 3)
-    assert reclaimed(queues, "work", "workers") == done

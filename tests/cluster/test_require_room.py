@@ -10,15 +10,13 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.operators import Operator
-from tests.cluster.queues import API, JOBS, Queues, condition
+from tests.cluster.queues import API, Queues, condition
 from tests.harness import kinds, objects
 from tests.harness.client import Api
 from tests.harness.objects import RUN_FOR
-from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 HOLD = "test.example/hold"
 SECONDS = 120
@@ -30,40 +28,6 @@ def needs_room(queues: Queues, api: Api, cpu: int, **spec: Any) -> str:
     name, _ = queues.simple(cpu=cpu, **spec)
     api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=NEEDS_ROOM)
     return name
-
-
-def two_flavors(queues: Queues, api: Api) -> tuple[str, str, str]:
-    """Make a ClusterQueue whose jobs need room, of nodes of the kind `spot` and then `fast`.
-
-    Return its name and those of the flavors; the LocalQueue is `queue`.
-    """
-    spot = queues.flavor("spot", nodeLabels={"kind": "spot"})
-    fast = queues.flavor("fast", nodeLabels={"kind": "fast"})
-    listed = [
-        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": 8},
-                                       {"name": "memory", "nominalQuota": "8Gi"}]}
-        for flavor in (spot, fast)
-    ]  # fmt: skip
-    name = queues.create(
-        "ClusterQueue",
-        "cq",
-        {
-            "namespaceSelector": {},
-            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": listed}],
-        },
-    )
-    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=NEEDS_ROOM)
-    queues.local_queue("queue", name)
-    return name, spot, fast
-
-
-def flavor_of(queues: Queues, job: str) -> str:
-    """Return the flavor of the CPU that a job was given."""
-    workload = queues.workload(job)
-    assert workload is not None
-    [given] = workload["status"]["admission"]["podSetAssignments"]
-    flavor: str = given["flavors"]["cpu"]
-    return flavor
 
 
 def group_of(queues: Queues, api: Api, job: str) -> Mapping[str, Any]:
@@ -148,22 +112,6 @@ def test_with_room_they_run_one_after_the_other(
     assert (owner["kind"], owner["name"]) == ("Job", second)
 
 
-def test_room_in_pieces_is_no_room_for_large_pods(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(4, "3")
-    needs_room(queues, api, 16)
-    queues.job("large", 4, cpu="2", run_for="1h")
-    queues.await_admitted("large")
-    # Four CPUs are free, one on each node.
-    queues.job("two", 2, cpu="2", run_for="1h")
-    queues.job("ones", 4, cpu="1", run_for="1h")
-
-    queues.await_admitted("ones")
-    await_reported(queues, "two", "quota yes; room for 0 of 2: 4 cpu short on 4 nodes")
-    assert queues.is_suspended("two")
-
-
 def test_a_node_that_comes_lets_in_a_waiting_job(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
@@ -182,21 +130,6 @@ def test_a_node_that_comes_lets_in_a_waiting_job(
         ),
         SECONDS,
     )
-
-
-def test_a_node_that_is_uncordoned_lets_in_a_waiting_job(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    _, closed = nodes(2, "2")
-    api.patch("nodes", closed, body={"spec": {"unschedulable": True}})
-    needs_room(queues, api, 16)
-    queues.job("job", 4, run_for="1h")
-    await_reported(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
-
-    api.patch("nodes", closed, body={"spec": {"unschedulable": None}})
-
-    queues.await_admitted("job")
-    await_running(api, queues, "job", 4)
 
 
 def test_a_plain_pod_that_ends_lets_in_a_waiting_job(
@@ -218,32 +151,6 @@ def test_a_plain_pod_that_ends_lets_in_a_waiting_job(
 
     queues.await_admitted("job")
     await_running(api, queues, "job", 4)
-
-
-def test_one_host_port_is_for_one_job_at_a_time(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(1, "4")
-    needs_room(queues, api, 16)
-    container = {
-        "name": "main",
-        "image": "example.invalid/nothing",
-        "resources": {"requests": {"cpu": "1", "memory": "64Mi"}},
-        "ports": [{"containerPort": 80, "hostPort": 8080}],
-    }
-    queues.job("one", run_for="1h", pod_spec={"containers": [container]})
-    queues.await_admitted("one")
-    await_running(api, queues, "one", 1)
-    queues.job("two", run_for="1h", pod_spec={"containers": [{**container, "name": "other"}]})
-    queues.job("free", run_for="1h")
-
-    queues.await_admitted("free")
-    text = "quota yes; room for 0 of 1: none of 1 node has all that one more needs"
-    await_reported(queues, "two", text)
-    queues.end_pods("one")
-
-    queues.await_admitted("two")
-    await_running(api, queues, "two", 1)
 
 
 def test_pods_that_other_objects_make_are_counted_once(
@@ -281,72 +188,6 @@ def test_pods_that_other_objects_make_are_counted_once(
 
     queues.await_admitted("two")
     await_running(api, queues, "two", 2)
-
-
-def test_flavors_are_passed_over_that_have_quota_and_no_room(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(1, "2", prefix="spot", labels={"kind": "spot"})
-    nodes(2, "2", prefix="fast", labels={"kind": "fast"})
-    _, _, fast = two_flavors(queues, api)
-    queues.job("job", 4, run_for="1h")
-
-    queues.await_admitted("job")
-
-    assert flavor_of(queues, "job") == fast
-
-
-def test_a_job_that_is_partly_done_starts_again_with_what_remains(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(2, "4")
-    name = needs_room(queues, api, 16)
-    queues.job("job", 4, indexed=True, run_for="1h")
-    queues.await_admitted("job")
-
-    pods = await_running(api, queues, "job", 4)
-    assert group_of(queues, api, "job")["spec"]["minMember"] == 4
-    assert {pod["metadata"]["labels"][GROUP_LABEL] for pod in pods} == {
-        group_of(queues, api, "job")["metadata"]["name"]
-    }
-    queues.end_pods("job", "0", "2")
-    api.wait_for(
-        "two indexes are done",
-        lambda: (
-            api.get(JOBS, "job", queues.namespace)["status"].get("completedIndexes") == "0,2"
-            and (queues.workload("job") or {})["status"].get("reclaimablePods")
-        ),
-        SECONDS,
-    )
-
-    drain = {"spec": {"stopPolicy": "HoldAndDrain"}}
-    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=drain)
-    queues.await_condition("job", "QuotaReserved", "False")
-    assert queues.is_suspended("job")
-    api.wait_for(
-        "its template has no group any more",
-        lambda: (
-            GROUP_LABEL
-            not in (
-                api.get(JOBS, "job", queues.namespace)["spec"]["template"]["metadata"].get("labels")
-                or {}
-            )
-        ),
-        SECONDS,
-    )
-    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body={"spec": {"stopPolicy": "None"}})
-
-    queues.await_admitted("job")
-    api.wait_for(
-        "its group is what remains",
-        lambda: group_of(queues, api, "job")["spec"]["minMember"] == 2,
-        SECONDS,
-    )
-    api.wait_for(
-        "the two that remain run",
-        lambda: api.get(JOBS, "job", queues.namespace)["status"].get("ready") == 2,
-        SECONDS,
-    )
 
 
 # -- victims whose pods take their time to end
@@ -439,19 +280,6 @@ def test_an_unreadable_setting_about_room_gets_an_event(api: Api, queues: Queues
     api.wait_for("there is an Event or a condition", reported, SECONDS)
 
 
-def test_pods_go_where_room_was_found_and_whole_nodes_stay_whole(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    whole, used = nodes(2, "4", prefix="whole"), nodes(2, "3", prefix="used")
-    needs_room(queues, api, 20)
-    queues.job("small", 6, run_for="1h")
-    placed = await_running(api, queues, "small", 6)
-    assert {pod["spec"]["nodeName"] for pod in placed} == set(used)
-    queues.job("wide", 2, cpu="4", run_for="1h")
-    placed = await_running(api, queues, "wide", 2)
-    assert {pod["spec"]["nodeName"] for pod in placed} == set(whole)
-
-
 def test_others_do_not_take_room_that_was_found_for_a_job(
     api: Api, queues: Queues, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -539,53 +367,3 @@ def test_as_few_as_needed_are_preempted_for_room(
     assert len(pods_of(api, queues.namespace, "spared")) == 2
     assert queues.condition("spared", "Evicted") == {}
     assert [evictions(queues, job) for job in victims] == [1, 1, 1]
-
-
-def test_after_a_restart_it_waits_for_the_same_victims(
-    api: Api, queues: Queues, nodes: NodeFactory, reconciler: Reconciler
-) -> None:
-    nodes(1, "2")
-    name = needs_room(queues, api, 100)
-    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=FOR_ROOM)
-    queues.job("spared", 1, labels=priority(queues, 5), run_for="1h")
-    await_running(api, queues, "spared", 1)
-    stubborn(queues, api, "slow")
-    queues.job("high", 1, labels=priority(queues, 10), run_for="1h")
-    queues.await_condition("slow", "QuotaReserved", "False")
-    api.wait_for("its pod ends", lambda: len(ending(api, queues)) == 1, SECONDS)
-
-    reconciler.restart()
-    reconciler.wait_leading()
-    queues.job("late", 1, cpu="900m", run_for="1h")
-    queues.await_condition("late", "QuotaReserved", "False", reason="WaitingForRoom")
-    assert queues.is_suspended("high")
-    let_go(api, ending(api, queues)[0])
-
-    queues.await_admitted("high")
-    await_running(api, queues, "high", 1)
-    assert queues.condition("spared", "Evicted") == {}
-    assert queues.condition("high", "Evicted") == {}
-
-
-@pytest.mark.parametrize(
-    ("pods", "victim", "kept"), [(2, "on-spot", "on-fast"), (4, "on-fast", "on-spot")]
-)
-def test_victims_go_in_the_first_flavor_in_which_all_pods_fit_then(
-    pods: int, victim: str, kept: str, api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    """The last flavor has the younger job; the first one is too small for four pods."""
-    nodes(1, "2", prefix="spot", labels={"kind": "spot"})
-    nodes(2, "2", prefix="fast", labels={"kind": "fast"})
-    name, spot, fast = two_flavors(queues, api)
-    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=FOR_ROOM)
-    for job, count in (("on-spot", 2), ("on-fast", 4)):
-        queues.job(job, count, run_for="1h")
-        await_running(api, queues, job, count)
-    assert [flavor_of(queues, job) for job in ("on-spot", "on-fast")] == [spot, fast]
-    queues.job("high", pods, labels=priority(queues, 10), run_for="1h")
-
-    queues.await_admitted("high")
-    await_running(api, queues, "high", pods)
-    assert flavor_of(queues, "high") == (spot if victim == "on-spot" else fast)
-    assert evictions(queues, victim) == 1
-    assert queues.condition(kept, "Evicted") == {}

@@ -93,18 +93,6 @@ def test_workers_start_beside_the_leader_that_they_have_to_be_near(
     gangs.await_phases("g", Running=4)
 
 
-@pytest.mark.usefixtures("zones", "gang")
-def test_each_of_a_chain_starts_beside_the_one_before(api: Api, gangs: Gangs) -> None:
-    gangs.create_group("g", 4)
-    chain = [
-        member(gangs, name, name, affinity=near(before)) for name, before in ("dc", "cb", "ba")
-    ]
-    api.create(*chain)
-    await_refused_by_kube_scheduler(api, gangs, "b", "c", "d")
-    api.create(member(gangs, "a", "a"))
-    gangs.await_phases("g", Running=4)
-
-
 @pytest.mark.parametrize("others", ["none", "one that runs"])
 @pytest.mark.usefixtures("gang")
 def test_members_that_have_to_be_spread_start_when_others_are_in_the_other_zone(

@@ -19,8 +19,6 @@ PREFERRED = "scheduling.x-k8s.io/preferred-topology"
 INDEX = "batch.kubernetes.io/job-completion-index"
 LATE = "late"
 NODES = "/api/v1/nodes"
-RACKS = 13
-IN_RACK = 10
 """With as many racks these are more nodes than kube-scheduler looks at for one pod."""
 
 
@@ -116,17 +114,6 @@ def test_a_gang_waits_for_room_in_one_rack_and_not_in_two(
 
 
 @pytest.mark.usefixtures("gang")
-def test_a_gang_that_prefers_a_rack_takes_few(gangs: Gangs, nodes: NodeFactory) -> None:
-    nodes(2, prefix="a", labels={RACK: "a"})
-    three = nodes(3, prefix="b", labels={RACK: "b"})
-    [one] = nodes(1, prefix="c", labels={RACK: "c"})
-    gangs.create_group("g", 4, annotations={PREFERRED: RACK})
-    gangs.add("g", 4, cpu="3")
-    gangs.await_phases("g", Running=4)
-    assert on(gangs, "g") == {*three, one}
-
-
-@pytest.mark.usefixtures("gang")
 def test_neighbouring_indexes_are_on_neighbouring_nodes_of_the_rack(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -151,25 +138,6 @@ def test_neighbouring_indexes_are_on_neighbouring_nodes_of_the_rack(
     by_index = {int(p["metadata"]["labels"][INDEX]): p for p in gangs.members("g")}
     places = [by_index[index]["spec"]["nodeName"] for index in range(6)]
     assert places == [name for name in rack for _ in range(2)]
-
-
-@pytest.mark.usefixtures("gang")
-@pytest.mark.collisions(32)  # on a slow machine kube-scheduler goes on among many members
-def test_gangs_are_in_one_rack_each_where_kube_scheduler_sends_a_sample(
-    gangs: Gangs, nodes: NodeFactory
-) -> None:
-    racks = [
-        set(nodes(IN_RACK, prefix=f"r{number}", labels={RACK: f"r{number}"}))
-        for number in range(RACKS)
-    ]
-    names = [f"g{number}" for number in range(4)]
-    for name in names:
-        gangs.create_group(name, IN_RACK - 2, annotations={REQUIRED: RACK})
-        gangs.add(name, IN_RACK, cpu="3")
-    for name in names:
-        gangs.await_phases(name, Running=IN_RACK)
-    found = [on(gangs, name) for name in names]
-    assert all(nodes in racks for nodes in found)
 
 
 @pytest.mark.usefixtures("gang", "reconciler")

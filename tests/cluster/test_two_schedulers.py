@@ -125,22 +125,6 @@ def test_a_gang_of_which_a_node_refused_a_pod_starts_again_as_a_whole(
     assert len(kubelet.refused) == 1
 
 
-def test_where_there_is_room_the_refused_pod_is_replaced_and_no_other_one_moves(
-    api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    kubelet = StrictKubelet(api, nodes(3, cpu=2))
-    conflict(api, gangs, kubelet, timeout=120)  # the replacement may take its time
-    before = {pod["metadata"]["uid"] for pod in placed(gangs, "g")}
-    assert len(before) == 3
-
-    def whole() -> bool:
-        kubelet.look()
-        return runs(gangs, "g", 4)
-
-    api.wait_for("its replacement runs", whole, SECONDS)
-    assert before < {pod["metadata"]["uid"] for pod in placed(gangs, "g")}
-
-
 @LONG
 def test_gangs_that_fight_another_scheduler_for_full_nodes_are_whole_or_hold_nothing(
     ours: GangScheduler,

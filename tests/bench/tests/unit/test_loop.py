@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 from rich.console import Console
 
@@ -64,14 +63,3 @@ def test_workloads_of_a_queue_fit_nowhere_and_are_no_equals() -> None:
     quota = [decoder.cluster_queue(each) for each in raw(shown[f"{QUEUE_API}/clusterqueues"])]
     nominal = sum(each.resource_groups[0].flavors[0].resources["cpu"].nominal for each in quota)
     assert all(cpu > nominal for _, cpu in asked)
-
-
-def test_an_object_that_was_written_is_shown_as_written() -> None:
-    pods = STAGES["cluster"](10, 10)[PODS]
-    assert pods.find("bench", "group-0-3") == 3
-    assert pods.find("bench", "other") is None
-    pods.gone.add(4)
-    assert len(raw(pods)) == 9
-    pods.variants[3], pods.versions[3] = 1, 77
-    meta = msgspec.json.decode(pods.raw([3])[0])["metadata"]
-    assert (meta["resourceVersion"], meta["generation"]) == ("77", 2)

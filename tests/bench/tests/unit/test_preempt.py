@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import POD_GROUP_LABEL
-from tests.bench.load import GroupKind, LoadError, nodes_of
+from tests.bench.load import GroupKind, nodes_of
 from tests.bench.preempt import HIGH, LOW, Load, Measures, Result, _pods, measure
 from tests.bench.sides import OURS, PLAIN
 
@@ -42,25 +41,6 @@ def test_the_gangs_of_low_priority_fill_each_node_to_the_last_pod() -> None:
     assert on == {node["metadata"]["name"]: 8 for node in nodes}
     assert load.low.pod_cpu == "1000m"
     assert {each["spec"]["priorityClassName"] for each in pods} == {LOW}
-
-
-def test_those_of_high_priority_wait_for_a_scheduler() -> None:
-    pods = [json.loads(each) for each in _pods(HIGH, LOAD, GroupKind())]
-    assert len(pods) == LOAD.wanted == 2
-    assert all("nodeName" not in each["spec"] for each in pods)
-    assert {each["metadata"]["labels"][POD_GROUP_LABEL] for each in pods} == {"high-00000"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [({"nodes": 3}, "do not fill 3 nodes evenly"), ({"preemptors": 5}, "need more room than 4")],
-)
-def test_a_load_that_is_not_full_or_too_large_is_refused(
-    changes: dict[str, int], text: str
-) -> None:
-    fields = {"nodes": 4, "gangs": 4, "size": 2, "preemptors": 1, **changes}
-    with pytest.raises(LoadError, match=text):
-        Load(**fields)  # type: ignore[arg-type]
 
 
 def test_a_gang_that_went_whole_is_as_few_as_can_be() -> None:
