@@ -123,20 +123,6 @@ def _one_with_a_node(pods: list[Object]) -> str:
     return str(next(pod["metadata"]["name"] for pod in pods if "nodeName" in pod["spec"]))
 
 
-def test_members_of_a_gang_are_held_to_the_number_too(
-    small: Tenant, api: Api, reconciler: Reconciler
-) -> None:
-    small.api.create(objects.pod_group("gang", 2, namespace=small.namespace))
-    started(small, "job", group="gang")
-    reconciler.stop()
-    try:
-        small.api.patch(JOBS, "job", small.namespace, body={"spec": {"parallelism": MANY}})
-        api.wait_for("the others wait", lambda: len(refused(api, small.namespace)) == MANY - 2)
-        assert with_nodes(api, small.namespace) == 2
-    finally:
-        reconciler.start()
-
-
 def test_a_queue_label_that_goes_frees_nothing(
     small: Tenant, api: Api, reconciler: Reconciler
 ) -> None:

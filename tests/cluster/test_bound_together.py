@@ -163,23 +163,6 @@ def test_a_member_whose_binding_is_refused_follows_its_gang(
     assert together.metric(UNSEEN) <= 19
 
 
-@pytest.mark.collisions(80)  # bind requests break off, whose Bindings are written
-def test_a_gang_completes_though_the_extender_is_killed_in_the_middle(
-    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    """Plain pods that would take the room of its other members are there too."""
-    nodes(10, cpu="8")
-    gangs.create("g", 80, cpu="1", scheduler_name=TOGETHER)
-    api.wait_for("it has begun", lambda: gangs.bound("g"))
-    together.extender.kill()
-    api.create(*(gangs.pod(f"plain-{n}", cpu="1", scheduler_name=TOGETHER) for n in range(5)))
-    together.extender.start()
-    together.wait_ready()
-
-    gangs.await_phases("g", Running=80)
-    assert len([each for each in gangs.placements() if each.group == "g"]) == 80
-
-
 @pytest.mark.collisions(2 * SOME)
 def test_no_member_is_bound_long_after_kube_scheduler_has_gone(
     together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory

@@ -21,7 +21,6 @@ from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
 from tests.harness.manifests import documents
 
 SCHEDULER = ROOT / "scheduler-config" / "kube-scheduler.yaml"
-RBAC = "rbac.authorization.k8s.io/v1"
 CRDS = ROOT / "manifests" / "crds"
 CRD = "apiextensions.k8s.io/v1/customresourcedefinitions"
 POD_GROUPS = "podgroups.scheduling.x-k8s.io"
@@ -78,24 +77,6 @@ def test_a_crd_that_is_not_there_is_a_failure_with_its_mend(
     assert mend.startswith("kubectl apply -f manifests/crds")
 
 
-def test_a_crd_of_another_project_is_found_by_the_fields_that_it_drops(
-    control_plane: ControlPlane, api: Api
-) -> None:
-    [ours] = documents(CRDS / "scheduling.x-k8s.io_podgroups.yaml")
-    other = deepcopy(ours)
-    status = other["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
-    del status["properties"]["preemption"]
-    api.apply(other)
-    try:
-        answer = Answer("--kubeconfig", control_plane.admin_kubeconfig)
-    finally:
-        api.apply(ours)
-
-    found = answer.lines("failure")
-    assert found.keys() == {"crds.podgroups"}
-    assert found["crds.podgroups"].endswith("drops status.preemption")
-
-
 def test_a_right_that_is_missing_is_named(control_plane: ControlPlane, api: Api) -> None:
     roles = ROOT / "manifests" / "rbac" / "extender.yaml"
     role = deepcopy(next(x for x in documents(roles) if x["kind"] == "ClusterRole"))
@@ -130,28 +111,6 @@ def test_a_user_without_rights_is_warned_and_reads_what_all_may(
     assert "crds.workloads" in answer.lines("ok")
 
 
-def test_a_process_under_another_name_asks_for_its_own_rights(
-    control_plane: ControlPlane,
-) -> None:
-    options = ("--kubeconfig", control_plane.kubeconfig("another"), "--identity", "extender")
-    found = Answer(*options).lines("failure")
-
-    assert found.keys() == {"rights.extender"}
-    assert found["rights.extender"].startswith("another: none of the ")
-
-
-def test_a_policy_without_its_binding_is_a_warning(control_plane: ControlPlane, api: Api) -> None:
-    bindings = "admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-    api.delete(bindings, "gang-extender")
-    try:
-        answer = Answer("--kubeconfig", control_plane.admin_kubeconfig)
-    finally:
-        api.apply(ROOT / "manifests" / "policies" / "extender.yaml")
-
-    assert answer.exit_code == 0
-    assert answer.lines("warning")["policies.bound"].startswith("gang-extender: not there")
-
-
 def test_a_wrong_scheduler_file_is_a_failure_and_kube_scheduler_says_the_same(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -176,34 +135,6 @@ def test_a_wrong_scheduler_file_is_a_failure_and_kube_scheduler_says_the_same(
     said = scheduler.tail()
     assert "unknown field" in said
     assert "extenders[0].enableHttps" in said
-
-
-def test_an_api_server_that_does_not_answer_is_a_failure(
-    control_plane: ControlPlane,
-) -> None:
-    nowhere = control_plane.through(control_plane.admin_kubeconfig, 1, "nowhere")
-
-    answer = Answer("--kubeconfig", nowhere, "--scheduler-config", SCHEDULER)
-
-    assert answer.exit_code == 1
-    assert answer.lines("failure").keys() == {"server.version", "extender.ready"}
-
-
-def test_kueue_beside_us_is_a_failure_unless_our_queue_is_off(
-    control_plane: ControlPlane, api: Api, tmp_path: Path
-) -> None:
-    api.create(objects.deployment("kueue-controller-manager"))
-    alone = tmp_path / "settings.yaml"
-    alone.write_text("queue: {enabled: false}\n")
-    try:
-        both = Answer("--kubeconfig", control_plane.admin_kubeconfig)
-        beside = Answer("--kubeconfig", control_plane.admin_kubeconfig, "--config", alone)
-    finally:
-        api.delete("apps/v1/deployments", "kueue-controller-manager", "default")
-
-    assert both.lines("failure").keys() == {"others.kueue"}
-    assert beside.lines("failure") == {}
-    assert "crds.workloads" not in beside.lines("ok")
 
 
 def test_a_kube_scheduler_without_its_configuration_is_found(

@@ -62,15 +62,6 @@ def test_waiting_jobs_follow_the_default_class(queues: Queues, api: Api) -> None
     api.wait_for("it has none again", lambda: priority(queues, "job") == (0, ""))
 
 
-@pytest.mark.parametrize("labels", [{"pool": "no such value!"}, {"po ol": "a"}, {"a/b/c": "d"}])
-def test_a_flavor_with_labels_that_no_node_has_is_refused(
-    queues: Queues, labels: dict[str, str]
-) -> None:
-    with pytest.raises(ApiError, match=r"nodeLabels|node label"):
-        queues.flavor(nodeLabels=labels)
-    queues.flavor(nodeLabels={"example.com/Pool_1": "a.B-2", "empty": ""})
-
-
 def test_a_start_that_is_refused_for_good_ends_the_workload(queues: Queues) -> None:
     """Jobs of any kind: what a flavor gives to their pods is invalid."""
     bad = queues.flavor("bad", tolerations=[{"key": "not a key!", "operator": "Exists"}])

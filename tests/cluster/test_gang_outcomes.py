@@ -15,20 +15,6 @@ from tests.tiers import LONG
 REFUSALS = ("NotEnoughResources", "NeverFits", "RecentlyDenied")
 
 
-def test_a_deployment_larger_than_its_room_runs_with_min_member_pods(
-    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    names = nodes(4, "4")
-    gangs.create_group("g", 4)
-    api.create(objects.deployment("web", 6, namespace=gangs.namespace, cpu="3000m", group="g"))
-
-    gangs.await_phases("g", Running=4, Pending=2)
-    for _ in range(2):
-        gangs.retry(gang, names[0], attempts=2)
-    assert gangs.phases("g") == ["Pending"] * 2 + ["Running"] * 4
-    assert len(gangs.placements()) == 4
-
-
 def test_a_deployment_without_room_for_min_member_pods_runs_with_none_until_there_is_room(
     gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:

@@ -46,41 +46,6 @@ def end(queues: Queues, pod: Object, phase: str) -> None:
     queues.api.patch("pods", name, queues.namespace, body=body, subresource="status")
 
 
-def test_a_gang_of_all_indexes_starts_and_each_pod_knows_its_own(
-    queues: Queues, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(2, "2")
-    queues.simple(cpu=4)
-    gangs.create_group("ranks", 4)
-    queues.job("mpi", 4, indexed=True, group="ranks", run_for="1h", pod_spec={"subdomain": "mpi"})
-
-    pods = await_running(queues, "mpi", 0, 1, 2, 3)
-
-    for index, pod in enumerate(pods):
-        metadata, spec = pod["metadata"], pod["spec"]
-        assert metadata["annotations"][INDEX] == metadata["labels"][INDEX] == str(index)
-        assert metadata["name"].startswith(f"mpi-{index}-")
-        assert (spec["hostname"], spec["subdomain"]) == (f"mpi-{index}", "mpi")
-        [env] = spec["containers"][0]["env"]
-        assert env["name"] == "JOB_COMPLETION_INDEX"
-        assert INDEX in env["valueFrom"]["fieldRef"]["fieldPath"]
-
-
-def test_a_gang_that_does_not_fit_starts_none_of_its_indexes(
-    queues: Queues, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(1, "3")
-    queues.simple(cpu=4)
-    gangs.create_group("ranks", 4)
-    queues.job("mpi", 4, indexed=True, group="ranks", run_for="1h")
-    queues.await_admitted("mpi")
-    gangs.await_refused("ranks", "3 of the 4 pods that it still needs fit", timeout=PATIENT)
-    assert gangs.bound("ranks") == set()
-
-    nodes(1, "1", prefix="more")
-    await_running(queues, "mpi", 0, 1, 2, 3)
-
-
 def test_lower_indexes_have_the_room_that_there_is(gangs: Gangs, nodes: NodeFactory) -> None:
     """The highest index is the oldest pod, and the one that is tried first."""
     nodes(1, "2")

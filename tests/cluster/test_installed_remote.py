@@ -28,7 +28,6 @@ pytestmark = pytest.mark.skipif(not allowed(), reason="no namespaces may be made
 NAME = "gang-extender"
 SCHEDULER = "remote-scheduler"
 OURS = ROOT / "overlays/remote-cert-manager"
-VERBS = ("filter", "prioritize", "preempt", "bind")
 SECONDS = 180
 
 
@@ -114,39 +113,6 @@ def test_a_gang_starts_through_it(
     with control_plane.scheduler(config, name=SCHEDULER):
         gangs.create("g", 2, cpu=1, scheduler_name=SCHEDULER)
         gangs.await_phases("g", Running=2, timeout=SECONDS)
-
-
-def test_kube_scheduler_gets_the_name_of_the_service_in_its_certificate(
-    extender: RunningPod, files: Path
-) -> None:
-    config = yaml.safe_load((ROOT / "scheduler-config/remote.yaml").read_text())
-    names = {entry["tlsConfig"]["serverName"] for entry in config["extenders"]}
-    assert names == {f"{NAME}.{NAMESPACE}.svc"}
-    with client(extender, files, certificate=files) as http:
-        assert http.get("/readyz").status_code == 200
-        for verb in VERBS:
-            assert http.post(f"/{verb}", json={}).status_code == 200
-
-
-def test_without_a_certificate_nothing_is_answered(extender: RunningPod, files: Path) -> None:
-    with (
-        client(extender, files, certificate=None) as http,
-        pytest.raises(httpx.TransportError),
-    ):
-        http.get("/livez")
-    with client(extender, files, certificate=files) as http:
-        assert http.get("/livez").status_code == 200
-
-
-def test_the_certificate_of_the_probes_reads_the_health_and_calls_no_verb(
-    api: Api, extender: RunningPod, files: Path, tmp_path: Path
-) -> None:
-    for name, data in api.get("secrets", "gang-extender-tls", NAMESPACE)["data"].items():
-        (tmp_path / name).write_bytes(b64decode(data))
-    with client(extender, files, certificate=tmp_path) as http:
-        assert http.get("/readyz").status_code == 200
-        for verb in VERBS:
-            assert http.post(f"/{verb}", json={}).status_code == 403
 
 
 def test_the_api_server_takes_its_pod_and_every_field(api: Api, applied: list[Object]) -> None:

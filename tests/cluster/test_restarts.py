@@ -64,23 +64,6 @@ def test_a_gang_completes_after_a_process_was_killed_while_its_members_were_held
     assert bind_requests(api) == before + 4  # the anchor's is the fourth
 
 
-@pytest.mark.parametrize("victim", long_but_for(["extender", "scheduler"], "extender"))
-def test_a_gang_completes_after_a_process_was_killed_while_it_was_being_bound(
-    victim: str, patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(3, pods=110)
-    names = gangs.create("g", SIZE, cpu="1m", memory="1Mi", scheduler_name=PATIENT)
-    api.wait_for("the first are bound", lambda: gangs.bound("g"))
-    component = getattr(patient_gang, victim)
-    component.kill()
-    left = len(names) - len(gangs.bound("g"))
-    print(f"{left} were left when the {victim} was killed")
-    component.start()
-
-    gangs.await_phases("g", Running=len(names), timeout=LONG)
-    assert sorted(placement.pod for placement in gangs.placements()) == sorted(names)
-
-
 def test_gangs_complete_after_the_api_server_was_killed(
     control_plane: ControlPlane,
     patient_gang: GangScheduler,
@@ -105,23 +88,6 @@ def test_gangs_complete_after_the_api_server_was_killed(
     gangs.await_phases("short", Running=3, timeout=120)
     api.create(gangs.anchor(scheduler_name=PATIENT))
     gangs.await_phases("g", Running=3, timeout=120)
-
-
-def test_a_gang_completes_that_reaches_its_quorum_while_the_api_server_is_down(
-    control_plane: ControlPlane,
-    patient_gang: GangScheduler,
-    api: Api,
-    gangs: Gangs,
-    nodes: NodeFactory,
-) -> None:
-    nodes(1, "4")
-    names = gangs.create("g", 100, cpu="1m", memory="1Mi", scheduler_name=PATIENT)
-    api.wait_for("the first are bound", lambda: gangs.bound("g"))
-    control_plane.apiserver.kill()
-    control_plane.apiserver.start()
-    control_plane.wait_ready()
-
-    gangs.await_phases("g", Running=len(names), timeout=LONG)
 
 
 @pytest.mark.parametrize("late", long_but_for(["member", "PodGroup"], "member"))

@@ -86,12 +86,6 @@ def bundle_in(secret: Object) -> Bundle:
     return Bundle(*map(base64.b64decode, parts))
 
 
-def put(api: Api, found: Bundle) -> None:
-    parts = {"ca.crt": found.authorities, "tls.crt": found.certificate, "tls.key": found.key}
-    data = {name: base64.b64encode(part).decode() for name, part in parts.items()}
-    api.patch("secrets", SECRET, NAMESPACE, body={"data": data})
-
-
 def served(replica: Reconciler, authorities: bytes) -> bytes | None:
     """Return the certificate that a replica serves, None if it is not to be believed."""
     host, port = replica.webhooks_url.removeprefix("https://").split(":")
@@ -224,23 +218,6 @@ NAMES = [
 ]
 
 
-def test_a_certificate_is_renewed_before_its_end(api: Api, replica: Reconciler) -> None:
-    first = bundle(api)
-    assert first is not None
-    due = issue(NAMES, now=time.time() - 70 * DAY, days=100, former=[first.authorities])
-    put(api, due)
-
-    found = await_another(api, replica, due)
-
-    assert fault(found, NAMES, now=time.time()) == ""
-    for authority in (due.authorities, first.authorities):
-        newest = authority.split(b"-----END")[0]
-        assert newest in found.authorities
-    assert api.wait_for(
-        "conversion works", lambda: api.list(f"{OLDER}/clusterqueues") is not None, SECONDS
-    )
-
-
 GONE = "no Secret at all"
 BROKEN: dict[str, Any] = {
     "a key of another": {
@@ -268,36 +245,6 @@ def test_a_broken_secret_is_replaced_and_no_client_notices(
 
     assert fault(found, NAMES, now=time.time()) == ""
     assert found.certificate != before.certificate
-
-
-@pytest.mark.usefixtures("replica")
-def test_what_is_applied_later_about_served_is_left_as_it_is(api: Api) -> None:
-    applied = {each["metadata"]["name"]: each["spec"] for each in api.apply(MANIFESTS / "crds")}
-    assert [version["served"] for version in applied[CONVERTED[0]]["versions"]] == [True, False]
-    try:
-        await_look(api)
-        for name in CONVERTED:
-            versions = api.get(CRDS, name)["spec"]["versions"]
-            assert [version["served"] for version in versions] == [True, False]
-    finally:
-        for name in CONVERTED:
-            serve = [{"op": "replace", "path": "/spec/versions/1/served", "value": True}]
-            api.patch(CRDS, name, body=serve, how="json")
-        await_served(api)
-
-
-def await_look(api: Api) -> None:
-    """Return when the process has looked at all CRDs, from beginning to end, since the call."""
-    for name in (CONVERTED[-1], CONVERTED[0], CONVERTED[-1]):
-        gone = [{"op": "remove", "path": "/spec/conversion/webhook/clientConfig/caBundle"}]
-        api.patch(CRDS, name, body=gone, how="json")
-
-        def whole(name: str = name) -> bool:
-            return (
-                "caBundle" in api.get(CRDS, name)["spec"]["conversion"]["webhook"]["clientConfig"]
-            )
-
-        api.wait_for("the authority is written again", whole, SECONDS)
 
 
 @pytest.fixture
