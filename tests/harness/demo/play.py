@@ -156,17 +156,10 @@ class Scene:
         for pod in self.watch.pods(group):
             self.play.api.patch("pods", pod.name, self.namespace, body=body)
 
-    def all_or_nothing(self, needs: dict[str, int], *, starts: int = 1) -> None:
-        """Record for how long the API showed a gang that was partial: while its binds arrived.
-
-        A gang that started several times has no other pods than those that it needs.
-        """
+    def all_or_nothing(self, needs: dict[str, int]) -> None:
+        """Record for how long the API showed a gang that was partial: while its binds arrived."""
         started = time.monotonic()
-        longest = max(
-            self.watch.partial_seconds(group, need, earlier=need * start)
-            for group, need in needs.items()
-            for start in range(starts)
-        )
+        longest = max(self.watch.partial_seconds(group, need) for group, need in needs.items())
         self.show_step(
             "time from a gang's first bind to its last",
             want=f"less than {duration(PARTIAL_SECONDS)}",

@@ -83,13 +83,9 @@ class PodWatch(Follower):
         """Return how many pods of a group have ever had a node."""
         return sum(placement.group == group for placement in self.placements())
 
-    def partial_seconds(self, group: str, need: int, *, earlier: int = 0) -> float:
-        """Return for how long some, but fewer than `need` pods of a group have had a node.
-
-        The placements of `earlier` pods, which had theirs in starts before this one, are left out.
-        """
+    def partial_seconds(self, group: str, need: int) -> float:
+        """Return for how long some, but fewer than `need` pods of a group have had a node."""
         times = [placement.at for placement in self.placements() if placement.group == group]
-        times = times[earlier:]
         if not times:
             return 0.0
         end = times[need - 1] if len(times) >= need else time.monotonic()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.harness import objects
-from tests.harness.demo.play import FOR_EVER, STEP_SECONDS, Play, Scene, samples
+from tests.harness.demo.play import STEP_SECONDS, Play, Scene, samples
 from tests.harness.demo.pods import phases
 from tests.harness.demo.workloads import RESOURCE, WorkloadWatch
 from tests.harness.reconciler import Reconciler
@@ -13,14 +13,12 @@ from tests.harness.reconciler import Reconciler
 JOBS = FIRST, SECOND = ("first", "second")
 GANGS = ("left", "right")
 NO_ROOM = "quota yes; room for 2 of 4: 6 cpu short on 6 nodes"
-TRAIN, URGENT = "train", "urgent"
 NEED = 4  # minMember of the gang
 
 _GROUPS = f"{objects.POD_GROUP_V1ALPHA1}/podgroups"
 _STILL_SECONDS = 1.5
 _SIX = 6000
 _NINE = 9000
-_TWELVE = 12000
 
 
 def quota_for_one(play: Play) -> None:
@@ -57,40 +55,10 @@ def quota_for_one(play: Play) -> None:
         _never_more(scene, workloads, least=_SIX, most=_NINE)
 
 
-def gang_under_quota(play: Play) -> None:
-    """A gang that has quota and lacks a node; then a Job that is more important takes its quota."""
-    title = "a gang of 4 with quota for 4, room for 3; then a node is added, then a Job goes first"
-    with play.scene("4b", title, nodes=3) as scene, _queue(scene) as workloads:
-        scene.apply(samples("queued-gang.yaml"))
-        scene.sees(
-            "the gang has quota", lambda: workloads.states(TRAIN), f"{TRAIN} Admitted", workloads
-        )
-        _lacks_a_node(scene)
-        scene.add_nodes(1)
-        play.screen.say("  a fourth node is there")
-        scene.sees("the gang runs", lambda: _phases(scene, TRAIN), "4 Running, 0 Pending")
-        _preempted_by_urgent(scene, workloads)
-        scene.work(URGENT)
-        want = f"{URGENT} Finished, {TRAIN} Admitted"
-        scene.sees(
-            "the gang has quota again", lambda: workloads.states(URGENT, TRAIN), want, workloads
-        )
-        scene.sees("it runs again", lambda: _phases(scene, TRAIN), "4 Running, 0 Pending")
-        scene.work(TRAIN)
-        want = f"{URGENT} Finished, {TRAIN} Finished"
-        scene.sees("both are through", lambda: workloads.states(URGENT, TRAIN), want, workloads)
-        _get(scene, RESOURCE)
-        started = time.monotonic()
-        want = f"{TRAIN}, then {URGENT}, then {TRAIN}"
-        scene.show_step("quota was given to", want=want, seen=workloads.admitted, since=started)
-        _never_more(scene, workloads, least=_TWELVE, most=_TWELVE)
-        scene.all_or_nothing({TRAIN: NEED}, starts=2)
-
-
 def room_for_one(play: Play) -> None:
     """Two gangs with quota for both and room for one: no part of the second is started."""
     title = "two gangs of 4 pods of 3 CPUs, quota for both, nodes for one: quota and room"
-    with play.scene("4c", title, nodes=6) as scene, _queue(scene) as workloads:
+    with play.scene("4b", title, nodes=6) as scene, _queue(scene) as workloads:
         scene.apply(samples("fixed-size-cluster.yaml"))
         first = _first_admitted(scene, workloads, GANGS)
         second = GANGS[1 - GANGS.index(first)]
@@ -115,7 +83,7 @@ def room_for_one(play: Play) -> None:
         scene.all_or_nothing(dict.fromkeys(GANGS, NEED))
 
 
-QUEUE_SCENES = (quota_for_one, gang_under_quota, room_for_one)
+QUEUE_SCENES = (quota_for_one, room_for_one)
 
 
 @contextmanager
@@ -138,60 +106,6 @@ def _first_admitted(scene: Scene, workloads: WorkloadWatch, jobs: tuple[str, str
     with scene.play.screen.waiting("one of the Jobs has quota"):
         workloads.wait_for(lambda: bool(workloads.admitted), STEP_SECONDS)
     return jobs[1] if workloads.admitted == jobs[1] else jobs[0]
-
-
-def _lacks_a_node(scene: Scene) -> None:
-    """Show that a gang with quota waits for the room that it needs as a whole."""
-
-    def reason() -> str:
-        status = scene.play.api.get(_GROUPS, TRAIN, scene.namespace).get("status", {})
-        reasons = [
-            each["reason"] for each in status.get("conditions", ()) if each["type"] == "Scheduled"
-        ]
-        return reasons[0] if reasons else ""
-
-    started = time.monotonic()
-    want = "NeverFits"  # four nodes are needed, and there are three
-    with scene.play.screen.waiting("its PodGroup says why it waits"):
-        scene.play.api.wait_for("its PodGroup has a reason", lambda: reason() == want, STEP_SECONDS)
-    scene.show_step("its PodGroup says why it waits", want=want, seen=reason(), since=started)
-    _get(scene, _GROUPS)
-    scene.still_sees(
-        "no pod of it starts alone",
-        lambda: _phases(scene, TRAIN),
-        "0 Running, 4 Pending",
-        _STILL_SECONDS,
-    )
-
-
-def _preempted_by_urgent(scene: Scene, workloads: WorkloadWatch) -> None:
-    """Submit a Job that is more important than the gang."""
-    labels = {"kueue.x-k8s.io/priority-class": "interactive"}
-    scene.play.api.create(
-        objects.job(
-            URGENT,
-            2,
-            namespace=scene.namespace,
-            cpu="3",
-            suspend=True,
-            queue="gangs",
-            labels=labels,
-            run_for=FOR_EVER,
-        )
-    )
-    scene.play.screen.say(f"  submitted: {URGENT}, 2 pods of 3 CPUs, priority class interactive")
-    want = f"{URGENT} Admitted, {TRAIN} Waiting"
-    scene.sees(
-        f"{URGENT} takes the quota", lambda: workloads.states(URGENT, TRAIN), want, workloads
-    )
-    want = f"{URGENT}: 2 Running, 0 Pending; {TRAIN}: none"
-    scene.sees(
-        "and the gang has stopped as a whole",
-        lambda: f"{URGENT}: {_phases(scene, URGENT)}; {TRAIN}: {_count(scene, TRAIN)}",
-        want,
-    )
-    _get(scene, RESOURCE)
-    _describe(scene, workloads, TRAIN, want="6 more needed")
 
 
 def _describe(

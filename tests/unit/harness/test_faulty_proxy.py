@@ -34,43 +34,6 @@ async def test_chunks_come_so_much_later_and_in_their_order() -> None:
     assert found == [(3.0, b"0"), (3.0, b"1"), (4.0, b"2"), (12.0, b"3")]
 
 
-async def test_a_lag_that_ends_changes_no_order() -> None:
-    lags = iter([5.0, 0.0, 0.0, 0.0])
-
-    found = await received(lagging(sent([0.0, 1.0, 7.0]), lambda: next(lags)))
-    assert found == [(5.0, b"0"), (5.0, b"1"), (7.0, b"2")]
-
-
-async def test_what_comes_is_read_while_an_earlier_chunk_waits() -> None:
-    read = list[float]()
-
-    def lag() -> float:
-        read.append(asyncio.get_running_loop().time())
-        return 10.0
-
-    await received(lagging(sent([0.0, 1.0, 2.0]), lag))
-    assert [round(at, 3) for at in read] == [0.0, 1.0, 2.0, 2.0]
-
-
-async def test_an_end_with_an_error_comes_after_what_came_before_it() -> None:
-    chunks = lagging(sent([0.0], ConnectionResetError()), lambda: 3.0)
-    assert await anext(chunks) == b"0"
-    with pytest.raises(ConnectionResetError):
-        await anext(chunks)
-
-    assert asyncio.get_running_loop().time() == 3.0
-
-
-async def test_a_reader_that_goes_away_ends_the_reading() -> None:
-    before = asyncio.all_tasks()
-    chunks = lagging(sent([0.0, 100.0]), lambda: 0.0)
-    assert await anext(chunks) == b"0"
-    await chunks.aclose()
-    await asyncio.sleep(0)
-
-    assert asyncio.all_tasks() == before
-
-
 class Request:
     """A request whose client may have gone."""
 
