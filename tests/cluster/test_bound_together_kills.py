@@ -21,7 +21,6 @@ from tests.tiers import long_but_for
 SIZE = 100
 WRITERS = 16
 """So many Bindings are written at a time, as `permit.writing_ahead` has it."""
-UNSEEN = "gang_extender_unseen_pods"
 PATIENCE = 300.0
 pytestmark = [pytest.mark.collisions(2 * SIZE), pytest.mark.timeout(900)]
 """Of pods whose bind calls break off kube-scheduler writes that they have no node."""

@@ -17,17 +17,12 @@ from extender.kube.claims import ClaimWriter
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.errors import InvalidError
-from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Recorder
 from extender.permit.ahead.write import scheduled as announced
 from extender.runtime.clock import SystemClock
 from extender.state.cluster.records import (
     ClaimInfo,
-    ConditionInfo,
-    Grant,
-    PodGroupInfo,
-    PodGroupStatusInfo,
     PodInfo,
     Shape,
 )
@@ -203,23 +198,6 @@ def test_the_extender_may_not_change_other_fields_of_a_pod(
         api.get("pods", "p", namespace)["metadata"]["resourceVersion"]
         == (before["metadata"]["resourceVersion"])
     )
-
-
-def test_the_extender_wakes_a_pod_and_takes_its_gate_away(
-    api: Api, extender: Api, namespace: str
-) -> None:
-    api.create(gated(namespace), objects.pod("bare", namespace=namespace))
-    woken = {"metadata": {"annotations": {"scheduling.x-k8s.io/woken-at": "now"}}}
-    extender.patch("pods", "bare", namespace, body=woken)
-    extender.patch("pods", "p", namespace, body=woken)
-    for name in ("bare", "p"):
-        beside = {"metadata": {"labels": {"scheduling.x-k8s.io/tried-beside": "1"}}}
-        extender.patch("pods", name, namespace, body=beside)
-    assert refused(
-        extender, "pods", "p", namespace, {"op": "remove", "path": "/spec/schedulingGates/1"}
-    ) == ("")
-    left = api.get("pods", "p", namespace)["spec"]["schedulingGates"]
-    assert left == [{"name": ADMISSION}, {"name": "example.com/other"}]
 
 
 @pytest.fixture(scope="module")
@@ -476,17 +454,6 @@ def test_the_reconciler_marks_victims_and_nominates_nodes(
     mark = put("/metadata/annotations", {"kueue.x-k8s.io/workload": "w"})
     assert "pods of queues only" in refused(reconciler, "pods", "p", namespace, mark)
     reconciler.delete("pods", "p", namespace)
-
-
-def test_the_extender_writes_the_first_condition_of_a_group(
-    api: Api, extender: Api, namespace: str
-) -> None:
-    """Where no reconciler has written a status, its counts come with the condition."""
-    api.create(objects.pod_group("new", 2, namespace=namespace))
-    change = put("/status", {"conditions": [condition("Permitted", "False")]})
-    assert refused(extender, POD_GROUPS, "new", namespace, change, subresource="status") == ""
-    change = put("/status", {"conditions": [condition("Permitted", "False")], "running": 1})
-    assert refused(extender, POD_GROUPS, "new", namespace, change, subresource="status") != ""
 
 
 RECONCILER_MAY_NOT = {
@@ -796,58 +763,6 @@ def making(namespace: str, members: int, name: str = "made", **more: Any) -> Wri
         await writer.make_pod_group(namespace, name, min_member=members, owners=[owner], **more)
 
     return make
-
-
-def stored_group(found: Object) -> PodGroupInfo:
-    meta = found["metadata"]
-    group = found["apiVersion"].partition("/")[0]
-    return PodGroupInfo(meta["namespace"], meta["name"], group, 2, uid=meta["uid"])
-
-
-@pytest.mark.usefixtures("room")
-def test_the_reconciler_makes_the_pod_group_of_a_job_and_changes_it(
-    api: Api, as_reconciler: Write, namespace: str
-) -> None:
-    grant = Grant({"n": {"cpu": 2_000_000_000}}, 4_000_000_000.0)
-    as_reconciler(making(namespace, 4))
-
-    def has_room() -> bool:
-        # Where a write of room is refused, the code goes on without it.
-        as_reconciler(making(namespace, 3, done=1, grant=grant))
-        return "grantedRoom" in api.get(POD_GROUPS, "made", namespace)["status"]
-
-    api.wait_for("room is kept for it", has_room, SECONDS)
-    as_reconciler(making(namespace, 2))
-    found = api.get(POD_GROUPS, "made", namespace)
-    assert found["spec"] == {"minMember": 2}
-    assert "annotations" not in found["metadata"]
-
-    async def drop(client: KubeClient) -> None:
-        await JobWriter(client, lambda *_: pytest.fail("no job is read")).drop_grant(
-            namespace, "made"
-        )
-
-    as_reconciler(drop)
-    assert "grantedRoom" not in api.get(POD_GROUPS, "made", namespace)["status"]
-
-
-@pytest.mark.parametrize("group", ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io"])
-def test_the_reconciler_writes_the_status_of_any_pod_group(
-    api: Api, as_reconciler: Write, namespace: str, group: str
-) -> None:
-    body = objects.pod_group("g", 2, namespace=namespace, api_version=f"{group}/v1alpha1")
-    found = stored_group(api.create(body))
-    said = ConditionInfo("Scheduled", "False", "NotEnoughPods", "1 of 2 pods", 1.0)
-    reported = PodGroupStatusInfo(
-        phase="Pending", occupied_by="ns/j", scheduled=1, started=1.0, conditions=(said,)
-    )
-
-    async def write(client: KubeClient) -> None:
-        await PodGroupWriter(client).apply_status(found, reported)
-
-    as_reconciler(write)
-    status = api.get(f"{group}/v1alpha1/podgroups", "g", namespace)["status"]
-    assert (status["phase"], status["scheduled"]) == ("Pending", 1)
 
 
 def test_a_pod_group_of_a_tenant_with_the_name_of_a_workload_is_left_alone(

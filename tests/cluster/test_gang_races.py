@@ -205,41 +205,6 @@ def await_decisions(api: Api, scheduler: GangScheduler, reason: str, count: floa
     api.wait_for(f"{reason} was answered", lambda: decisions(scheduler, "bind", reason) >= count)
 
 
-@LONG
-@pytest.mark.parametrize("reason", ["ScheduleTimeout", "MemberUnschedulable"])
-def test_a_gang_starts_as_a_whole_or_not_at_all_if_its_last_member_comes_as_it_is_refused(
-    reason: str,
-    gang: GangScheduler,
-    patient_gang: GangScheduler,
-    api: Api,
-    gangs: Gangs,
-    nodes: NodeFactory,
-) -> None:
-    by_time = reason == "ScheduleTimeout"
-    scheduler, name = (patient_gang, PATIENT) if by_time else (gang, None)
-    slots, started, played = nodes(GANGS, "3"), 0, 0
-    while played < MOST_BATCHES and (played < 2 or not 0 < started < played * GANGS):
-        batch = Batch(gangs, played, slots, name)
-        played += 1
-        sent_away = decisions(scheduler, "bind", reason) + 1
-        batch.create(timeout=5 if by_time else 600)
-        batch.add_plain_pods()
-        await_decisions(api, scheduler, reason, sent_away)
-        gangs.catch_up()  # a batch may take longer than the API server remembers
-        for group in batch.slots:
-            batch.add_anchor(group)
-
-        started += len(batch.settle())
-        api.wait_for("nothing is kept", lambda: idle(scheduler))
-        gangs.catch_up()
-        batch.delete()
-
-    print(f"{started} of {played * GANGS} gangs started")
-    assert 0 < started < played * GANGS, "the moment was missed"
-    parts = {group: pods for group, pods in placed(gangs).items() if len(pods) != 3}
-    assert parts == {}
-
-
 # --- bindings that fail -----------------------------------------------------------------------
 
 

@@ -1,6 +1,5 @@
 """`kubectl apply -k overlays/remote-cert-manager`: kube-scheduler asks an extender by TLS."""
 
-import ssl
 from base64 import b64decode
 from collections.abc import Iterator
 from copy import deepcopy
@@ -8,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 
@@ -90,15 +88,6 @@ def configured(files: Path, port: int, profile: str) -> dict[str, Any]:
     for entry in found["extenders"]:
         entry["urlPrefix"] = f"https://127.0.0.1:{port}"
     return {**found, "profiles": [{"schedulerName": profile}]}
-
-
-def client(extender: RunningPod, files: Path, *, certificate: Path | None) -> httpx.Client:
-    context = ssl.create_default_context(cafile=files / "ca.crt")
-    context.check_hostname = False
-    if certificate is not None:
-        context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
-    url = f"https://127.0.0.1:{extender.network.outside_port}"
-    return httpx.Client(verify=context, trust_env=False, base_url=url, timeout=60)
 
 
 def test_a_gang_starts_through_it(

@@ -97,18 +97,6 @@ def test_a_jobs_gang_is_reported_in_each_phase_and_after_a_restart_the_same(
     assert lasting(groups) == events
 
 
-def counts(found: Object) -> list[int]:
-    """Return what a version of a PodGroup counts."""
-    return [found["status"][name] for name in ("scheduled", "running", "succeeded", "failed")]
-
-
-def reported(found: Object) -> list[str]:
-    """Return what a version of a PodGroup says beside counts; nothing before its first status."""
-    status = found.get("status") or {}
-    told = [{**each, "message": ""} for each in status.get("conditions", ())]
-    return [status["phase"], *reported_by_us({"conditions": told})] if "phase" in status else []
-
-
 def test_groups_of_one_name_in_two_namespaces_have_nothing_to_do_with_each_other(
     api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:

@@ -37,12 +37,6 @@ def high(api: Api) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def middle(api: Api) -> Iterator[str]:
-    """One between those two."""
-    yield from priority_class(api, value=500)
-
-
-@pytest.fixture(scope="module")
 def never(api: Api) -> Iterator[str]:
     """One whose pods evict no others."""
     yield from priority_class(api, preemptionPolicy="Never")

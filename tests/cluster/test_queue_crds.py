@@ -789,36 +789,6 @@ def test_a_wrong_status_is_refused(
     assert refused.value.status == 422
 
 
-def test_a_workload_goes_through_its_life(stored: Stored) -> None:
-    """Every step that the reconciler takes is one that the rules allow."""
-    stored.create({"conditions": [reported("QuotaReserved", "False")]})
-    stored.status({**ADMITTED, "reclaimablePods": None})
-    stored.status({"reclaimablePods": [{"name": "main", "count": 1}]})
-    stored.status({"reclaimablePods": [{"name": "main", "count": 3}]})
-    evictions = [{"reason": "Preempted", "underlyingCause": "", "count": 1}]
-    stats = {"schedulingStats": {"evictions": evictions}}
-    stored.status({**LATER, **stats, "accumulatedPastExecutionTimeSeconds": 4})
-    stored.status(
-        {
-            "reclaimablePods": None,
-            "requeueState": {"count": 1, "requeueAt": SINCE},
-            "resourceRequests": [{"name": "main", "resources": {"cpu": "3"}}],
-        }
-    )
-    stored.spec({"queueName": "others", **MORE_PODS})
-    again = admission(assignment(count=4), cluster_queue="b")
-    ended = stored.status({**ADMITTED, "admission": again, "requeueState": None})
-    stored.status({"conditions": [*ended["status"]["conditions"], reported("Finished")]})
-
-
-def test_the_domains_of_an_admission_may_change(stored: Stored) -> None:
-    one, other = (
-        admission({**assignment(), "topologyAssignment": hosts(host)}) for host in ("a", "b")
-    )
-    stored.create({**ADMITTED, "admission": one})
-    assert stored.status({"admission": other})["status"]["admission"] == other
-
-
 def test_a_writer_owns_a_condition_as_a_whole_and_no_other(
     api: Api, namespace: str, stored: Stored
 ) -> None:
@@ -843,21 +813,6 @@ def test_a_writer_owns_a_condition_as_a_whole_and_no_other(
         each: {"f:status": {"f:conditions": {f'k:{{"type":"{each}"}}': {}}}}
         for each in ("First", "Second")
     }
-
-
-def test_the_fields_of_what_is_written_as_a_whole_have_no_owners(
-    api: Api, namespace: str, stored: Stored
-) -> None:
-    stored.create(ADMITTED)
-
-    found = api.get(f"{NEWER}/workloads", "one", namespace)["metadata"]["managedFields"]
-    owned = {
-        "f:spec" if "f:spec" in each["fieldsV1"] else "f:status": each["fieldsV1"] for each in found
-    }
-
-    assert owned["f:status"]["f:status"]["f:admission"] == {}
-    [pod_sets] = [v for k, v in owned["f:spec"]["f:spec"]["f:podSets"].items() if k != "."]
-    assert pod_sets["f:template"] == {}
 
 
 OLDER_OF_QUEUE = {

@@ -28,7 +28,6 @@ QUEUES = f"{API}/clusterqueues"
 GATE = "kueue.x-k8s.io/admission"
 GROUP = "kueue.x-k8s.io/pod-group-name"
 TOTAL = "kueue.x-k8s.io/pod-group-total-count"
-TRAINING = ("MPIJob", "PyTorchJob", "TFJob", "XGBoostJob")
 
 BELOW_ZERO = ("-1", "-9e18", "-1n")
 UNREADABLE = ("lots", "NaN", "")
