@@ -66,27 +66,6 @@ def test_bindings_beyond_the_room_of_a_node_are_found(
     assert (books.bound, books.gaps) == (3, 0)
 
 
-def test_a_collision_is_found(api: Api, books: Bookkeeper, node: str) -> None:
-    api.create(objects.pod("one"))
-    bind(api, "one", node)
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "SchedulerError",
-        "message": "why",
-    }
-    api.patch(
-        "pods",
-        "one",
-        "default",
-        body={"status": {"conditions": [condition]}},
-        how="strategic",
-        subresource="status",
-    )
-    books.settle(api)
-    assert books.ask() == Findings([], ["default/one: why"])
-
-
 @LONG
 def test_the_books_outlive_a_restart_of_the_api_server(
     control_plane: ControlPlane, api: Api, books: Bookkeeper, node: str

@@ -69,21 +69,6 @@ def test_what_a_job_has_completed_counts_while_another_one_of_its_gang_goes_on(
     await_running(gangs, 4)
 
 
-def test_min_resources_are_those_of_the_members_that_are_not_done(
-    api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(1, "3")
-    gangs.create_group("g", 3, min_resources={"cpu": "3"})
-    create_job(gangs, "a", 3)
-    done, lost, _ = await_running(gangs, 3)
-    succeed(gangs, done)
-    api.wait_for("the Job counts it", lambda: _succeeded(api, gangs) == 1)
-    api.create(gangs.pod("plain", cpu="1"))
-    api.wait_for("it has the room", lambda: "nodeName" in _spec(api, gangs, "plain"))
-    gangs.delete([lost])
-    await_running(gangs, 2)
-
-
 def test_pods_without_a_job_that_succeeded_count_while_others_of_the_start_live(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -108,11 +93,3 @@ def _is_complete(api: Api, gangs: Gangs, job: str) -> bool:
 
 def _is_of(pod: objects.Object, prefix: str) -> bool:
     return bool(pod["metadata"]["name"].startswith(prefix))
-
-
-def _succeeded(api: Api, gangs: Gangs) -> int:
-    return int(api.get(JOBS, "a", gangs.namespace)["status"].get("succeeded", 0))
-
-
-def _spec(api: Api, gangs: Gangs, name: str) -> Any:
-    return api.get("pods", name, gangs.namespace)["spec"]

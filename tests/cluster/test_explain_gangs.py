@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS, Gangs, await_held
+from tests.cluster.gangs import Gangs, await_held
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
@@ -103,26 +103,6 @@ def test_the_extender_shows_what_it_holds(
         return (now["state"], now["kept"]) == ("Started", [])
 
     api.wait_for("the extender has seen it, too", has_started)
-
-
-def test_the_sentence_is_that_of_the_status(
-    api: Api, gangs: Gangs, nodes: NodeFactory, explain: Explain, reconciler: object
-) -> None:
-    nodes(2, "4")
-    gangs.create("g", 3, cpu="3")
-
-    gangs.await_refused("g", "2 of the 3 pods that it still needs fit")
-
-    found = explain.json("podgroup", "g")
-
-    def written() -> bool:
-        status = api.get(POD_GROUPS, "g", gangs.namespace).get("status") or {}
-        said = [x for x in status.get("conditions", ()) if x["type"] == "Scheduled"]
-        why = [(x["reason"], x["message"]) for x in said]
-        return why == [(found["reason"], found["message"])]
-
-    assert found["reason"] == "NeverFits"
-    api.wait_for("the status says the same", written)
 
 
 def test_a_gang_that_runs_and_pods_that_are_no_members(

@@ -49,19 +49,6 @@ def test_jobs_of_no_class_have_the_priority_that_their_pods_will_have(
     queues.api.wait_for("it has it", lambda: priority(queues, "job") == (1000, default_class))
 
 
-def test_waiting_jobs_follow_the_default_class(queues: Queues, api: Api) -> None:
-    queues.simple(cpu=1, stopPolicy="Hold")
-    queues.job("job")
-    api.wait_for("it has a workload", lambda: priority(queues, "job") == (0, ""))
-    name = queues.name("later")
-    api.create(priority_class(name, 7))
-    try:
-        api.wait_for("it has the default", lambda: priority(queues, "job") == (7, name))
-    finally:
-        api.delete("scheduling.k8s.io/v1/priorityclasses", name)
-    api.wait_for("it has none again", lambda: priority(queues, "job") == (0, ""))
-
-
 def test_a_start_that_is_refused_for_good_ends_the_workload(queues: Queues) -> None:
     """Jobs of any kind: what a flavor gives to their pods is invalid."""
     bad = queues.flavor("bad", tolerations=[{"key": "not a key!", "operator": "Exists"}])

@@ -1,37 +1,19 @@
 """Members, groups and room that change: what counts is what is there now."""
 
 from collections.abc import Iterator
-from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import HELD, PATIENT, POD_GROUPS, RESERVED, Gangs, await_held
+from tests.cluster.gangs import HELD, POD_GROUPS, RESERVED, Gangs
 from tests.harness import objects
 from tests.harness.client import Api
-from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.tiers import long_but_for
 
 WOKEN_SECONDS = 120
 """Far below the long window and time-outs here, and kube-scheduler's own five minutes."""
-FOREIGN_GATE = "example.com/not-ours"
-RESENTFUL = "resentful"
-FULL = "2 of the 3 pods that it still needs fit"
-
-
-@pytest.fixture(scope="module")
-def resentful_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair for pods with schedulerName `resentful`, that remembers failures for long."""
-    scheduler = GangScheduler(
-        control_plane,
-        name=RESENTFUL,
-        settings={"gang": {"deniedSeconds": 300, "rejectPercentage": 100}},
-        scheduler={"profiles": [{"schedulerName": RESENTFUL}]},
-    )
-    yield scheduler
-    scheduler.stop()
 
 
 @pytest.fixture
@@ -54,27 +36,6 @@ def idle(scheduler: GangScheduler) -> bool:
 
 
 # --- members ----------------------------------------------------------------------------------
-
-
-def test_held_members_go_on_waiting_when_more_are_needed(
-    patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes()
-    # Before the others, so that it is known when the quorum is a higher one.
-    gangs.add("g", 1, start=3, gates=[FOREIGN_GATE], scheduler_name=PATIENT)
-    gangs.hold("g", timeout=600)
-    await_held(api, patient_gang, 2)
-    set_min_member(gangs, "g", 4)
-    gangs.await_seen(PATIENT)
-
-    api.create(gangs.anchor(cpu="0", scheduler_name=PATIENT))
-    await_held(api, patient_gang, 3)  # enough for the former quorum
-    assert gangs.bound("g") == set()
-
-    taken_away = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
-    api.patch("pods", "g-3", gangs.namespace, body=taken_away, how="json")
-    gangs.await_phases("g", Running=4, timeout=WOKEN_SECONDS)
-    api.wait_for("nothing is kept", lambda: idle(patient_gang))
 
 
 @pytest.mark.usefixtures("gang")
@@ -112,24 +73,6 @@ def test_a_running_member_that_is_replaced_is_bound_at_once(
 
 
 # --- groups -----------------------------------------------------------------------------------
-
-
-def test_nothing_is_kept_for_held_members_whose_pod_group_is_gone(
-    patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(1, "3")
-    gangs.hold("g", timeout=600)
-    await_held(api, patient_gang, 2)
-    assert patient_gang.metric(RESERVED) == 1  # the room of the one that is late
-    api.create(gangs.pod("plain", cpu="3", scheduler_name=PATIENT))
-
-    api.delete(POD_GROUPS, "g", gangs.namespace)
-    api.wait_for("nothing is kept", lambda: idle(patient_gang))
-    api.wait_for(
-        "a plain pod has all the room",
-        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
-    )
-    assert gangs.bound("g") == set()
 
 
 # --- room -------------------------------------------------------------------------------------
@@ -229,46 +172,3 @@ def test_no_pod_is_evicted_for_a_gang_that_could_not_start_all_the_same(
 
 
 # --- a failure that is remembered for long ----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("what", "want"),
-    [
-        ("a new node", {"Running": 3}),
-        ("a pod's end", {"Running": 3}),
-        ("a lower quorum", {"Pending": 1, "Running": 2}),
-        ("a smaller member", {"Pending": 1, "Running": 3}),
-        ("lower minResources", {"Running": 3}),
-    ],
-)
-def test_a_failure_is_forgotten_at_once_when_the_cause_may_be_gone(
-    what: str,
-    want: dict[str, int],
-    resentful_gang: GangScheduler,
-    api: Api,
-    gangs: Gangs,
-    nodes: NodeFactory,
-) -> None:
-    [first, *_] = nodes(3 if what in {"a pod's end", "lower minResources"} else 2)
-    if what == "a pod's end":
-        api.create(gangs.pod("plain", cpu="2", node_name=first))
-    short = {"cpu": "100"} if what == "lower minResources" else None
-    gangs.create_group("g", 3, min_resources=short)
-    members: dict[str, Any] = {"scheduler_name": RESENTFUL}
-    gangs.add("g", 3, cpu="3", **members)
-    gangs.await_refused("g", "its minResources" if short else FULL)
-
-    match what:
-        case "a new node":
-            nodes(1, prefix="new")
-        case "a pod's end":
-            gangs.delete(["plain"])
-        case "a lower quorum":
-            set_min_member(gangs, "g", 2)
-        case "a smaller member":
-            gangs.add("g", 1, start=3, cpu="1", **members)
-        case _:
-            body = {"spec": {"minResources": {"cpu": "9"}}}
-            api.patch(POD_GROUPS, "g", gangs.namespace, body=body)
-    gangs.await_phases("g", timeout=WOKEN_SECONDS, **want)
-    assert idle(resentful_gang)

@@ -42,27 +42,6 @@ def test_an_indexed_job_that_is_nearly_through_starts_again_with_the_pods_that_r
 
 
 @pytest.mark.usefixtures("gang")
-def test_a_job_that_has_done_nothing_yet_starts_with_all_of_its_pods(
-    api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    """Pods that another Job of the group has behind it do not make this one smaller."""
-    [first] = nodes(1, "2")
-    namespace = gangs.namespace
-    gangs.create_group("g", 2)
-    job: dict[str, Any] = {"namespace": namespace, "cpu": "1", "group": "g", "indexed": True}
-    api.create(objects.job("first", 2, run_for="200ms", **job))
-    gangs.await_phases("g", Succeeded=2)
-
-    [node] = nodes(1, "1", prefix="other")
-    api.create(gangs.pod("blocker", cpu="2", node_name=first))
-    api.create(objects.job("second", 2, run_for="1h", **job))
-    gangs.await_refused("g", "1 of the 2 pods that it still needs fit, short of cpu 1")
-    assert all(pod["spec"].get("nodeName") != node for pod in gangs.members("g"))
-    gangs.delete(["blocker"])
-    gangs.await_phases("g", Succeeded=2, Running=2)
-
-
-@pytest.mark.usefixtures("gang")
 def test_a_member_that_asks_for_another_scheduler_is_waited_for(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:

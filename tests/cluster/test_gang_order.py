@@ -75,40 +75,6 @@ def test_groups_of_the_same_second_come_in_their_order_and_do_not_mix(
     await_whole(api, gangs, "y", "b", "x", "w", "v")
 
 
-def test_the_older_group_goes_first_though_its_pods_come_last(
-    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(1, "2")
-    gang.scheduler.kill()
-    gangs.create_group("older", 2)
-    later(api, gangs, "older", "a-younger")
-    gangs.add("a-younger", 2, cpu="1")
-    gangs.add("older", 2, cpu="1")
-    gang.scheduler.start()
-
-    assert await_whole(api, gangs, "older", "a-younger") == "older"
-    assert gangs.bound("a-younger") == set()
-
-
-def test_a_group_that_can_never_fit_says_so_and_blocks_no_other(
-    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(2, "2")
-    gangs.create("huge", 3, cpu="2")
-    gangs.await_refused(
-        "huge",
-        "2 of the 3 pods that it still needs fit, short of cpu 2, even with all nodes empty",
-        count=1,
-    )
-    gangs.create("small", 2, cpu="2")
-    gangs.await_phases("small", Running=2)
-    assert gangs.bound("huge") == set()
-    gangs.delete(["small-0", "small-1"])
-
-    nodes(1, "2", prefix="new")
-    gangs.await_phases("huge", Running=3)
-
-
 def test_a_stream_of_small_pods_does_not_starve_an_old_large_group(
     aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -140,35 +106,6 @@ def placed(gangs: Gangs, api: Api) -> set[str]:
         for pod in api.list("pods", gangs.namespace)
         if pod["spec"].get("nodeName") and pod["metadata"]["name"].startswith("s-")
     }
-
-
-def test_groups_that_never_start_do_not_keep_an_old_large_one_from_its_claim(
-    aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    """The older ones would fit, and kube-scheduler finds a node for none of them."""
-    there = nodes(2, "4")
-    long: Any = {"scheduler_name": "aging"}
-    # An extender sets nothing aside for a scheduler that has never asked it.
-    api.create(gangs.pod("hello", cpu="100m", **long))
-    api.wait_for("the scheduler has asked", lambda: node_of(api, gangs, "hello"))
-    gangs.delete(["hello"])
-    for number, node in enumerate(there):
-        api.create(gangs.pod(f"long-{number}", cpu="1", node_name=node))
-    for number in range(24):
-        pretender = f"never-{number}"
-        gangs.create_group(pretender, 1)
-        api.create(gangs.late(f"{pretender}-0", group=pretender, cpu="1", **long))
-    later(api, gangs, "never-23", "large")
-    gangs.add("large", 2, cpu="4", **long)
-
-    await_claims(api, aging_gang, 1)
-    api.create(gangs.pod("more", cpu="2", **long))
-    api.wait_for(
-        "the claim keeps a small pod away",
-        lambda: KEPT in message(api.get("pods", "more", gangs.namespace)),
-    )
-    gangs.delete(["long-0", "long-1"])
-    gangs.await_phases("large", Running=2)
 
 
 def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(

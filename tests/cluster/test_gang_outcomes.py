@@ -42,35 +42,6 @@ def test_a_deployment_without_room_for_min_member_pods_runs_with_none_until_ther
     gangs.await_phases("g", Running=4, Pending=2)
 
 
-@pytest.mark.usefixtures("gang")
-@pytest.mark.parametrize("end", ["is deleted", "finishes"])
-def test_of_two_gangs_for_the_same_room_the_second_starts_when_the_first_ends(
-    end: str, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(5, "4")
-    for group in ("a", "b"):
-        gangs.create_group(group, 3)
-    run_for = "2s" if end == "finishes" else None
-    for number in range(3):
-        for group in ("a", "b"):
-            gangs.add(group, 1, start=number, cpu="3", run_for=run_for)
-
-    api.wait_for(
-        "one gang is whole",
-        lambda: any(len(gangs.bound(group)) == 3 for group in ("a", "b")),
-    )
-    winner = gangs.placements()[0].group
-    loser = "b" if winner == "a" else "a"
-    if end == "is deleted":
-        gangs.await_refused(loser, "2 of the 3 pods that it still needs fit")
-        assert gangs.bound(loser) == set()
-        gangs.delete([f"{winner}-{number}" for number in range(3)])
-
-    api.wait_for("the other gang is whole", lambda: len(gangs.bound(loser)) == 3)
-    order = [placement.group for placement in gangs.placements()]
-    assert order == [winner] * 3 + [loser] * 3
-
-
 @LONG
 @pytest.mark.usefixtures("gang")
 def test_ten_gangs_take_turns_in_room_for_one_and_are_never_mixed(

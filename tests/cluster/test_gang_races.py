@@ -1,14 +1,9 @@
 """Refusals in the moment of release, and bindings that fail: no gang is left half started."""
 
-import json
-import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
-import httpx
 import pytest
 
-from tests.cluster import faults
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import (
     HELD,
@@ -18,16 +13,14 @@ from tests.cluster.gangs import (
     Gangs,
     await_held,
     bind_requests,
-    decisions,
     message,
 )
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import NAMESPACE, SERVICE_ACCOUNT, GangScheduler, install
+from tests.harness.gang_scheduler import GangScheduler, install
 from tests.harness.lossy_proxy import LossyProxy
-from tests.tiers import LONG, long_but_for
+from tests.tiers import LONG
 
-EXTENDER = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
 FAILED = 'gang_extender_binding_duration_seconds_count{result="error"}'
 LOSSY = "lossy"
 GANGS = 20
@@ -201,10 +194,6 @@ def test_a_gang_starts_as_a_whole_or_not_at_all_if_it_is_broken_up_when_its_last
     assert parts == {}
 
 
-def await_decisions(api: Api, scheduler: GangScheduler, reason: str, count: float) -> None:
-    api.wait_for(f"{reason} was answered", lambda: decisions(scheduler, "bind", reason) >= count)
-
-
 # --- bindings that fail -----------------------------------------------------------------------
 
 
@@ -231,158 +220,10 @@ def lossy_gang(control_plane: ControlPlane, proxy: LossyProxy) -> Iterator[GangS
     scheduler.stop()
 
 
-@pytest.fixture
-def complete(
-    patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> Iterator[Callable[[], None]]:
-    """Call it to complete a gang of three that fills its node.
-
-    Two of its members are held, and a plain pod of a member's size waits for room.
-    """
-    nodes(1, "3")
-    gangs.hold("g", timeout=600)
-    await_held(api, patient_gang, 2)
-    api.create(gangs.pod("plain", cpu="1", scheduler_name=PATIENT))
-    api.wait_for("no room yet", lambda: message(api.get("pods", "plain", gangs.namespace)))
-
-    def complete() -> None:
-        api.create(gangs.anchor(cpu="0", scheduler_name=PATIENT))
-
-    yield complete
-    api.wait_for("nothing is kept", lambda: idle(patient_gang))
-
-
-def node_of(gangs: Gangs, pod: str) -> str | None:
-    node: str | None = gangs.api.get("pods", pod, gangs.namespace)["spec"].get("nodeName")
-    return node
-
-
 def tries(scheduler: GangScheduler, gangs: Gangs, outcome: str) -> int:
     """Return how often the log says that a binding of g-1 was not written."""
     lines = scheduler.extender.log_path.read_text().splitlines()
     return sum(outcome in line and f"{gangs.namespace}/" in line for line in lines)
-
-
-def await_all_bound_and_no_room_lost(gangs: Gangs) -> None:
-    gangs.await_phases("g", Running=3, timeout=120)
-    assert node_of(gangs, "plain") is None
-    assert sorted(placement.pod for placement in gangs.placements()) == ["g-0", "g-1", "g-2"]
-
-
-@pytest.mark.parametrize("reason", long_but_for(["Invalid", "Forbidden"], "Invalid"))
-def test_a_member_whose_binding_is_refused_has_its_room_when_it_comes_again(
-    reason: str,
-    complete: Callable[[], None],
-    patient_gang: GangScheduler,
-    api: Api,
-    gangs: Gangs,
-) -> None:
-    failed = patient_gang.metric(FAILED)
-    with faults.refused(api, gangs.namespace, "g-1", reason):
-        complete()
-        api.wait_for("it was tried again", lambda: patient_gang.metric(FAILED) >= failed + 2)
-        api.wait_for("the others are bound", lambda: gangs.bound("g") == {"g-0", "g-2"})
-        assert node_of(gangs, "plain") is None
-    await_all_bound_and_no_room_lost(gangs)
-
-
-def test_room_is_not_kept_for_ever_for_a_member_whose_binding_is_always_refused(
-    patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(1, "3")
-    # Longer than kube-scheduler's longest pause, so that each try begins the wait anew.
-    gangs.create_group("g", 3, timeout=12)
-    with faults.refused(api, gangs.namespace, "g-1", "Invalid"):
-        gangs.add("g", 3, cpu="1", scheduler_name=PATIENT)
-        api.wait_for("the others are bound", lambda: gangs.bound("g") == {"g-0", "g-2"})
-        api.create(gangs.pod("plain", cpu="1", scheduler_name=PATIENT))
-        api.wait_for("a plain pod has the room", lambda: node_of(gangs, "plain"), 120)
-    api.wait_for("nothing is kept", lambda: idle(patient_gang))
-    gangs.delete(["plain"])
-    gangs.await_phases("g", Running=3, timeout=120)
-
-
-def test_a_member_that_another_client_binds_in_the_moment_of_its_release_stays_where_it_is(
-    complete: Callable[[], None],
-    patient_gang: GangScheduler,
-    api: Api,
-    gangs: Gangs,
-    nodes: NodeFactory,
-) -> None:
-    [other] = nodes(1, "1", prefix="other", unschedulable=True)
-    with faults.hanging(
-        api, gangs.namespace, "g-1", user=EXTENDER, seconds=8, policy="Ignore"
-    ) as listener:
-        complete()
-        asked, _ = listener.accept()
-        faults.bind(api, gangs.namespace, "g-1", other)
-        gangs.await_phases("g", Running=3)
-        api.wait_for("409", lambda: tries(patient_gang, gangs, "binding: 409"))
-        asked.close()
-    # kube-scheduler does not try the one that waits: the room that it forgot is not where g-1 is.
-    api.create(gangs.pod("new", cpu="1", scheduler_name=PATIENT))
-    api.wait_for("a plain pod has its room", lambda: node_of(gangs, "new"))
-    assert [p.node for p in gangs.placements() if p.pod == "g-1"] == [other]
-
-
-def test_a_member_that_is_deleted_in_the_moment_of_its_release_leaves_its_room(
-    complete: Callable[[], None], patient_gang: GangScheduler, api: Api, gangs: Gangs
-) -> None:
-    with faults.hanging(
-        api, gangs.namespace, "g-1", user=EXTENDER, seconds=8, policy="Ignore"
-    ) as listener:
-        complete()
-        asked, _ = listener.accept()
-        gangs.delete(["g-1"])
-        api.wait_for("404", lambda: tries(patient_gang, gangs, "binding: 404"))
-        asked.close()
-    gangs.await_phases("g", Running=2)
-    api.wait_for("a plain pod has its room", lambda: node_of(gangs, "plain"))
-
-    gangs.delete(["plain"])
-    gangs.add("g", 1, start=1, cpu="1", scheduler_name=PATIENT)
-    gangs.await_phases("g", Running=3)
-
-
-@contextmanager
-def asking(scheduler: GangScheduler, request: Object) -> Iterator[None]:
-    """Ask for a Binding, and hang up at the end without an answer."""
-    body = json.dumps(request)
-    head = "POST /bind HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    with socket.create_connection(("127.0.0.1", scheduler.port)) as connection:
-        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
-        yield
-
-
-def test_a_bind_request_that_comes_twice_binds_once(
-    patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    [node] = nodes(1, "3")
-    gangs.hold("g", timeout=600)
-    await_held(api, patient_gang, 2)
-    before = bind_requests(api)
-    held = next(pod for pod in gangs.members("g") if pod["metadata"]["name"] == "g-0")
-    request = {
-        "PodName": "g-0",
-        "PodNamespace": gangs.namespace,
-        "PodUID": held["metadata"]["uid"],
-        "Node": node,
-    }
-    ended = decisions(patient_gang, "bind", "Disconnected") + 2
-    with asking(patient_gang, request):  # it takes the hold over, and then hangs up
-        await_decisions(api, patient_gang, "Disconnected", ended - 1)
-    await_decisions(api, patient_gang, "Disconnected", ended)
-    await_held(api, patient_gang, 2)  # kube-scheduler has brought it again
-    api.create(gangs.anchor(cpu="0", scheduler_name=PATIENT))
-    gangs.await_phases("g", Running=3)
-
-    answer = httpx.post(f"{patient_gang.url}/bind", json=request, timeout=120, trust_env=False)
-    assert answer.json()["Error"] == ""
-    elsewhere = {**request, "Node": "elsewhere"}
-    answer = httpx.post(f"{patient_gang.url}/bind", json=elsewhere, timeout=120, trust_env=False)
-    assert "is bound to another node already" in answer.json()["Error"]
-    assert bind_requests(api) == before + 4  # the anchor's is the fourth
-    assert len(gangs.placements()) == 3
 
 
 def test_bindings_whose_answers_are_lost_are_looked_up_and_made_once(

@@ -11,11 +11,8 @@ import pytest
 from tests.cluster.alone import alone
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import GATE, Gangs, decisions
-from tests.cluster.groups import Groups
-from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
-from tests.harness.reconciler import Reconciler
 
 GATED: dict[str, Any] = {"gates": [GATE]}
 NO_ROOM = ("NotEnoughResources", "NeverFits", "RecentlyDenied")
@@ -29,14 +26,6 @@ def gated_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
     scheduler = GangScheduler(control_plane, settings={"gang": {"ungateWhen": "fits"}})
     yield scheduler
     scheduler.stop()
-
-
-@pytest.fixture(scope="module")
-def reconciler(control_plane: ControlPlane) -> Iterator[Reconciler]:
-    reconciler = Reconciler(control_plane, settings={"reconcile": {"leaderElect": False}})
-    reconciler.wait_leading()
-    yield reconciler
-    reconciler.stop()
 
 
 def gates(gangs: Gangs, group: str) -> list[int]:
@@ -61,35 +50,6 @@ def test_a_group_is_ungated_when_there_is_room_and_not_tried_before(
     gangs.await_phases("large", Running=3)
     # None was tried in vain, but where kube-scheduler saw a gate go before the extender did.
     assert decisions(gated_gang, "filter", *NO_ROOM) == before
-
-
-@pytest.mark.usefixtures("gated_gang")
-def test_gated_groups_start_in_their_order(api: Api, gangs: Gangs, nodes: NodeFactory) -> None:
-    [node] = nodes(1, "2")
-    api.create(gangs.pod("blocker", cpu="1", node_name=node))
-    for group in ("c", "a", "b"):
-        gangs.create(group, 2, cpu="1", run_for="200ms", **GATED)
-    gangs.delete(["blocker"])
-    for group in "abc":
-        gangs.await_phases(group, Succeeded=2)
-
-    order = list(dict.fromkeys(placement.group for placement in gangs.placements()))
-    assert order == ["c", "a", "b"]  # also where all were made within one second
-
-
-@pytest.mark.usefixtures("gated_gang", "reconciler")
-def test_a_held_back_group_says_what_it_waits_for(
-    api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    [node] = nodes(1, "4")
-    api.create(gangs.pod("blocker", cpu="1", node_name=node))
-    gangs.create("g", 2, cpu="2", **GATED)
-
-    text = (
-        "2 pods exist, 1 of the 2 pods that it still needs fit, short of cpu 2, "
-        "on 1 usable of 1 nodes"
-    )
-    Groups(api, gangs.namespace).await_reported("NotEnoughResources", text)
 
 
 @pytest.mark.usefixtures("gated_gang")

@@ -46,20 +46,6 @@ def end(queues: Queues, pod: Object, phase: str) -> None:
     queues.api.patch("pods", name, queues.namespace, body=body, subresource="status")
 
 
-def test_lower_indexes_have_the_room_that_there_is(gangs: Gangs, nodes: NodeFactory) -> None:
-    """The highest index is the oldest pod, and the one that is tried first."""
-    nodes(1, "2")
-    for index in (3, 2, 1, 0):
-        labels = {INDEX: str(index)}
-        gangs.api.create(gangs.pod(f"rank-{index}", cpu="1", group="ranks", labels=labels))
-    gangs.await_refused("ranks", "there is no such PodGroup", count=4, timeout=PATIENT)
-
-    gangs.create_group("ranks", 2)
-
-    gangs.await_phases("ranks", timeout=PATIENT, Running=2, Pending=2)
-    assert gangs.bound("ranks") == {"rank-0", "rank-1"}
-
-
 @pytest.mark.parametrize("own", [True, False], ids=["its own group", "the group that is made"])
 def test_a_partly_finished_gang_starts_again_with_the_indexes_that_are_left(
     queues: Queues, gangs: Gangs, nodes: NodeFactory, own: bool

@@ -11,7 +11,6 @@ from tests.cluster.gangs import POD_GROUPS
 from tests.cluster.operators import Operator
 from tests.cluster.queues import API, WORKLOADS, Queues
 from tests.harness import kinds
-from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, Object
 from tests.tiers import long_but_for
 
@@ -246,27 +245,3 @@ def test_pods_that_an_operator_puts_into_a_podgroup_of_its_own_keep_no_room_wait
     assert not any(
         "grantedRoom" in g.get("status", {}) for g in api.list(POD_GROUPS, queues.namespace)
     )
-
-
-@pytest.mark.misplaces("its operator is made to do so")
-def test_the_books_show_pods_that_are_not_as_their_admission_has_them(
-    api: Api, books: Bookkeeper, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(2, "4")
-    queues.simple(cpu=8)
-    operator = create(api, queues, "PyTorchJob")
-    operator.labels = {"kueue.x-k8s.io/podset": "other"}
-    queues.await_admitted("work")
-    extra: Any = operator.start()[0]
-    meta = {**extra["metadata"], "name": "extra", "namespace": queues.namespace}
-    api.create({**extra, "metadata": meta})
-
-    def all_run() -> bool:
-        pods = api.list("pods", queues.namespace)
-        return len(pods) == 5 and all(pod["spec"].get("nodeName") for pod in pods)
-
-    api.wait_for("all have a node", all_run, SECONDS)
-    books.settle(api)
-    found = "; ".join(books.ask().misplaced)
-    assert "is of pod set 'other'" in found
-    assert "uses 5000m cpu" in found

@@ -9,8 +9,6 @@ import yaml
 from tests.cluster.alone import alone
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
-from tests.cluster.groups import Groups
-from tests.cluster.test_preemption import priority_class
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
@@ -20,12 +18,6 @@ CRD = Path(__file__).parents[2] / "manifests" / "crds" / "scheduling.x-k8s.io_po
 SECONDS = 60.0
 
 control_plane, api = alone(controllers=True, kubelet=True)
-
-
-@pytest.fixture(scope="module")
-def high(api: Api) -> Iterator[str]:
-    """A priority class above that of other pods."""
-    yield from priority_class(api)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,32 +62,3 @@ def test_the_fields_that_the_crd_has_are_written(
     )
     assert status["running"] == 2
     assert not {"conditions", "scheduled"} & {*status}
-
-
-def test_a_preemption_that_is_not_stored_ends_and_keeps_no_room(
-    high: str, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    apply_without(api, "preemption")
-    groups = Groups(api, gangs.namespace)
-    nodes(2)
-    gangs.create("low", 2, cpu="3")
-    gangs.await_phases("low", Running=2)
-    gangs.create("high", 2, cpu="3", priority_class=high)
-
-    def has_ended() -> bool:
-        return groups.reported("high", "Preempting")[:2] == ("False", "NotStored")
-
-    api.wait_for("the preemption has ended as NotStored", has_ended, SECONDS)
-    message = groups.reported("high", "Preempting")[2]
-    assert "podgroups.scheduling.x-k8s.io" in message
-    assert "manifests/crds" in message
-    assert gangs.bound("low") == {"low-0", "low-1"}
-
-    # The room of a victim that ends by itself is for everybody.
-    gangs.delete(["low-0"])
-    api.create(gangs.pod("plain", cpu="3"))
-    api.wait_for(
-        "a pod of lower priority has the room",
-        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
-        SECONDS,
-    )

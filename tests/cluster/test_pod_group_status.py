@@ -97,22 +97,6 @@ def test_a_jobs_gang_is_reported_in_each_phase_and_after_a_restart_the_same(
     assert lasting(groups) == events
 
 
-def test_groups_of_one_name_in_two_namespaces_have_nothing_to_do_with_each_other(
-    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
-) -> None:
-    nodes(1)
-    other = f"{gangs.namespace}-b"
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
-    try:
-        Gangs(api, other).create("g", 2, gates=NEVER)
-        gangs.create("g", 2)
-
-        groups.await_status(phase="Running", running=2)
-        Groups(api, other).await_status(phase="PreScheduling", scheduled=0)
-    finally:
-        api.delete("namespaces", other)
-
-
 def test_a_group_of_the_older_api_group_is_reported_as_well(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:

@@ -1,6 +1,5 @@
 """Jobs whose pods do not become ready in time: sent back, for longer each time, or for good."""
 
-from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -99,38 +98,6 @@ def test_a_job_that_is_late_too_often_is_deactivated_and_begins_anew_when_it_is_
     assert "requeueState" not in status_of(queues, "job")
 
 
-@pytest.mark.usefixtures("reconciler")
-def test_pods_that_are_no_longer_ready_may_take_their_time_to_recover_and_no_more(
-    queues: Queues, nodes: NodeFactory, api: Api
-) -> None:
-    [node] = nodes(1, "4")
-    queues.simple(cpu=2)
-    queues.job("job", 2, labels={RECOVERY: "1h", BASE: "600"}, run_for="1h")
-    queues.await_condition("job", "PodsReady", reason="Started")
-
-    def lose_one(*, cordoned: bool) -> None:
-        api.patch("nodes", node, body={"spec": {"unschedulable": cordoned}})
-        first = next(
-            pod["metadata"]["name"]
-            for pod in api.list("pods", queues.namespace)
-            if pod["spec"].get("nodeName")
-        )
-        api.delete("pods", first, queues.namespace, grace_seconds=0)
-
-    lose_one(cordoned=True)
-    queues.await_condition("job", "PodsReady", "False", reason="WaitForRecovery")
-    api.patch("nodes", node, body={"spec": {"unschedulable": False}})
-    queues.await_condition("job", "PodsReady", reason="Recovered")
-    assert not queues.is_suspended("job")
-
-    api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {RECOVERY: "2"}}})
-    lose_one(cordoned=True)
-    queues.await_condition("job", "Evicted", reason="PodsReadyTimeout")
-    await_suspended(queues, "job")
-    queues.await_condition("job", "QuotaReserved", "False")
-    assert counts(queues, "job") == {("PodsReadyTimeout", "WaitForRecovery"): 1}
-
-
 # -- what counts as ready
 
 
@@ -168,30 +135,3 @@ def test_a_training_job_of_which_a_worker_does_not_come_is_sent_back(
 
 
 # -- over a restart
-
-
-def test_a_time_out_goes_on_while_the_reconciler_is_down(
-    reconciler: Reconciler, queues: Queues
-) -> None:
-    """As if it had been away for an hour: counted anew, half an hour would not be over."""
-    queues.simple(cpu=1)
-    queues.job("job", labels={TIMEOUT: "30m", BASE: "600"}, run_for="1h")
-    queues.await_condition("job", "PodsReady", "False", reason="WaitForStart")
-    reconciler.process.kill()
-    workload = queues.workload("job")
-    assert workload is not None
-    conditions = workload["status"]["conditions"]
-    for each in conditions:
-        since = datetime.fromisoformat(each["lastTransitionTime"]) - timedelta(hours=1)
-        each["lastTransitionTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
-    queues.api.patch(
-        WORKLOADS,
-        workload["metadata"]["name"],
-        queues.namespace,
-        body={"status": {"conditions": conditions}},
-        subresource="status",
-    )
-
-    reconciler.start()
-    queues.await_condition("job", "Evicted", reason="PodsReadyTimeout")
-    await_suspended(queues, "job")

@@ -6,14 +6,12 @@ import pytest
 
 from tests.cluster.alone import in_place_of
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.pods_ready import OWN, TIMEOUT, await_suspended, counts, status_of
-from tests.cluster.queues import API, JOBS, Queues
+from tests.cluster.pods_ready import TIMEOUT, await_suspended, counts, status_of
+from tests.cluster.queues import Queues
 from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang")
-
-BLOCK = f"{OWN}/pods-ready-block-admission"
 
 
 @pytest.fixture(autouse=True)
@@ -75,19 +73,6 @@ def test_while_pods_are_not_ready_no_other_job_is_admitted_and_then_the_next_one
     queues.await_condition("elsewhere", "PodsReady")
 
 
-def test_the_next_one_is_admitted_when_the_one_that_is_not_ready_is_gone(
-    blocking: Reconciler, queues: Queues
-) -> None:
-    queues.simple(cpu=8)
-    queues.job("first", labels={TIMEOUT: "1h"}, run_for="1h")
-    queues.await_admitted("first")
-    queues.job("second", run_for="1h")
-    queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForPodsReady")
-
-    queues.api.delete(JOBS, "first", queues.namespace)
-    queues.await_admitted("second")
-
-
 def test_a_late_job_is_suspended_and_inadmissible_and_the_next_one_is_admitted(
     blocking: Reconciler, queues: Queues
 ) -> None:
@@ -113,41 +98,3 @@ def test_a_late_job_is_suspended_and_inadmissible_and_the_next_one_is_admitted(
     queues.api.wait_for("its eviction is counted", lambda: blocking.metric(evicted) == 1)
 
     queues.await_admitted("next")
-
-
-def test_a_cluster_queue_and_a_job_say_whether_they_are_held(
-    blocking: Reconciler, queues: Queues
-) -> None:
-    queues.simple(cpu=8)
-    free = queues.cluster_queue("free", cpu=8)
-    queues.local_queue("free", free)
-    patient = {TIMEOUT: "1h"}
-    queues.job("first", labels=patient, run_for="1h")
-    queues.await_admitted("first")
-    queues.job("waits", labels=patient, run_for="1h")
-    queues.job("passes", queue="free", labels=patient, run_for="1h")
-    for job in ("waits", "passes"):
-        queues.await_condition(job, "QuotaReserved", "False", reason="WaitingForPodsReady")
-
-    said = {"metadata": {"annotations": {BLOCK: "false"}}}
-    queues.api.patch(f"{API}/clusterqueues", free, body=said)
-    queues.await_admitted("passes")
-    assert queues.condition("first", "PodsReady")["status"] == "False"
-    reported = queues.condition("waits", "QuotaReserved")
-    assert (reported["status"], reported["reason"]) == ("False", "WaitingForPodsReady")
-
-    name = queues.name("high")
-    kind = {"apiVersion": API, "kind": "WorkloadPriorityClass", "metadata": {"name": name}}
-    queues.api.create({**kind, "value": 100})
-    queues.made("workloadpriorityclasses", name)
-    urgent = {**patient, BLOCK: "false", "kueue.x-k8s.io/priority-class": name}
-    queues.job("urgent", labels=urgent, run_for="1h")
-    queues.await_admitted("urgent")
-    assert queues.is_suspended("waits")
-    queues.job("patient", queue="free", labels={**patient, BLOCK: "true"}, run_for="1h")
-    queues.await_condition("patient", "QuotaReserved", "False", reason="WaitingForPodsReady")
-    queues.api.patch(
-        JOBS, "waits", queues.namespace, body={"metadata": {"labels": {BLOCK: "false"}}}
-    )
-    queues.await_admitted("waits")
-    assert queues.is_suspended("patient")

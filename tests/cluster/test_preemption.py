@@ -13,7 +13,7 @@ from extender.kube.errors import BudgetError
 from extender.kube.pod_groups import VictimWriter
 from extender.kube.pods import PodRef
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.gangs import Gangs
 from tests.cluster.groups import SECONDS, Groups
 from tests.cluster.queues import Queues
 from tests.harness.client import Api
@@ -26,7 +26,6 @@ CLASSES = "scheduling.k8s.io/v1/priorityclasses"
 HOLD = "harness.example/hold"
 IMPATIENT = "impatient"
 RESTRAINED = "restrained"
-COUNTED = "gang_extender_preemptions_total"
 VICTIMS = 'gang_extender_preemption_victims_total{{how="{}"}}'
 
 
@@ -34,12 +33,6 @@ VICTIMS = 'gang_extender_preemption_victims_total{{how="{}"}}'
 def high(api: Api) -> Iterator[str]:
     """A priority class above that of other pods."""
     yield from priority_class(api)
-
-
-@pytest.fixture(scope="module")
-def never(api: Api) -> Iterator[str]:
-    """One whose pods evict no others."""
-    yield from priority_class(api, preemptionPolicy="Never")
 
 
 def priority_class(api: Api, value: int = 1000, **more: Any) -> Iterator[str]:
@@ -137,10 +130,6 @@ def await_given_up(gangs: Gangs, group: str, reason: str) -> None:
     gangs.api.wait_for(f"{group} has ended with {reason}", is_over, SECONDS)
 
 
-def vain_looks(scheduler: GangScheduler) -> float:
-    return scheduler.metric(f'{COUNTED}{{reason="NoVictims"}}')
-
-
 def test_one_whole_gang_makes_room_and_no_more(
     whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -175,43 +164,6 @@ def test_one_whole_gang_makes_room_and_no_more(
         lambda: groups.reported(victim, "Preempted")[:2] == ("False", "Started"),
         SECONDS,
     )
-
-
-def test_of_a_larger_gang_only_what_it_can_do_without_makes_room(
-    whole: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    del whole
-    nodes(4)
-    gangs.create("low", 4, min_member=2, cpu="3")
-    gangs.await_phases("low", Running=4)
-    gangs.create("h", 2, cpu="3", priority_class=high)
-    gangs.await_phases("h", Running=2)
-    assert gangs.phases("low") == ["Running"] * 2
-
-
-@pytest.mark.parametrize("why", ["it never fits", "it fits without", "its policy is Never"])
-def test_nothing_is_evicted_where(
-    why: str,
-    whole: GangScheduler,
-    high: str,
-    never: str,
-    gangs: Gangs,
-    nodes: NodeFactory,
-) -> None:
-    nodes(3 if why == "it never fits" else 4)
-    before = vain_looks(whole)
-    gangs.create("low", 2, cpu="3")
-    gangs.await_phases("low", Running=2)
-    if why == "it fits without":
-        gangs.create("h", 2, cpu="3", priority_class=high)
-        gangs.await_phases("h", Running=2)
-    else:
-        count = 4 if why == "it never fits" else 3
-        gangs.create("h", count, cpu="3", priority_class=never if "Never" in why else high)
-        gangs.api.wait_for("victims were looked for", lambda: vain_looks(whole) > before, SECONDS)
-        assert gangs.phases("h") == ["Pending"] * count
-    assert gangs.phases("low") == ["Running"] * 2
-    assert leaving(gangs, "low") == {}
 
 
 def test_room_is_kept_while_victims_leave_whatever_is_restarted(
@@ -254,33 +206,6 @@ def test_room_is_kept_while_victims_leave_whatever_is_restarted(
     assert [p["spec"].get("nodeName") for p in api.list("pods", gangs.namespace)].count(None) == 4
     assert groups.reasons("low").count("Preempted") == 1
     await_given_up(gangs, "h", "Started")
-
-
-@pytest.mark.parametrize("gone", ["group", "pods"])
-def test_all_is_given_up_for_a_preemptor_that_is_gone(
-    gone: str, whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    names = nodes(2)
-    held(gangs, "low", 2)
-    gangs.create("h", 2, cpu="3", priority_class=high)
-    await_nominated(gangs, "h", names)
-    if gone == "pods":
-        gangs.delete([pod["metadata"]["name"] for pod in gangs.members("h")])
-    else:
-        api.delete(POD_GROUPS, "h", gangs.namespace)
-        api.wait_for("nominations are gone", lambda: nominated(gangs, "h") == [None] * 2, SECONDS)
-    api.wait_for(
-        "no room is kept",
-        lambda: whole.metric("gang_extender_preempting_groups") == 0,
-        SECONDS,
-    )
-    let_go(gangs, "low")
-    api.create(gangs.pod("plain", cpu="3"))
-    api.wait_for(
-        "another pod has the room",
-        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
-        SECONDS,
-    )
 
 
 def test_it_is_given_up_when_victims_stay(
@@ -381,31 +306,6 @@ def test_a_budget_is_kept_where_that_is_possible(
     gangs.await_phases("more", Running=2)
     assert gangs.phases(kept) == []
     assert reconciler.metric(VICTIMS.format("deleted")) == before["deleted"] + 2
-
-
-def test_nothing_is_evicted_while_a_setting_says_so(
-    restrained: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    def all_stay() -> bool:
-        stay = (nominated(gangs, "h"), gangs.phases("low")) == ([None] * 2, ["Running"] * 2)
-        return stay and leaving(gangs, "low") == {}
-
-    there, _ = nodes(2)
-    gangs.create("low", 2, cpu="3", scheduler_name=RESTRAINED)
-    gangs.await_phases("low", Running=2)
-    gangs.create("h", 2, cpu="3", priority_class=high, scheduler_name=RESTRAINED)
-    gangs.retry(restrained, there, attempts=2)
-    assert all_stay()
-
-    restrained.restart_with({"gang": {"minRunSeconds": 3600}})
-    gangs.retry(restrained, there, attempts=1)  # it acts for a kube-scheduler that asks it
-    gangs.api.wait_for("victims were looked for", lambda: vain_looks(restrained), SECONDS)
-    assert all_stay()
-
-    restrained.restart_with({})
-    gangs.retry(restrained, there, attempts=1)
-    gangs.await_phases("h", Running=2)
-    assert gangs.phases("low") == []
 
 
 # -- kube-scheduler's own preemption, for a pod without a gang

@@ -1,11 +1,9 @@
 """Suspended Jobs under quota: admitted, started in their flavor, run, and quota given back."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
+from tests.cluster.queues import API, JOBS, Queues, condition
 from tests.harness.client import Api
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -43,46 +41,6 @@ def test_a_suspended_job_is_admitted_runs_and_ends(
         ),
         timeout=120,  # numbers pause for 40 times what the last write took, at most 30 s
     )
-
-
-def test_two_jobs_never_have_more_than_the_quota(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(2, "8")
-    queues.simple(cpu=4)
-    for number in range(6):
-        queues.job(f"job-{number}", 2, run_for="500ms")
-
-    def used() -> int:
-        held = [
-            each
-            for each in api.list(WORKLOADS, queues.namespace)
-            if condition(each, "Finished").get("status") != "True"
-        ]
-        given = [each["status"] for each in held if each.get("status", {}).get("admission")]
-        whole = sum(
-            int(pods["resourceUsage"]["cpu"])
-            for each in given
-            for pods in each["admission"]["podSetAssignments"]
-        )
-        # A pod that is done has given its CPU back, though its job has not ended.
-        returned: Iterator[int] = (
-            pods["count"] for each in given for pods in each.get("reclaimablePods", [])
-        )
-        return whole - sum(returned)
-
-    most = 0
-
-    def all_finished() -> bool:
-        nonlocal most
-        most = max(most, used())
-        return all(
-            queues.condition(f"job-{number}", "Finished").get("status") == "True"
-            for number in range(6)
-        )
-
-    api.wait_for("all have ended", all_finished, timeout=120)
-    assert 0 < most <= 4
 
 
 def test_a_job_behind_an_equal_one_gets_the_reason_as_well(queues: Queues) -> None:

@@ -25,21 +25,6 @@ def _priority(queues: Queues, short: str, value: int) -> dict[str, str]:
     return {"kueue.x-k8s.io/priority-class": name}
 
 
-def test_higher_priority_goes_first(queues: Queues) -> None:
-    queues.simple(cpu=1)
-    low, high = _priority(queues, "low", 1), _priority(queues, "high", 10)
-    queues.job("blocker", run_for="1h")
-    queues.await_admitted("blocker")
-    queues.job("low", labels=low, run_for="1h")
-    queues.job("high", labels=high, run_for="1h")
-    queues.await_condition("low", "QuotaReserved", "False")
-    queues.await_condition("high", "QuotaReserved", "False")
-
-    queues.api.delete(JOBS, "blocker", queues.namespace)
-    queues.await_admitted("high")
-    assert queues.is_suspended("low")
-
-
 def test_a_job_of_higher_priority_preempts_one_of_its_own_queue(queues: Queues, api: Api) -> None:
     queues.simple(cpu=2, preemption={"withinClusterQueue": "LowerPriority"})
     queues.job("victim", 2, labels=_priority(queues, "low", 1), run_for="1h")

@@ -75,25 +75,3 @@ def test_a_job_that_is_activated_again_may_run_as_long_as_at_first(
     assert again["status"].get("accumulatedPastExecutionTimeSeconds", 0) == 0
     api.patch(where, cluster_queue, body={"spec": {"stopPolicy": "None"}})
     api.wait_for("it is stopped again", lambda: stopped(2))
-
-
-def test_a_queue_without_a_cohort_borrows_nothing(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(1, "4")
-    name, _ = queues.simple(cpu=3)
-    queues.job("job", 3, run_for="1h")
-    queues.await_admitted("job")
-    where = f"{API}/clusterqueues"
-    groups: Any = api.get(where, name)["spec"]["resourceGroups"]
-    for resource in groups[0]["flavors"][0]["resources"]:
-        if resource["name"] == "cpu":
-            resource["nominalQuota"] = "1"
-    api.patch(where, name, body={"spec": {"resourceGroups": groups}})
-
-    def cpu() -> Any:
-        rows: Any = api.get(where, name).get("status", {}).get("flavorsReservation", [])
-        found = [each for row in rows for each in row["resources"] if each["name"] == "cpu"]
-        return found[0] if found and found[0]["total"] == "3" else None
-
-    assert api.wait_for("its use is written", cpu, timeout=120)["borrowed"] == "0"

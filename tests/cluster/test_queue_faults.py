@@ -94,21 +94,6 @@ def test_a_burst_goes_on_wherever_the_reconciler_was_killed(
     assert judge.stops == 0
 
 
-@LONG
-def test_a_burst_goes_on_when_the_api_server_was_away(
-    own: Reconciler, control_plane: ControlPlane, queues: Queues
-) -> None:
-    burst = Burst(queues, 15)
-    burst.create()
-    burst.await_finished(3)
-    control_plane.apiserver.kill()
-    control_plane.apiserver.start()
-    control_plane.wait_ready()
-
-    burst.judge()
-    assert own.process.running
-
-
 @pytest.fixture
 def proxy(control_plane: ControlPlane) -> Iterator[LossyProxy]:
     with LossyProxy(int(control_plane.url.rpartition(":")[2])) as proxy:
@@ -123,21 +108,6 @@ def lossy(control_plane: ControlPlane, proxy: LossyProxy, _quiet: None) -> Itera
     lossy.wait_leading()
     yield lossy
     lossy.stop()
-
-
-@LONG
-def test_answers_that_are_lost_exceed_no_quota(
-    lossy: Reconciler, proxy: LossyProxy, queues: Queues
-) -> None:
-    burst = Burst(queues, 18)
-    burst.create()
-    for done in (1, 4, 8, 12):
-        burst.await_finished(done)
-        proxy.lose(6)
-
-    burst.judge()
-    assert proxy.lost >= 6
-    assert lossy.process.running
 
 
 def test_when_nothing_is_heard_for_a_while_no_quota_is_given_twice(

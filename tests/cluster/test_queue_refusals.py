@@ -62,32 +62,6 @@ def test_a_long_reason_is_written(api: Api, queues: Queues) -> None:
     assert len(reason["message"]) == LONGEST
 
 
-def test_a_queue_that_lacks_many_flavors_says_so(api: Api, queues: Queues) -> None:
-    name = queues.create(
-        "ClusterQueue",
-        "lacking",
-        {
-            "namespaceSelector": {},
-            "resourceGroups": [
-                {
-                    "coveredResources": [f"example.com/{group}"],
-                    "flavors": [
-                        {
-                            "name": f"{'missing-' * 28}{group}-{number}",
-                            "resources": [{"name": f"example.com/{group}", "nominalQuota": 1}],
-                        }
-                        for number in range(16)
-                    ],
-                }
-                for group in range(16)
-            ],
-        },
-    )
-    queues.await_inactive(name, "FlavorNotFound")
-    message = condition(api.get(f"{API}/clusterqueues", name), "Active")["message"]
-    assert len(message) == LONGEST
-
-
 def events(api: Api, queues: Queues, kind: str, name: str) -> Callable[[], list[Object]]:
     """Return a function that lists the Events about refused writes of an object."""
 

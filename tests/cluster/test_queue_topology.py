@@ -1,8 +1,6 @@
 """Kueue's topology API: pods of queued jobs in domains of nodes."""
 
-from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -270,59 +268,6 @@ def test_without_another_host_a_gang_waits_or_is_evicted_as_it_says(
     assert workload is not None
     [evicted] = workload["status"]["schedulingStats"]["evictions"]
     assert (evicted["reason"], evicted["count"]) == ("NodeFailures", 1)
-
-
-@pytest.fixture
-def classes(api: Api) -> Iterator[tuple[str, str]]:
-    """Two priority classes above that of other pods, the lower one first."""
-    names = f"above-{uuid4().hex[:8]}", f"high-{uuid4().hex[:8]}"
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    for name, value in zip(names, (10, 1000), strict=True):
-        api.create({**kind, "metadata": {"name": name}, "value": value})
-    yield names
-    for name in names:
-        api.delete("scheduling.k8s.io/v1/priorityclasses", name)
-
-
-def test_preemption_for_what_is_lost_is_on_its_own_host(
-    racks: Racks, api: Api, queues: Queues, classes: tuple[str, str]
-) -> None:
-    """The pod on its host is worth more than that on another one, which would go first."""
-    hosts = racks.rack("r1", 3)
-    racks.queue()
-    above, high = classes
-    said: dict[str, Any] = {"run_for": "1h", "annotations": {REQUIRED: RACK}}
-    queues.job("train", 2, cpu="3", indexed=True, pod_spec={"priorityClassName": high}, **said)
-    before = racks.await_placed("train", 2)
-    own, [other] = before["0"], [each for each in hosts if each not in before.values()]
-
-    api.patch("nodes", own, body={"spec": {"unschedulable": True}})
-    racks.remove("train", "0")
-    anyway = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
-    for node, name in ((own, above), (other, None)):
-        low = objects.pod(
-            f"low-{node}",
-            "2",
-            namespace=queues.namespace,
-            priority_class=name,
-            run_for="1h",
-            nodeSelector={HOST: node},
-            tolerations=anyway,
-        )
-        api.create(low)
-
-    def low_run() -> bool:
-        found = (api.find("pods", f"low-{node}", queues.namespace) for node in (own, other))
-        return all(each is not None and each["status"].get("phase") == "Running" for each in found)
-
-    api.wait_for("both hosts are full", low_run)
-    assert racks.where("train") == {"1": before["1"]}
-    api.patch("nodes", own, body={"spec": {"unschedulable": None}})
-    assert racks.await_placed("train", 2) == before
-    assert api.find("pods", f"low-{own}", queues.namespace) is None
-    stays = api.find("pods", f"low-{other}", queues.namespace)
-    assert stays is not None
-    assert not stays["metadata"].get("deletionTimestamp")
 
 
 def test_a_group_of_plain_pods_is_in_one_rack(racks: Racks, api: Api, queues: Queues) -> None:

@@ -110,17 +110,6 @@ def test_a_job_has_quota_for_the_pods_that_kuberay_makes(
     queues.await_condition("ray", "Finished", reason="Succeeded")
 
 
-def test_a_cluster_of_fewer_workers_than_asked_for_starts_as_a_gang(
-    queues: Queues, kuberay: KubeRay, nodes: NodeFactory
-) -> None:
-    nodes(1, "4")
-    name, _ = queues.simple(cpu=8)
-    needs_room = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
-    queues.api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=needs_room)
-    ray(queues, group={"replicas": 5, "minReplicas": 1, "maxReplicas": 2})
-    await_state(queues, "Running")
-
-
 def test_the_submitter_runs_where_its_quota_is(
     queues: Queues, kuberay: KubeRay, nodes: NodeFactory
 ) -> None:
@@ -190,28 +179,6 @@ def test_a_job_that_kuberay_refuses_after_its_start_frees_its_quota(
     found = queues.await_condition("ray", "Finished", reason="Failed")
     assert "backoffLimit must be a positive integer" in found["message"]
     queues.await_admitted("next")
-
-
-def test_a_job_that_is_tried_again_keeps_its_quota(
-    queues: Queues, kuberay: KubeRay, nodes: NodeFactory
-) -> None:
-    nodes(2, "4")
-    queues.simple(cpu=3)
-    ray(queues, backoffLimit=1)
-    await_state(queues, "Running")
-    first = queues.api.get(JOBS, "ray", queues.namespace)["status"]["rayClusterName"]
-    kuberay.end("ray", "FAILED")
-
-    def is_another() -> bool:
-        status = queues.api.get(JOBS, "ray", queues.namespace)["status"]
-        word, cluster = status["jobDeploymentStatus"], status.get("rayClusterName")
-        return bool(word == "Running" and cluster != first)
-
-    queues.api.wait_for("it runs in another cluster", is_another)
-    assert queues.condition("ray", "Admitted")["status"] == "True"
-    assert queues.condition("ray", "Finished") == {}
-    kuberay.end("ray", "FAILED")
-    queues.await_condition("ray", "Finished", reason="Failed")
 
 
 def test_a_job_that_is_stopped_frees_its_quota_when_its_cluster_is_gone(

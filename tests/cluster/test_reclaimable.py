@@ -7,18 +7,15 @@ from uuid import uuid4
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS
-from tests.cluster.operators import Operator
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
 from tests.harness import objects
 from tests.harness.client import Api, Object
-from tests.harness.kinds import fresh, jobset, mpijob, pytorchjob
+from tests.harness.kinds import fresh, jobset, mpijob
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
 HOLD = "test.example/hold"
-REQUIRE_ROOM = "scheduling.x-k8s.io/require-room"
 RELEASE = "scheduling.x-k8s.io/release-quota"
 PATIENT = 120
 
@@ -53,11 +50,6 @@ def reclaimed(queues: Queues, job: str, pod_set: str = "main") -> int:
     workload: Any = queues.workload(job)
     reported = workload.get("status", {}).get("reclaimablePods") or []
     return next((each["count"] for each in reported if each["name"] == pod_set), 0)
-
-
-def await_reclaimed(queues: Queues, job: str, count: int, pod_set: str = "main") -> None:
-    what = f"{count} pods of {job} are done"
-    queues.api.wait_for(what, lambda: reclaimed(queues, job, pod_set) == count, PATIENT)
 
 
 def succeed(queues: Queues, job: str, *, done: int, left: int) -> None:
@@ -236,68 +228,3 @@ def test_a_job_of_another_controller_gives_back_what_its_status_says(
 
     queues.await_admitted("next")
     assert reclaimed(queues, "work", pod_set) == done
-
-
-class Restarted:
-    """A job of another kind that is evicted and admitted again, in a queue that asks for room."""
-
-    def __init__(self, api: Api, queues: Queues, source: Object, cpu: int) -> None:
-        self._api, self._queues = api, queues
-        api.apply(CRDS)
-        name, _ = queues.simple(cpu=cpu)
-        needs_room = {"metadata": {"annotations": {REQUIRE_ROOM: "true"}}}
-        api.patch(f"{API}/clusterqueues", name, body=needs_room)
-        job = api.create(fresh(source, namespace=queues.namespace, queue="queue"))
-        self.operator = Operator(api, job)
-
-    def start(self, pods: int) -> None:
-        """Have its pods made once it may run: so many then run."""
-        self.operator.start()
-        self._api.wait_for(f"{pods} pods run", lambda: len(self._running()) == pods, PATIENT)
-
-    def restart(self, pods: int) -> None:
-        """Evict it, and have it start once more with so many pods."""
-        set_active(self._queues, "work", active=False)
-        self._api.wait_for("it is stopped", lambda: self.operator.suspended, PATIENT)
-        self.operator.stop()
-        self._queues.await_condition("work", "QuotaReserved", "False")
-        set_active(self._queues, "work", active=True)
-        self.start(pods)
-
-    def given(self) -> dict[str, int]:
-        """Return for how many pods of each pod set it has quota."""
-        workload: Any = self._queues.workload("work")
-        given = workload["status"]["admission"]["podSetAssignments"]
-        return {each["name"]: each["count"] for each in given}
-
-    def needed(self) -> int:
-        """Return how many pods its group starts with."""
-        workload: Any = self._queues.workload("work")
-        name = workload["metadata"]["name"]
-        needed: int = self._api.get(POD_GROUPS, name, self._queues.namespace)["spec"]["minMember"]
-        return needed
-
-    def _running(self) -> list[Object]:
-        pods = self._api.list("pods", self._queues.namespace)
-        return [pod for pod in pods if pod["status"].get("phase") == "Running"]
-
-
-def test_a_training_job_that_starts_again_asks_for_all_that_it_starts(
-    api: Api, queues: Queues
-) -> None:
-    """Its status counts the one that had succeeded until its operator looks at it again."""
-    job = Restarted(api, queues, pytorchjob(), cpu=4)
-    job.start(4)
-    assert job.needed() == 4
-    job.operator.succeed("Worker")
-    await_reclaimed(queues, "work", 1, "worker")
-    queues.job("next", run_for="1h")
-    queues.await_admitted("next")
-    queues.api.delete(JOBS, "next", queues.namespace)
-
-    job.restart(4)
-
-    assert (job.given(), job.needed()) == ({"master": 1, "worker": 3}, 4)
-    assert reclaimed(queues, "work", "worker") == 0
-    job.operator.succeed("Worker")
-    await_reclaimed(queues, "work", 1, "worker")

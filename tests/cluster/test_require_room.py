@@ -13,7 +13,6 @@ from tests.cluster.operators import Operator
 from tests.cluster.queues import API, Queues, condition
 from tests.harness import kinds, objects
 from tests.harness.client import Api
-from tests.harness.objects import RUN_FOR
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
@@ -132,64 +131,6 @@ def test_a_node_that_comes_lets_in_a_waiting_job(
     )
 
 
-def test_a_plain_pod_that_ends_lets_in_a_waiting_job(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(1, "4")
-    api.create(objects.pod("plain", "2", namespace=queues.namespace, run_for="1h"))
-    api.wait_for(
-        "the plain pod has a node",
-        lambda: api.get("pods", "plain", queues.namespace)["spec"].get("nodeName"),
-        SECONDS,
-    )
-    needs_room(queues, api, 16)
-    queues.job("job", 4, run_for="1h")
-    await_reported(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
-
-    done = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
-    api.patch("pods", "plain", queues.namespace, body=done)
-
-    queues.await_admitted("job")
-    await_running(api, queues, "job", 4)
-
-
-def test_pods_that_other_objects_make_are_counted_once(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    api.apply(CRDS)
-    nodes(1, "5")
-    needs_room(queues, api, 16)
-    stays = {"metadata": {"annotations": {RUN_FOR: "1h"}}}
-    template = {**stays, **kinds.template("1", restartPolicy="Never")}
-    spec = {
-        "suspend": True,
-        "startupPolicy": {"startupPolicyOrder": "InOrder"},
-        "replicatedJobs": [
-            {"name": "driver", "template": {"spec": {"template": template}}},
-            {
-                "name": "workers",
-                "template": {"spec": {"parallelism": 2, "completions": 2, "template": template}},
-            },
-        ],
-    }
-    made = kinds.made("jobset.x-k8s.io/v1alpha2", "JobSet", spec)
-    job = api.create(kinds.fresh(made, namespace=queues.namespace, queue="queue"))
-    queues.await_admitted("work")
-    Operator(api, job).start()
-
-    def placed() -> bool:
-        pods = api.list("pods", queues.namespace)
-        return len(pods) == 3 and all(pod["spec"].get("nodeName") for pod in pods)
-
-    api.wait_for("its pods have a node", placed, SECONDS)
-    queues.job("three", 3, run_for="1h")
-    await_reported(queues, "three", "quota yes; room for 2 of 3: 1 cpu short on 1 node")
-    queues.job("two", 2, run_for="1h")
-
-    queues.await_admitted("two")
-    await_running(api, queues, "two", 2)
-
-
 # -- victims whose pods take their time to end
 
 
@@ -265,19 +206,6 @@ def test_victims_stay_away_until_the_pods_of_all_have_ended(
     queues.await_admitted("large")
     await_running(api, queues, "large", 4)
     assert [evictions(queues, job) for job in victims] == [1, 1, 1, 1]
-
-
-def test_an_unreadable_setting_about_room_gets_an_event(api: Api, queues: Queues) -> None:
-    name, _ = queues.simple(cpu=1)
-    said = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "yes"}}}
-    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=said)
-
-    def reported() -> bool:
-        found = api.list("events.k8s.io/v1/events", "default")
-        about = [e for e in found if e["regarding"].get("name") == name]
-        return [(e["reason"], e["type"]) for e in about] == [("Misconfigured", "Warning")]
-
-    api.wait_for("there is an Event or a condition", reported, SECONDS)
 
 
 def test_others_do_not_take_room_that_was_found_for_a_job(

@@ -88,25 +88,3 @@ def test_gangs_complete_after_the_api_server_was_killed(
     gangs.await_phases("short", Running=3, timeout=120)
     api.create(gangs.anchor(scheduler_name=PATIENT))
     gangs.await_phases("g", Running=3, timeout=120)
-
-
-@pytest.mark.parametrize("late", long_but_for(["member", "PodGroup"], "member"))
-def test_members_that_were_refused_before_the_extender_was_killed_are_woken_by_what_was_missing(
-    late: str, patient_gang: GangScheduler, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    """What was refused is only remembered in memory; the pods' conditions still say it."""
-    nodes(2)
-    if late == "member":
-        gangs.create_group("g", 3)
-    gangs.add("g", 2 if late == "member" else 3, cpu="1", scheduler_name=PATIENT)
-    gangs.await_refused("g", "", count=2)
-    patient_gang.extender.kill()
-    patient_gang.extender.start()
-    patient_gang.wait_ready()
-
-    if late == "member":
-        gangs.add("g", 1, start=2, cpu="1", scheduler_name=PATIENT)
-    else:
-        gangs.create_group("g", 3)
-    gangs.await_phases("g", Running=3)
-    assert started_once(gangs.placements())

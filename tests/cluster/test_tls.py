@@ -1,10 +1,8 @@
 """kube-scheduler and the extender over TLS with client certificates."""
 
-import socket
 import ssl
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -214,58 +212,6 @@ def certificate_ends(tls: TlsExtender, pair: KeyPair, by: Authority) -> dict[str
         for sample in family.samples
         if sample.name == name
     }
-
-
-def test_files_that_do_not_fit_together_are_not_taken(
-    control_plane: ControlPlane, tls: TlsExtender, tmp_path: Path
-) -> None:
-    process = tls.process
-    assert process is not None
-    other = Authority(tmp_path / "other").serving("extender")
-    good = (tls.files / "tls.key").read_bytes()
-
-    (tls.files / "tls.key").write_bytes(other.key.read_bytes())
-    try:
-        control_plane.wait_until(
-            "it is logged", lambda: "serving with the former certificate" in process.tail(20)
-        )
-        assert get(tls, tls.client).status_code == 200
-    finally:
-        (tls.files / "tls.key").write_bytes(good)
-
-
-def open_files(process: Component) -> int:
-    return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
-
-
-def test_handshakes_that_hang_take_few_files_and_other_clients_are_served(
-    control_plane: ControlPlane, tls: TlsExtender
-) -> None:
-    process = tls.process
-    assert process is not None
-    most, hanging = 256, 600
-    address = httpx.URL(tls.url).host, httpx.URL(tls.url).port or 0
-    before = open_files(process)
-    with ExitStack() as stack, client(tls, tls.client, tls.authority) as kept:
-        for number in range(hanging):
-            connection = stack.enter_context(socket.create_connection(address, 60))
-            connection.sendall(b"\x16\x03\x01"[: number % 4])  # a handshake begins so
-        # New connections, as kube-scheduler makes them for binds, and one that is kept.
-        for verb in ("filter", "prioritize", "preempt", "bind"):
-            assert kept.post(f"/{verb}", json={}).status_code == 200
-            assert get(tls, tls.client).status_code == 200
-        control_plane.wait_until(
-            "the others are cut off", lambda: open_files(process) <= before + most + 20
-        )
-        page = kept.get("/metrics").text
-        # A slow machine may need longer for so many connections than one handshake may take.
-        cut = [
-            sample(page, "gang_extender_closed_connections_total", reason=reason)
-            for reason in ("TooManyHandshakes", "SlowHandshake")
-        ]
-        assert cut[0] > 0
-        assert sum(cut) >= hanging - most
-        assert sample(page, "gang_extender_unfinished_handshakes") <= most
 
 
 def sample(page: str, name: str, **labels: str) -> float:
