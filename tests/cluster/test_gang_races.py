@@ -17,8 +17,8 @@ from tests.cluster.gangs import (
 )
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import GangScheduler, install
-from tests.harness.lossy_proxy import LossyProxy
+from tests.harness.faulty_proxy import Fault, FaultyProxy
+from tests.harness.gang_scheduler import GangScheduler
 from tests.tiers import LONG
 
 FAILED = 'gang_extender_binding_duration_seconds_count{result="error"}'
@@ -198,23 +198,20 @@ def test_a_gang_starts_as_a_whole_or_not_at_all_if_it_is_broken_up_when_its_last
 
 
 @pytest.fixture(scope="module")
-def proxy(control_plane: ControlPlane) -> Iterator[LossyProxy]:
-    with LossyProxy(int(control_plane.url.rpartition(":")[2])) as proxy:
+def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
+    with FaultyProxy(control_plane, seed=1) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
-def lossy_gang(control_plane: ControlPlane, proxy: LossyProxy) -> Iterator[GangScheduler]:
+def lossy_gang(control_plane: ControlPlane, proxy: FaultyProxy) -> Iterator[GangScheduler]:
     """A pair for pods with schedulerName `lossy`, whose extender may lose answers."""
-    kubeconfig = control_plane.folder / f"{LOSSY}.kubeconfig"
-    direct = install(control_plane).read_text()
-    kubeconfig.write_text(direct.replace(control_plane.url, f"https://127.0.0.1:{proxy.port}"))
     scheduler = GangScheduler(
         control_plane,
         name=LOSSY,
         settings={"gang": {"rejectPercentage": 100}, "kube": {"timeoutSeconds": 5}},
         scheduler={"profiles": [{"schedulerName": LOSSY}]},
-        args=["--kubeconfig", str(kubeconfig)],
+        api_port=proxy.port,
     )
     yield scheduler
     scheduler.stop()
@@ -227,7 +224,7 @@ def tries(scheduler: GangScheduler, gangs: Gangs, outcome: str) -> int:
 
 
 def test_bindings_whose_answers_are_lost_are_looked_up_and_made_once(
-    lossy_gang: GangScheduler, proxy: LossyProxy, api: Api, gangs: Gangs, nodes: NodeFactory
+    lossy_gang: GangScheduler, proxy: FaultyProxy, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     [node] = nodes(1, "3")
     gangs.create_group("g", 3, timeout=600)
@@ -236,11 +233,11 @@ def test_bindings_whose_answers_are_lost_are_looked_up_and_made_once(
     await_held(api, lossy_gang, 2)
     asked = bind_requests(api)
 
-    proxy.lose(3)
+    proxy.lose("/binding", 3)
     api.create(gangs.anchor(cpu="0", node_name=node))
     gangs.await_phases("g", Running=3)
     api.wait_for("the pods were looked up", lambda: idle(lossy_gang))
-    assert (bind_requests(api), proxy.lost) == (asked + 3, 3)
+    assert (bind_requests(api), proxy.faults[Fault.LOST]) == (asked + 3, 3)
     assert tries(lossy_gang, gangs, "binding not written yet") == 0
     assert len(gangs.placements()) == 3
     assert lossy_gang.metric(FAILED) == 0

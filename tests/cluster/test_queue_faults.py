@@ -10,7 +10,7 @@ from tests.cluster.history import Judge, versions
 from tests.cluster.queues import JOBS, QUEUE, WORKLOADS, Queues, condition
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
-from tests.harness.lossy_proxy import LossyProxy
+from tests.harness.faulty_proxy import FaultyProxy
 from tests.harness.reconciler import Reconciler
 from tests.tiers import LONG
 
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("gang")
 
 QUOTA = 3
 PATIENCE = 120.0
+UNHEARD = 6
 LEASES, LEASE = "coordination.k8s.io/v1/leases", "gang-extender-reconciler"
 
 
@@ -95,13 +96,13 @@ def test_a_burst_goes_on_wherever_the_reconciler_was_killed(
 
 
 @pytest.fixture
-def proxy(control_plane: ControlPlane) -> Iterator[LossyProxy]:
-    with LossyProxy(int(control_plane.url.rpartition(":")[2])) as proxy:
+def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
+    with FaultyProxy(control_plane, seed=1) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def lossy(control_plane: ControlPlane, proxy: LossyProxy, _quiet: None) -> Iterator[Reconciler]:
+def lossy(control_plane: ControlPlane, proxy: FaultyProxy, _quiet: None) -> Iterator[Reconciler]:
     """A reconciler that may never hear what became of a write."""
     settings = {"reconcile": {"leaderElect": False}, "kube": {"timeoutSeconds": 3}}
     lossy = Reconciler(control_plane, name="faults-lossy", settings=settings, api_port=proxy.port)
@@ -111,15 +112,17 @@ def lossy(control_plane: ControlPlane, proxy: LossyProxy, _quiet: None) -> Itera
 
 
 def test_when_nothing_is_heard_for_a_while_no_quota_is_given_twice(
-    lossy: Reconciler, proxy: LossyProxy, queues: Queues
+    lossy: Reconciler, proxy: FaultyProxy, queues: Queues
 ) -> None:
     """Neither answers nor watches show that an admission was taken; requests go on to arrive."""
     burst = Burst(queues, 12)
     burst.create()
     burst.await_finished(2)
-    with proxy.silence():
-        before = proxy.lost
-        queues.api.wait_for("nothing is heard", lambda: proxy.lost >= before + 12, PATIENCE)
+    proxy.stand_still(f"/apis/{WORKLOADS}")
+    silence = proxy.hold("/status", answers=True)
+    queues.api.wait_for("nothing is heard", lambda: silence.held >= UNHEARD, PATIENCE)
+    proxy.let_go()
+    proxy.move()
 
     burst.judge()
     assert lossy.process.running

@@ -112,6 +112,8 @@ class FaultyProxy:
         """How many events watches that stand still have not shown."""
         self._holding: Hold | None = None
         self._chances: Mapping[Fault, float] = {}
+        self._losing, self._left = "", 0
+        """The ending of paths whose next answers are lost, and how many."""
         self._blocked = False
         self._open: set[asyncio.Transport] = set()
         self._loop: asyncio.AbstractEventLoop
@@ -135,6 +137,10 @@ class FaultyProxy:
     def set_chances(self, chances: Mapping[Fault, float]) -> None:
         """Have each fault happen with that probability from now on."""
         self._chances = dict(chances)
+
+    def lose(self, ending: str, count: int) -> None:
+        """Lose the next so many answers to requests for paths with an ending."""
+        self._losing, self._left = ending, count
 
     def set_lag(self, path: str, seconds: float) -> None:
         """Have watches of a path be behind by so many seconds from now on, those under way too."""
@@ -236,6 +242,10 @@ class FaultyProxy:
         self, request: web.BaseRequest, session: aiohttp.ClientSession
     ) -> web.StreamResponse:
         watching = "watch" in request.query
+        if self._left and request.path.endswith(self._losing):
+            self._left -= 1
+            self.faults[Fault.LOST] += 1
+            return await self._forward(request, session, Fault.LOST)
         fault = self._draw(watching)
         if self._blocked or fault is Fault.HANG:
             await asyncio.sleep(self._hang if not self._blocked else _LONG_SECONDS)
