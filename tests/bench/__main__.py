@@ -58,10 +58,6 @@ def main(
         ),
     ] = "",
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each side, in turn.")] = 1,
-    both_ways: Annotated[
-        bool,
-        typer.Option("--both-ways", help="One more column: ours with gang.bindTogether: off."),
-    ] = False,
     bare: Annotated[
         bool,
         typer.Option(
@@ -109,7 +105,6 @@ def main(
     if preempt and (arrive or bare):
         raise typer.BadParameter("--preempt goes neither with --arrive nor with --bare")
     compared = [sides.plain(native=native), sides.ours(settings, native=native)]
-    compared += [sides.ours(settings, together=False, native=native)] * both_ways
     compared += [sides.bare(arriving=bool(arrive))] * bare
     if peer:
         if peer_config is None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tests.bench.load import fits, gang_of
-from tests.bench.tables import percentile
+from tests.bench.series import percentile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,20 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-import msgspec
-from rich.table import Table
 from typing_extensions import override
 
 from extender.resources.quantity import CPU, amount
 from tests.bench import load as base
-from tests.bench import tables
 from tests.bench.load import CONNECTIONS, NAMESPACE, GroupKind, LoadError, Progress, gang_of
 from tests.bench.meter import Meter
 from tests.bench.runs import PROCESSES, MeteredControlPlane, client, rate_of
-from tests.bench.series import Limits, Run, Series, await_count
-from tests.bench.sides import CRDS, OFF, OURS, Settings, Side
+from tests.bench.series import Limits, Row, Run, Series, await_count, of_processes
+from tests.bench.sides import CRDS, OURS, Settings, Side
 from tests.bench.sightings import ON_NODE, Sightings
-from tests.bench.tables import Row
 from tests.harness import objects
 from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, Object
@@ -257,9 +253,9 @@ class Bench(Series[Side, Result]):
             f"{load.preemptors} of higher priority, {rate_of(qps)}"
         )
         with_reconciler = [
-            _with_reconciler(each, settings) if each.key in {OURS, OFF} else each for each in sides
+            _with_reconciler(each, settings) if each.key == OURS else each for each in sides
         ]
-        super().__init__(name, with_reconciler, repeat)
+        super().__init__(name, with_reconciler, repeat, load=load)
         self._load, self._qps, self._limits = load, qps, limits
 
     @override
@@ -318,13 +314,8 @@ class Bench(Series[Side, Result]):
         )
 
     @override
-    def table(self) -> Table:
-        columns = tables.columns(self.results, lambda each: each.side)
-        return tables.table(self.name, columns, _ROWS, heading=lambda each: each.title)
-
-    @override
-    def load_as_builtins(self) -> Any:
-        return msgspec.to_builtins(self._load)
+    def rows(self) -> Sequence[Row[Result]]:
+        return _ROWS
 
 
 _ROWS: Sequence[Row[Result]] = (
@@ -339,7 +330,7 @@ _ROWS: Sequence[Row[Result]] = (
     Row("partial gangs left behind", lambda run: run.measures.left_partial),
     Row("overcommits", lambda run: len(run.overcommits)),
     Row("collisions", lambda run: run.collisions),
-    *cast("list[Row[Result]]", tables.of_processes(PROCESSES)),
+    *cast("list[Row[Result]]", of_processes(PROCESSES)),
 )
 
 

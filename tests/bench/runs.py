@@ -13,19 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-import msgspec
-from rich.table import Table
 from typing_extensions import override
 
-from tests.bench import load, tables
+from tests.bench import load
 from tests.bench.creation import Creation, Pace
 from tests.bench.gangs import Gangs, Quantiles, Waits, judge, waits
 from tests.bench.load import NAMESPACE, Load, Progress, fits
 from tests.bench.meter import Meter
-from tests.bench.series import Limits, Run, Series, await_count
-from tests.bench.sides import CRDS, OFF, OURS, PLAIN, Settings, Side
+from tests.bench.series import Limits, Row, Run, Series, await_count, of_processes
+from tests.bench.sides import CRDS, OURS, PLAIN, Settings, Side
 from tests.bench.sightings import NEW, ON_NODE, Sightings
-from tests.bench.tables import Row
 from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
@@ -104,7 +101,7 @@ class Result(Run):
     def faults(self) -> list[str]:
         """Our gangs that are not whole, or cannot be; nodes of any side that had too much."""
         gangs, found = self.gangs, list(self.overcommits)
-        if self.side not in {OURS, OFF}:
+        if self.side != OURS:
             return found
         if gangs.whole < self.load.gangs or gangs.partial or self.partial:
             partial = max(gangs.partial, self.partial)
@@ -138,7 +135,7 @@ class Bench(Series[Column, Result]):
                 if side.key != PLAIN
                 for churn in (False, True)
             ]
-        super().__init__(case.title, made, repeat)
+        super().__init__(case.title, made, repeat, load=case)
         self._case, self._limits = case, limits
 
     @override
@@ -156,15 +153,6 @@ class Bench(Series[Column, Result]):
             f"overcommits: {len(result.overcommits)}, collisions: {result.collisions}"
         )
 
-    @override
-    def table(self) -> Table:
-        columns = tables.columns(self.results, lambda each: each.title)
-        return tables.table(self.name, columns, self._rows(), heading=lambda each: each.title)
-
-    @override
-    def load_as_builtins(self) -> Any:
-        return msgspec.to_builtins(self._case)
-
     def _ratio(self, row: Row[Result]) -> Row[Result]:
         """Return the line of a measure relative to its baseline of the same repeat.
 
@@ -181,7 +169,8 @@ class Bench(Series[Column, Result]):
 
         return Row("  ratio", ratio, "{:.2f}")
 
-    def _rows(self) -> list[Row[Result]]:
+    @override
+    def rows(self) -> list[Row[Result]]:
         rate: Row[Result] = Row("pods/s", lambda run: run.pods_per_second)
         waits: list[Row[Result]] = [
             Row(f"{since} pod created to last on a node, {name}, ms", _wait(since, name))
@@ -201,7 +190,7 @@ class Bench(Series[Column, Result]):
             Row("collisions", lambda run: run.collisions),
             *(row for each in waits for row in (each, self._ratio(each))),
             Row("extender, CPU ms a pod", _cpu_of_extender, "{:.2f}"),
-            *cast("list[Row[Result]]", tables.of_processes(PROCESSES)),
+            *cast("list[Row[Result]]", of_processes(PROCESSES)),
         ]
 
 

@@ -1,15 +1,19 @@
 """What the benchmarks share: runs of a load by several sides in turn, then a table, JSON, an exit.
 
+In a table measures are lines, and what is compared are columns.
+
 Progress goes to standard error: one line that changes on a terminal, few lines elsewhere.
 """
 
+import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import httpx
@@ -117,21 +121,33 @@ class Run:
         return made | {name: getattr(self, name) for name in ("faults", *self.derived)}
 
 
+R = TypeVar("R", bound=Run)
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[R]):
+    """One line of a table: a number of every run, and how it is written."""
+
+    name: str
+    value: Callable[[R], float | None]
+    form: str = "{:.0f}"
+
+
 class _Titled(Protocol):
     @property
     def title(self) -> str: ...
 
 
 S = TypeVar("S", bound=_Titled)
-R = TypeVar("R", bound=Run)
 
 
 class Series(ABC, Generic[S, R]):
     """Measures every side, `repeat` times; a run that fails does not end the others."""
 
-    def __init__(self, name: str, sides: Sequence[S], repeat: int) -> None:
-        """`name` is that of the load."""
+    def __init__(self, name: str, sides: Sequence[S], repeat: int, *, load: Any) -> None:
+        """`name` is that of the load, and `load` what is written of it as JSON."""
         self.name = name
+        self._load_as_builtins = msgspec.to_builtins(load)
         self.results: list[R] = []
         self.failures: list[str] = []
         self.progress = Progress()
@@ -147,12 +163,23 @@ class Series(ABC, Generic[S, R]):
         """Return one line about a run."""
 
     @abstractmethod
-    def table(self) -> Table:
-        """Return measures as lines and sides as columns."""
+    def rows(self) -> Iterable[Row[R]]:
+        """Return the lines of the table."""
 
-    @abstractmethod
-    def load_as_builtins(self) -> Any:
-        """Return what was measured on, as JSON has it."""
+    def table(self) -> Table:
+        """Return medians of the runs of each side, and their spread; no line without a number."""
+        by_title: dict[str, list[R]] = {}
+        for run in self.results:
+            by_title.setdefault(run.title, []).append(run)
+        made = Table(title=self.name, title_justify="left")
+        made.add_column("")
+        for title in by_title:
+            made.add_column(title, justify="right")
+        for row in self.rows():
+            cells = [cell([row.value(run) for run in runs], row.form) for runs in by_title.values()]
+            if any(cells):
+                made.add_row(row.name, *cells)
+        return made
 
     def notes(self) -> list[str]:
         """Return what is said below the table."""
@@ -178,7 +205,7 @@ class Series(ABC, Generic[S, R]):
     def as_builtins(self) -> dict[str, Any]:
         """Return everything that was measured, as JSON has it."""
         runs = [each.as_builtins() for each in self.results]
-        return {"title": self.name, "load": self.load_as_builtins(), "runs": runs}
+        return {"title": self.name, "load": self._load_as_builtins, "runs": runs}
 
     def _run(self, side: S, repeat: int) -> None:
         name = f"{self.name}, {side.title} {repeat}/{self._repeat}"
@@ -213,3 +240,52 @@ def play(series: Sequence[Series[Any, Any]], file: Path | None) -> int:
     for sentence in failures:
         console.print(f"FAILED: {sentence}", style="bold red", soft_wrap=True, highlight=False)
     return 1 if failures else 0
+
+
+def cell(values: Sequence[float | None], form: str) -> str:
+    """Return the median, with lowest and highest where they differ from it; "" without any."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    text, low, high = (form.format(value) for value in (median(known), min(known), max(known)))
+    return text if low == text == high else f"{text} ({low}..{high})"
+
+
+def of_processes(names: Sequence[str]) -> list[Row[Run]]:
+    """Return the lines of CPU and memory of processes; the benchmark's own memory says nothing."""
+
+    def cpu(name: str) -> Callable[[Run], float | None]:
+        return lambda run: run.cpu_seconds.get(name)
+
+    def peak(name: str) -> Callable[[Run], float | None]:
+        return lambda run: run.peak_mib.get(name)
+
+    return [
+        *(Row(f"CPU s, {name}", cpu(name), "{:.1f}") for name in names),
+        *(Row(f"peak MiB, {name}", peak(name)) for name in names if name != "bench"),
+    ]
+
+
+def percentile(values: Sequence[float], q: float) -> float:
+    """Return the smallest of the values that at least the share `q` of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(q * len(ordered)) - 1, 0)]
+
+
+def mean_over_time(changes: Iterable[tuple[float, str, int]], *, start: float, end: float) -> float:
+    """Return the mean of the sum of all amounts between two times; 0.0 where none is between.
+
+    `changes` are in their order: from that time on the thing of that name has that amount. What
+    came before the start counts, what comes after the end does not.
+    """
+    if end <= start:
+        return 0.0
+    amounts: dict[str, int] = {}
+    total, area, before = 0, 0.0, start
+    for at, name, amount in changes:
+        now = min(max(at, start), end)
+        area += total * (now - before)
+        before = now
+        total += amount - amounts.get(name, 0)
+        amounts[name] = amount
+    return (area + total * (end - before)) / (end - start)

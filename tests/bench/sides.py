@@ -16,7 +16,7 @@ from tests.harness.gang_scheduler import ROOT, GangScheduler, install
 from tests.harness.natives import SCHEDULED, SERVED
 from tests.harness.process import Component
 
-PLAIN, OURS, OFF, PEER, BARE = "plain", "ours", "off", "peer", "bare"
+PLAIN, OURS, PEER, BARE = "plain", "ours", "peer", "bare"
 CRDS = ROOT / "manifests" / "crds"
 
 Settings = dict[str, Any]
@@ -50,17 +50,11 @@ def plain(*, native: bool = False) -> Side:
     return Side(key=PLAIN, title=title, start=start, kind=kind, apiserver_args=served)
 
 
-def ours(
-    settings: Mapping[str, Any] | None = None, *, together: bool = True, native: bool = False
-) -> Side:
+def ours(settings: Mapping[str, Any] | None = None, *, native: bool = False) -> Side:
     """Return kube-scheduler with our extender, which gets `settings` as its configuration.
 
-    Where equal members are not bound `together`, kube-scheduler asks for each of them. `native`
-    gangs are kube-scheduler's.
+    `native` gangs are kube-scheduler's.
     """
-    settings = dict(settings or {})
-    if not together:
-        settings["gang"] = {**settings.get("gang", {}), "bindTogether": "off"}
 
     def start(control_plane: ControlPlane, client: Settings) -> Component:
         return GangScheduler(
@@ -70,9 +64,9 @@ def ours(
             scheduler_args=SCHEDULED if native else (),
         ).scheduler
 
-    title = f"gang-extender{', one by one' * (not together)}{', native gangs' * native}"
+    title = f"gang-extender{', native gangs' * native}"
     return Side(
-        key=OURS if together else OFF,
+        key=OURS,
         title=title,
         start=start,
         kind=natively() if native else GroupKind(),

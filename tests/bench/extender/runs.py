@@ -12,15 +12,12 @@ import httpx
 import msgspec
 import psutil
 import yaml
-from rich.table import Table
 from typing_extensions import override
 
-from tests.bench import tables
 from tests.bench.extender import api_server, scheduler
 from tests.bench.extender.scene import Scene
 from tests.bench.meter import Meter
-from tests.bench.series import Limits, Progress, Run, Series
-from tests.bench.tables import Row
+from tests.bench.series import Limits, Progress, Row, Run, Series
 from tests.harness.certificates import Authority
 from tests.harness.kubeconfig import Kubeconfig
 from tests.harness.process import Component, free_port
@@ -91,7 +88,8 @@ class Bench(Series[Scene, Result]):
     def __init__(
         self, scenes: Sequence[Scene], settings: Mapping[str, Any], limits: Limits, repeat: int
     ) -> None:
-        super().__init__("The extender alone, with stand-ins around it", scenes, repeat)
+        name = "The extender alone, with stand-ins around it"
+        super().__init__(name, scenes, repeat, load=scenes)
         self._settings, self._limits = settings, limits
 
     @override
@@ -111,13 +109,8 @@ class Bench(Series[Scene, Result]):
         return f"{rate:.0f} pods/s, {cpu:.3f} ms of CPU a pod, {memory:.0f} MiB"
 
     @override
-    def table(self) -> Table:
-        columns = tables.columns(self.results, lambda each: each.side)
-        return tables.table(self.name, columns, _ROWS, heading=lambda each: each.title)
-
-    @override
-    def load_as_builtins(self) -> Any:
-        return msgspec.to_builtins(self._sides)
+    def rows(self) -> Sequence[Row[Result]]:
+        return _ROWS
 
 
 def _count(name: str) -> Callable[[Result], float | None]:

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-import msgspec
-from rich.table import Table
 from typing_extensions import override
 
-from tests.bench import tables
 from tests.bench.meter import Meter
 from tests.bench.queue import controllers, jobs, manifests, writes
 from tests.bench.queue.controllers import CONTROLLER, Side
@@ -25,8 +22,7 @@ from tests.bench.queue.driving import Make, drive
 from tests.bench.queue.jobs import JobsLoad
 from tests.bench.queue.load import Load
 from tests.bench.queue.measures import Measures, measure
-from tests.bench.series import Limits, Run, Series
-from tests.bench.tables import Row
+from tests.bench.series import Limits, Row, Run, Series, of_processes
 from tests.harness.client import Api, Object, condition
 from tests.harness.control_plane import ControlPlane
 from tests.harness.process import Component
@@ -94,9 +90,16 @@ class _Bench(Series[Side, Result]):
     """Whether there are nodes, and what runs pods on them."""
 
     def __init__(
-        self, name: str, sides: Sequence[Side], limits: Limits, repeat: int, *, quotas: Load
+        self,
+        name: str,
+        sides: Sequence[Side],
+        limits: Limits,
+        repeat: int,
+        *,
+        quotas: Load,
+        load: Any,
     ) -> None:
-        super().__init__(name, sides, repeat)
+        super().__init__(name, sides, repeat, load=load)
         self._quotas, self._limits = quotas, limits
 
     @abstractmethod
@@ -173,11 +176,7 @@ class _Bench(Series[Side, Result]):
         return f"{result.finished_per_second:.2f} {self.what}/s, {done}"
 
     @override
-    def table(self) -> Table:
-        columns = tables.columns(self.results, lambda each: each.side)
-        return tables.table(self.name, columns, self._rows(), heading=lambda each: each.title)
-
-    def _rows(self) -> list[Row[Result]]:
+    def rows(self) -> list[Row[Result]]:
         waits = dict.fromkeys(name for run in self.results for name in run.measures.waits)
         return [
             Row(
@@ -195,7 +194,7 @@ class _Bench(Series[Side, Result]):
             Row("evictions", lambda run: run.measures.evictions),
             Row("events with more than the quota", lambda run: run.measures.broken),
             Row("API writes for each", lambda run: run.writes_for_each, "{:.2f}"),
-            *cast("list[Row[Result]]", tables.of_processes(_PROCESSES)),
+            *cast("list[Row[Result]]", of_processes(_PROCESSES)),
         ]
 
     def _set(self, plane: ControlPlane, started: Mapping[str, Component]) -> None:
@@ -227,7 +226,9 @@ class QuotaBench(_Bench):
         queues = list(load.queues())
         cohorts = len({queue.cohort for queue in queues})
         name = f"{load.workloads} Workloads, {len(queues)} queues in {cohorts} cohorts"
-        super().__init__(f"{file.stem}: {name}", sides, limits, repeat, quotas=load)
+        said = load.model_dump(mode="json", by_alias=True)
+        title = f"{file.stem}: {name}"
+        super().__init__(title, sides, limits, repeat, quotas=load, load=said)
 
     @override
     def driver(self) -> Make:
@@ -236,10 +237,6 @@ class QuotaBench(_Bench):
     @override
     def wanted(self) -> int:
         return self._quotas.workloads
-
-    @override
-    def load_as_builtins(self) -> Any:
-        return self._quotas.model_dump(mode="json", by_alias=True)
 
 
 class JobsBench(_Bench):
@@ -253,7 +250,7 @@ class JobsBench(_Bench):
             f"{load.jobs} Jobs of {load.pods} pods of {load.runtime:g} s, {rate}, "
             f"quota for {load.at_once}"
         )
-        super().__init__(name, sides, limits, repeat, quotas=load.quotas())
+        super().__init__(name, sides, limits, repeat, quotas=load.quotas(), load=load)
         self._load = load
 
     @override
@@ -267,10 +264,6 @@ class JobsBench(_Bench):
     @override
     def objects(self) -> Iterable[Object]:
         return jobs.nodes(self._load)
-
-    @override
-    def load_as_builtins(self) -> Any:
-        return msgspec.to_builtins(self._load)
 
 
 def _wait(name: str, field: str) -> Callable[[Result], float | None]:

@@ -11,7 +11,7 @@ import msgspec
 from tests.bench.queue.jobs import CLASS
 from tests.bench.queue.load import Load
 from tests.bench.queue.wire import JobEvent, WorkloadEvent
-from tests.bench.tables import mean_over_time, percentile
+from tests.bench.series import mean_over_time, percentile
 
 _MOST_NAMED = 5
 

@@ -76,7 +76,7 @@ def test_gangs_are_judged_at_the_end(
     ],
 )
 def test_what_must_not_be_of_our_gangs_is_named(changes: dict[str, Any], want: list[str]) -> None:
-    assert result("ours", **changes).faults == result("off", **changes).faults == want
+    assert result("ours", **changes).faults == want
     assert result("plain", **changes).faults == list(changes.get("overcommits", ()))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench.queue import writes
 from tests.bench.queue.measures import Ledger, Seen, Times, measure
-from tests.bench.tables import percentile
+from tests.bench.series import percentile
 from tests.bench.tests.unit.queue_makers import QUEUES, admitted, finished, load, seen
 
 LARGE: dict[str, Any] = {"kind": "large", "held": 4000, "granted": 4000}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench.tables import Row, cell, columns, table
+from tests.bench.series import cell
 
 
 @pytest.mark.parametrize(
@@ -18,15 +18,3 @@ from tests.bench.tables import Row, cell, columns, table
 )
 def test_a_cell_shows_all_values(values: list[float | None], want: str) -> None:
     assert cell(values, "{:.1f}") == want
-
-
-def test_runs_of_the_same_are_one_column() -> None:
-    assert columns([3, 4, 5, 7], lambda number: number % 2) == [[3, 5, 7], [4]]
-
-
-def test_a_line_without_a_number_is_left_out() -> None:
-    rows: list[Row[int]] = [Row("itself", float), Row("nothing", lambda _: None)]
-    made = table("numbers", [[1, 3], [4]], rows, heading=lambda each: f"from {each}")
-
-    assert [str(each.header) for each in made.columns] == ["", "from 1", "from 4"]
-    assert [[*each.cells] for each in made.columns] == [["itself"], ["2 (1..3)"], ["4"]]
