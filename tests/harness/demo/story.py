@@ -15,12 +15,17 @@ import httpx
 from tests.harness import kubeconfig as kubeconfigs
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
-from tests.harness.demo.play import SAMPLE, SAMPLES, Play
-from tests.harness.demo.queue_scenes import QUEUE_SCENES
-from tests.harness.demo.record import Record, UnexpectedError
 from tests.harness.demo.scenes import SCENES
-from tests.harness.demo.screen import Screen, duration
-from tests.harness.gang_scheduler import ROOT, GangScheduler
+from tests.harness.demo.stage import (
+    SAMPLE,
+    SAMPLES,
+    Play,
+    Scene,
+    Screen,
+    UnexpectedError,
+    duration,
+)
+from tests.harness.gang_scheduler import ROOT
 from tests.harness.toolchain import Binaries, ToolchainError, ensure_binaries
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -53,57 +58,43 @@ def _terminated(number: int, _: FrameType | None) -> NoReturn:
 def _run(screen: Screen, *, keep: bool) -> int:
     binaries = ensure_binaries(screen.say)
     started = time.monotonic()
-    record = Record(scene="-")
-    with _control_plane(screen, binaries) as control_plane:
-        _ready(screen, record, "the control plane starts", since=started)
+    screen.say("etcd, kube-apiserver, kube-controller-manager and KWOK start")
+    with (
+        _control_plane(binaries) as control_plane,
+        Api(control_plane.admin_kubeconfig) as api,
+    ):
+        screen.say("gang-extender and the stock kube-scheduler start")
+        play = Play(screen, control_plane, api)
         try:
-            _play(screen, record, control_plane, keep=keep)
+            play.run(SCENES)
+            if keep:
+                _keep(play)
         except _FAILURES as error:
-            return _failed(screen, record, control_plane, error)
-    took = duration(time.monotonic() - started)
-    screen.say(f"All {len(record.steps)} steps were as expected, in {took}.")
+            return _failed(play, error)
+    screen.say(f"All {len(play.steps)} steps were as expected, in {_since(started)}.")
     return 0
 
 
+def _since(started: float) -> str:
+    return duration(time.monotonic() - started)
+
+
 @contextmanager
-def _control_plane(screen: Screen, binaries: Binaries) -> Iterator[ControlPlane]:
+def _control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
     with ExitStack() as stack:
-        with screen.waiting("etcd, kube-apiserver, kube-controller-manager and KWOK start"):
-            control_plane = stack.enter_context(ControlPlane(binaries))
+        control_plane = stack.enter_context(ControlPlane(binaries))
         try:
             yield control_plane
         finally:
             # Deaf to a second Ctrl-C, which would stop the tidying up half way.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            with screen.waiting("everything stops"):
-                stack.close()
+            stack.close()
 
 
-def _play(screen: Screen, record: Record, control_plane: ControlPlane, *, keep: bool) -> None:
-    started = time.monotonic()
-    with screen.waiting("gang-extender and the stock kube-scheduler start"):
-        gang = GangScheduler(control_plane)
-    _ready(screen, record, "gang-extender and kube-scheduler start", since=started)
-    with Api(control_plane.admin_kubeconfig) as api:
-        play = Play(screen, record, control_plane, api, gang)
-        for scene in (*SCENES, *QUEUE_SCENES):
-            scene(play)
-        screen.summary(record.steps)
-        if keep:
-            _keep(play)
-
-
-def _ready(screen: Screen, record: Record, what: str, *, since: float) -> None:
-    seconds = time.monotonic() - since
-    screen.step(record.add(what, want="ready", seen="ready", seconds=seconds))
-
-
-def _failed(screen: Screen, record: Record, control_plane: ControlPlane, error: Exception) -> int:
+def _failed(play: Play, error: Exception) -> int:
     """Show what was expected and seen, and the ends of the logs."""
-    if record.steps:
-        screen.summary(record.steps)
-    text = str(error)
-    tails = control_plane.tails()
+    play.screen.summary(play.steps)
+    text, tails = str(error), play.control_plane.tails()
     # An error of the harness may have the logs in it.
     logs = "" if "\n--- " in text else f"the ends of the logs:\n{tails}\n\n"
     print(f"\n{logs}The demo failed: {type(error).__name__}: {text}", file=sys.stderr)
@@ -112,13 +103,13 @@ def _failed(screen: Screen, record: Record, control_plane: ControlPlane, error: 
 
 def _keep(play: Play) -> None:
     """Apply the sample, say how to look at it, and stay until Ctrl-C."""
-    with play.on_stage("default", 4) as scene:
-        scene.apply(SAMPLE)
-        scene.watch.wait_for(lambda: scene.watch.placed("nginx") >= 4, 30)
-        for line in _how_to_look(play):
-            play.screen.say(line)
-        with play.screen.waiting("the control plane is up until Ctrl-C", lines=False):
-            threading.Event().wait()
+    scene = Scene(play, "", "default")
+    scene.add_nodes(4)
+    scene.apply(SAMPLE)
+    play.api.wait_for("the sample runs", lambda: scene.phases("nginx").startswith("4 Running"))
+    for line in _how_to_look(play):
+        play.screen.say(line)
+    threading.Event().wait()
 
 
 def _how_to_look(play: Play) -> Iterator[str]:
