@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -13,17 +12,10 @@ import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.harness import objects
-from tests.harness.client import Api, ApiError
+from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.faulty_proxy import FaultyProxy
-from tests.harness.gang_scheduler import KUBE_SCHEDULER
 from tests.harness.inventory import inventory
-from tests.harness.kubeconfig import read
 from tests.harness.process import Component
-from tests.tiers import long_but_for
-
-LAG = 3.0
-"""Seconds."""
 
 pytestmark = pytest.mark.collisions(100)
 """The kube-scheduler of this file and one that other tests have left are both for its pods."""
@@ -35,106 +27,11 @@ def scheduler(control_plane: ControlPlane) -> Iterator[Component]:
         yield scheduler
 
 
-def _phase(api: Api, name: str, namespace: str) -> str:
-    phase: str = api.get("pods", name, namespace)["status"]["phase"]
-    return phase
-
-
-def seconds_of(timestamp: str) -> float:
-    return datetime.fromisoformat(timestamp).timestamp()
-
-
 def _gone(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-@pytest.mark.usefixtures("scheduler")
-@pytest.mark.parametrize("victim", long_but_for(["apiserver", "etcd"], "etcd"))
-def test_the_cluster_survives_a_kill(
-    victim: str, control_plane: ControlPlane, api: Api, namespace: str, nodes: NodeFactory
-) -> None:
-    nodes()
-    api.create(objects.pod("before", namespace=namespace))
-    api.wait_for("the pod runs", lambda: _phase(api, "before", namespace) == "Running")
-
-    component: Component = getattr(control_plane, victim)
-    pid = component.pid
-    component.kill()
-    assert _gone(pid)
-    component.start()
-    control_plane.wait_ready()
-
-    assert _phase(api, "before", namespace) == "Running"
-    api.create(objects.pod("after", namespace=namespace))
-    # Clients that could not reach the API server pause for up to 12 s.
-    api.wait_for("a new pod runs", lambda: _phase(api, "after", namespace) == "Running", 120)
-
-
-def test_the_pod_watch_of_a_scheduler_can_lag(
-    control_plane: ControlPlane, api: Api, namespace: str, nodes: NodeFactory
-) -> None:
-    nodes()
-    own = control_plane.kubeconfig(KUBE_SCHEDULER)
-    with FaultyProxy(control_plane, seed=1, certificate=read(own).certificate) as proxy:
-        through = control_plane.through(own, proxy.port, "lagging")
-        profiles = {"profiles": [{"schedulerName": "lagging"}]}  # another test's may still run
-        with control_plane.scheduler(profiles, name="kube-scheduler-lags", kubeconfig=through):
-            api.create(objects.pod("before", namespace=namespace, scheduler_name="lagging"))
-            api.wait_for("the pod runs", lambda: _phase(api, "before", namespace) == "Running")
-            assert proxy.lagged == 0
-
-            proxy.set_lag("/api/v1/pods", LAG)
-            api.create(objects.pod("late", namespace=namespace, scheduler_name="lagging"))
-            api.wait_for("the pod runs", lambda: _phase(api, "late", namespace) == "Running")
-            assert proxy.lagged > 0
-
-    late = api.get("pods", "late", namespace)
-    conditions = {each["type"]: each for each in late["status"]["conditions"]}
-    bound = seconds_of(conditions["PodScheduled"]["lastTransitionTime"])
-    # The API server wrote both, in whole seconds.
-    assert bound - seconds_of(late["metadata"]["creationTimestamp"]) >= LAG - 1
-
-
-def test_a_service_account_has_the_rights_that_its_roles_give(
-    control_plane: ControlPlane, api: Api, namespace: str
-) -> None:
-    account = {"name": "reader", "namespace": namespace}
-    rbac = "rbac.authorization.k8s.io"
-    api.apply(
-        [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
-            {
-                "apiVersion": f"{rbac}/v1",
-                "kind": "Role",
-                "metadata": account,
-                "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
-            },
-            {
-                "apiVersion": f"{rbac}/v1",
-                "kind": "RoleBinding",
-                "metadata": account,
-                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "reader"},
-                "subjects": [{"kind": "ServiceAccount", **account}],
-            },
-        ]
-    )
-
-    with Api(control_plane.service_account_kubeconfig(namespace, "reader")) as reader:
-
-        def allowed() -> bool:
-            try:
-                return reader.list("pods", namespace) == []
-            except ApiError as error:  # until the authorizer has seen the new binding
-                if error.status != 403:
-                    raise
-                return False
-
-        reader.wait_for("pods may be listed", allowed)
-        with pytest.raises(ApiError, match="cannot list resource"):
-            reader.list("configmaps", namespace)
 
 
 def test_nothing_is_left_of_a_control_plane_after_its_block() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
+from tests.cluster.queues import JOBS, Queues
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.reconciler import Reconciler
@@ -74,61 +74,6 @@ def test_a_gated_job_gets_its_quota_when_the_last_gate_is_gone(
             and events(api, queues.namespace, name, "AdmissionGateCleared")
         ),
     )
-
-
-def test_a_workload_with_a_closed_gate_preempts_none_until_it_opens(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(1, "4")
-    queues.cluster_queue(cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
-    queues.local_queue("queue", queues.name("cq"))
-    high = queues.name("high")
-    kind = {"apiVersion": API, "kind": "WorkloadPriorityClass", "value": 100}
-    api.create({**kind, "metadata": {"name": high}})
-    queues.made("workloadpriorityclasses", high)
-    queues.job("low", 1, run_for="1h")
-    queues.await_started("low")
-    template = objects.job("high", 1, namespace=queues.namespace)["spec"]["template"]
-    template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-    reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": high}
-    spec = {
-        "queueName": "queue",
-        "priority": 100,
-        "priorityClassRef": reference,
-        "podSets": [{"name": "main", "count": 1, "template": template}],
-        "preemptionGates": [{"name": "example.com/quiet"}],
-    }
-    metadata = {"name": "high", "namespace": queues.namespace}
-    api.create({"apiVersion": API, "kind": "Workload", "metadata": metadata, "spec": spec})
-
-    def said(kind: str, name: str = "high") -> tuple[str, str]:
-        status = api.get(WORKLOADS, name, queues.namespace).get("status", {})
-        found: dict[str, str] = next(
-            (x for x in status.get("conditions", []) if x["type"] == kind), {}
-        )
-        return found.get("status", ""), found.get("reason", "")
-
-    api.wait_for(
-        "it says that its gate keeps it",
-        lambda: said("BlockedOnPreemptionGates") == ("True", "PreemptionGated"),
-    )
-    assert queues.has_started("low")
-    assert queues.condition("low", "Evicted") == {}
-    opened = {
-        "name": "example.com/quiet",
-        "position": "Open",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    api.patch(
-        WORKLOADS,
-        "high",
-        queues.namespace,
-        body={"status": {"preemptionGates": [opened]}},
-        subresource="status",
-    )
-    queues.await_condition("low", "Preempted")
-    api.wait_for("it is admitted", lambda: said("Admitted")[0] == "True")
-    assert said("BlockedOnPreemptionGates")[0] == "False"
 
 
 def test_a_job_with_resource_claims_waits_and_says_why(queues: Queues, nodes: NodeFactory) -> None:

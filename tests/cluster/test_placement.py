@@ -11,7 +11,6 @@ from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
 
 PLACEMENT = "scheduling.x-k8s.io/placement"
-"""These are more nodes than kube-scheduler looks at for one pod."""
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import Gangs
 from tests.cluster.queues import API, Queues, condition
 from tests.harness import objects
 from tests.harness.client import Api, Object
@@ -16,7 +15,6 @@ pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 BLOCK, RACK, HOST = "example.com/block", "example.com/rack", "kubernetes.io/hostname"
 POOL = "example.com/pool"
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
-PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
 SLICES = "kueue.x-k8s.io/podset-slice-required-topology"
 SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -191,28 +189,6 @@ def test_slices_of_indexes_are_in_one_rack_each_and_what_is_lost_comes_back_ther
     api.wait_for("another pod has the index", lambda: racks.pod("train", "2") not in {"", name})
     again = racks.await_placed("train", 4)
     assert again == found
-
-
-def test_pods_without_a_pod_group_of_the_queue_go_to_their_domains_by_index(
-    racks: Racks, api: Api, queues: Queues, gangs: Gangs
-) -> None:
-    racks.rack("r1", 2)
-    racks.rack("r2", 3)
-    racks.queue()
-    gangs.create_group("own", 2)
-    racks.queues.job(
-        "train", 4, cpu="3", indexed=True, group="own", run_for="1h", annotations={PREFERRED: RACK}
-    )
-    found = racks.await_placed("train", 4)
-    assigned = racks.hosts("train")
-    assert [found[index] for index in sorted(found)] == assigned
-    pods = api.list("pods", queues.namespace, labels="job-name=train")
-    assert all(pod["spec"]["nodeSelector"][HOST] == pod["spec"]["nodeName"] for pod in pods)
-
-    name = racks.pod("train", "1")
-    api.delete("pods", name, queues.namespace)
-    api.wait_for("another pod has the index", lambda: racks.pod("train", "1") not in {"", name})
-    assert racks.await_placed("train", 4) == found
 
 
 def test_a_host_that_goes_away_is_replaced_in_the_same_rack(

@@ -10,7 +10,6 @@ import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, WORKLOADS, Queues
-from tests.harness import objects
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.process import run_command
@@ -156,31 +155,6 @@ def test_what_the_command_and_the_reconciler_say_is_the_same(
             queues.api.wait_for("both say the same", is_the_same)
         except AssertionError:
             assert both[0] == both[1]
-
-
-def test_the_command_says_where_an_admitted_gang_runs(
-    control_plane: ControlPlane, api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    [node] = nodes(1, "4")
-    cluster_queue, _ = queues.simple(cpu=3)
-    api.create(objects.pod_group("gang", 2, namespace=queues.namespace))
-    queues.job("job", 2, group="gang", run_for=LONG)
-
-    def reported() -> Object:
-        said = explain(control_plane, "job", "job", "-n", queues.namespace, "-o", "json")
-        return json.loads(said.stdout) if said.returncode == 0 else {}
-
-    def runs() -> bool:
-        group = reported().get("podGroup") or {}
-        return (group.get("scheduled"), group.get("running")) == (2, 2)
-
-    api.wait_for("the gang runs", runs, timeout=120)
-    document = reported()
-    assert (document["state"], document["clusterQueue"]) == ("Admitted", cluster_queue)
-    assert document["nodes"] == {node: 2}
-    assert document["podGroup"]["minMember"] == 2
-    [cpu] = [row for row in document["quotas"] if row["resource"] == "cpu"]
-    assert (cpu["asked"], cpu["used"], cpu["missing"]) == ("2", "2", "0")
 
 
 def test_the_numbers_are_in_the_metrics(

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import HELD, PATIENT, Gangs, message
+from tests.cluster.gangs import Gangs, message
 from tests.cluster.tenants import Tenant
 from tests.harness import objects
 from tests.harness.client import Api, Object
@@ -22,7 +22,6 @@ CAPPED = "capped"
 KEPT = "room is kept for a gang that goes first"
 AGING = {"agingSeconds": 2}
 DAEMON_SETS = "apps/v1/daemonsets"
-"""Seconds: kube-scheduler has to try a thousand pods first."""
 
 
 @pytest.fixture(scope="module")
@@ -186,22 +185,3 @@ def test_the_clusters_own_pods_use_claimed_room_and_those_that_pretend_do_not(
     # Each namespace has its own share.
     api.create(daemon_set("theirs", gangs.namespace, "300m", CAPPED))
     await_running(api, gangs.namespace, "theirs", 2)
-
-
-def test_the_clusters_own_pods_use_planned_room(
-    api: Api,
-    patient_gang: GangScheduler,
-    gangs: Gangs,
-    nodes: NodeFactory,
-    daemons: list[tuple[str, str]],
-) -> None:
-    """Two members are held on a node of three CPUs, and the last CPU is kept for the third."""
-    nodes(1, "3")
-    gangs.hold("held", timeout=900)
-    api.wait_for("two are held", lambda: patient_gang.metric(HELD) == 2)
-    api.create(gangs.pod("plain", cpu="200m", scheduler_name=PATIENT))
-    await_kept_from(api, gangs.namespace, "plain", 1)
-    daemons.append(("agent", "kube-system"))
-    api.create(daemon_set("agent", "kube-system", "200m", PATIENT))
-    await_running(api, "kube-system", "agent", 1)
-    assert gangs.bound("held") == set()

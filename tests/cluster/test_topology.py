@@ -17,7 +17,6 @@ REQUIRED = "scheduling.x-k8s.io/required-topology"
 PREFERRED = "scheduling.x-k8s.io/preferred-topology"
 LATE = "late"
 NODES = "/api/v1/nodes"
-"""With as many racks these are more nodes than kube-scheduler looks at for one pod."""
 
 
 @pytest.fixture

@@ -58,7 +58,6 @@ class ControlPlane:
         kubelet: bool = True,
         controllers: bool = True,
         apiserver_args: Sequence[str] = (),
-        controller_manager_args: Sequence[str] = (),
     ) -> None:
         self._binaries = binaries or ensure_binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="gang-extender-"))
@@ -73,7 +72,7 @@ class ControlPlane:
         self.admin_kubeconfig = self.kubeconfig("admin", ["system:masters"])
         self.etcd = self._etcd()
         self.apiserver = self._apiserver(apiserver_args)
-        self.controller_manager = self._controller_manager(controller_manager_args)
+        self.controller_manager = self._controller_manager()
         self.kwok = self._kwok()
         self._followers = [
             *([self.controller_manager] if controllers else []),
@@ -309,7 +308,7 @@ class ControlPlane:
         ]
         return self._component("kube-apiserver", argv, url=self.url)
 
-    def _controller_manager(self, args: Sequence[str]) -> Component:
+    def _controller_manager(self) -> Component:
         port = free_port()
         argv: list[str | Path] = [
             self._binaries.kube_controller_manager,
@@ -322,7 +321,6 @@ class ControlPlane:
             "--kube-api-burst=2000",
             "--concurrent-job-syncs=20",
             "--concurrent-namespace-syncs=20",
-            *args,
         ]
         url = f"https://127.0.0.1:{port}"
         return self._component("kube-controller-manager", argv, url=url)

@@ -103,8 +103,6 @@ class FaultyProxy:
         self._hang = hang
         self._certificate = certificate
         self._lagging: tuple[str, float] | None = None
-        self.lagged = 0
-        """How many pieces of watches were held back."""
         self._still: tuple[str, float] | None = None
         """The path of watches that stand still, and since when by the loop's time."""
         self._moved = asyncio.Event()
@@ -311,7 +309,6 @@ class FaultyProxy:
         lagging = self._lagging
         if lagging is None or lagging[0] != path:
             return 0.0
-        self.lagged += 1
         return lagging[1]
 
     def _abort(self, request: web.BaseRequest) -> web.StreamResponse:
