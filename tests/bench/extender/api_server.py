@@ -85,8 +85,6 @@ class StandIn:
         """Why a pod has no node, as kube-scheduler wrote it, in JSON without its quotes."""
         self._watches: dict[str, list[Connection]] = {}
         self._schedulers: list[Connection] = []
-        self._collided: set[int] = set()
-        """Pods with a node of which kube-scheduler wrote that it could not place them."""
         self._writes: Counter[str] = Counter()
         """Those of the extender, and kube-scheduler's conditions."""
         self._events: Counter[str] = Counter()
@@ -177,12 +175,9 @@ class StandIn:
         created = self._created[self._scene.gang_of(number)]
         version = self._versions.get(number, 1)
         node = self.ledger.nodes.get(number)
-        text = self._texts.get(number, "")
         if node is not None:
-            text = text if number in self._collided else ""
-            return self._objects.bound(
-                number, version=version, created=created, node=node, text=text
-            )
+            return self._objects.bound(number, version=version, created=created, node=node)
+        text = self._texts.get(number, "")
         return self._objects.waiting(number, version=version, created=created, text=text)
 
     # -- writing
@@ -225,8 +220,6 @@ class StandIn:
         for condition in body.get("status", {}).get("conditions", ()):
             if condition["type"] == "PodScheduled" and condition["status"] == "False":
                 self._texts[number] = json.dumps(condition["message"])[1:-1]
-                if number in self.ledger.nodes:
-                    self._collided.add(number)
 
     def _note_event(self, event: _Event) -> None:
         self._last_event = time.monotonic()
@@ -296,7 +289,6 @@ class StandIn:
             "last_event": self._last_event,
             "events": dict(self._events),
             "unannounced": sum(pod_uid(each) not in self._scheduled for each in self.ledger.nodes),
-            "collided": len(self._collided),
             "writes": dict(self._writes),
             "scheduler": self._counts,
             "faults": [*self.ledger.faults(), *events],

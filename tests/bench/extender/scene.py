@@ -112,9 +112,6 @@ class Objects:
         bound = _pod(node=None, cpu=MEMBER["cpu"], conditions=[_scheduled("True")])
         bound["spec"]["nodeName"] = "%(node)s"
         self._bound = _holes(bound)
-        failed = {"reason": "SchedulerError", "message": "%(text)s", **_scheduled("False")}
-        bound["status"]["conditions"] = [failed]
-        self._collided = _holes(bound)
         asked = _pod(node=None, cpu=MEMBER["cpu"])
         del asked["metadata"]["managedFields"]  # kube-scheduler drops them
         del asked["kind"], asked["apiVersion"]
@@ -144,17 +141,10 @@ class Objects:
         holes = {**self._member(number, version, created), b"text": text.encode()}
         return (self._refused if text else self._waiting) % holes
 
-    def bound(self, number: int, *, version: int, created: str, node: int, text: str = "") -> bytes:
-        """Return a pod that the API server has put on a node, and whose kubelet is silent yet.
-
-        `text` is why kube-scheduler could not place it, where it has said so since.
-        """
-        holes = {
-            **self._member(number, version, created),
-            b"node": node_name(node).encode(),
-            b"text": text.encode(),
-        }
-        return (self._collided if text else self._bound) % holes
+    def bound(self, number: int, *, version: int, created: str, node: int) -> bytes:
+        """Return a pod that the API server has put on a node, and whose kubelet is silent yet."""
+        holes = {**self._member(number, version, created), b"node": node_name(node).encode()}
+        return self._bound % holes
 
     def asked(self, number: int, *, created: str) -> bytes:
         """Return a pod as kube-scheduler puts it into a request."""

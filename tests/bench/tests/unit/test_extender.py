@@ -174,28 +174,6 @@ def test_events_are_counted_by_who_wrote_them_and_two_about_one_pod_are_a_fault(
     assert "1 pods have two Events Scheduled" in faults
 
 
-def test_a_pod_that_was_bound_during_its_cycle_is_shown_with_what_is_said_of_it(
-    client: Client,
-) -> None:
-    client.ask("POST", "/bench/begin", {})
-    assert bind(client, 3, 4) == 201
-    path = f"/api/v1/namespaces/bench/pods/{pod_name(SCENE, 3)}"
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "SchedulerError",
-        "message": "it is in the cache",
-    }
-    client.ask("PATCH", f"{path}/status", {"status": {"conditions": [condition]}})
-    shown = client.ask("GET", path)
-    assert shown["spec"]["nodeName"] == "node-00004"
-    assert [each["reason"] for each in shown["status"]["conditions"]] == ["SchedulerError"]
-    state = client.ask("POST", "/bench/state", {})
-    assert (state["collided"], state["unannounced"]) == (1, 1)
-    record(client, 3, SCHEDULER_NAME)
-    assert client.ask("POST", "/bench/state", {})["unannounced"] == 0
-
-
 @pytest.mark.parametrize(
     ("nodes", "want"), [(20, 20), (99, 99), (150, 100), (1000, 420), (5000, 500), (20_000, 1000)]
 )
