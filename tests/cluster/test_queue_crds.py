@@ -109,11 +109,6 @@ def workload(*pod_sets: Object, **spec: Any) -> Object:
     return of("Workload", {"podSets": list(pod_sets) or [pod_set()], **spec})
 
 
-def container_with(**amounts: Any) -> Object:
-    template = {"spec": {"containers": [{"name": "main", "resources": amounts}]}}
-    return workload({"name": "main", "template": template})
-
-
 PREEMPTION = {
     "reclaimWithinCohort": "Never",
     "borrowWithinCohort": {"policy": "Never"},
@@ -170,7 +165,6 @@ def test_what_is_not_said_has_its_default(api: Api, each: Object, want: Object) 
     assert taken(api, each)["spec"] == want
 
 
-TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 MANY = [covers(flavor(f"f{n}", quota(f"r{n}")), resources=(f"r{n}",)) for n in range(17)]
 SETS_OF = [pod_set(f"s{n}") for n in range(19)]
 FLAVORS = [flavor(f"f{n}", *(quota(f"r{m}") for m in range(9))) for n in range(57)]
@@ -186,122 +180,26 @@ DEEP = [
     for g in range(5)
 ]
 
+ROWS: dict[str, dict[str, Object]] = yaml.safe_load(
+    (Path(__file__).parent / "queue_crd_rows.yaml").read_text()
+)
+
+
+def read(row: Object) -> Object:
+    """Return the object of a row."""
+    version = ALONE if row.get("older") else NEWER
+    more = {key: each for key, each in row.items() if key not in {"want", "kind", "older", "spec"}}
+    return of(row["kind"], row.get("spec"), version, **more)
+
+
 WANT_TAKEN: dict[str, Object] = {
-    "a flavor with everything": of(
-        "ResourceFlavor",
-        {
-            "nodeLabels": {"cloud": "spot"},
-            "nodeTaints": [TAINT, {**TAINT, "effect": "NoExecute"}],
-            "tolerations": [
-                {"operator": "Exists"},
-                {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"},
-                {"key": "spot", "value": "true"},
-                {"key": "spot", "operator": "Exists", "value": ""},
-                {
-                    "key": "down",
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 5,
-                },
-            ],
-            "topologyName": "racks",
-        },
-    ),
-    "a cluster queue without a spec": of("ClusterQueue"),
-    "a cluster queue with everything": queue(
-        covers(
-            flavor("spot", quota("cpu", 5, borrowingLimit=3, lendingLimit="2"), quota("memory")),
-            flavor("on-demand", quota("cpu", "500m"), quota("memory", "1Gi")),
-            resources=("cpu", "memory"),
-        ),
-        covers(flavor("gpus", quota("nvidia.com/gpu", 0)), resources=("nvidia.com/gpu",)),
-        cohortName="team",
-        queueingStrategy="StrictFIFO",
-        namespaceSelector={
-            "matchLabels": {"team": "a"},
-            "matchExpressions": [
-                {"key": "tier", "operator": "In", "values": ["a", "b"]},
-                {"key": "tier", "operator": "Exists"},
-            ],
-        },
-        flavorFungibility={
-            "whenCanBorrow": "TryNextFlavor",
-            "whenCanPreempt": "TryNextFlavor",
-            "preference": "PreemptionOverBorrowing",
-        },
-        preemption={
-            "reclaimWithinCohort": "LowerPriority",
-            "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": -100},
-            "withinClusterQueue": "LowerOrNewerEqualPriority",
-        },
-        stopPolicy="HoldAndDrain",
-        admissionChecksStrategy={
-            "admissionChecks": [{"name": "prov", "onFlavors": ["spot"]}, {"name": "other"}]
-        },
-        fairSharing={"weight": "1500m"},
-        admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"},
-        concurrentAdmissionPolicy={"anything": {"at": "all"}},
-    ),
-    "an older cluster queue with everything": of(
-        "ClusterQueue",
-        {
-            "resourceGroups": [covers(flavor("a", quota(borrowingLimit=1, lendingLimit=1)))],
-            "cohort": "team",
-            "flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"},
-            "admissionChecks": ["a", "b"],
-        },
-        ALONE,
-    ),
+    **{name: read(row) for name, row in ROWS["taken"].items()},
     "as many quotas in a group as there may be": queue(
         covers(
             *(flavor(f"f{n}", *(quota(f"r{m}") for m in range(8))) for n in range(64)),
             resources=tuple(f"r{m}" for m in range(8)),
         )
     ),
-    "a cohort with a parent": of(
-        "Cohort",
-        {
-            "parentName": "all",
-            "resourceGroups": [covers(flavor("spot", quota("cpu", 1, lendingLimit=1)))],
-            "fairSharing": {"weight": "2"},
-        },
-    ),
-    "a workload with everything": workload(
-        pod_set("driver", 1, topologyRequest={"required": "cloud/rack", "podIndexLabel": "i"}),
-        pod_set("workers", 5, minCount=5),
-        queueName="users",
-        priority=3,
-        priorityClassRef={"group": GROUP, "kind": "WorkloadPriorityClass", "name": "high"},
-        active=False,
-        maximumExecutionTimeSeconds=1,
-        preemptionGates=[{"name": "example.com/gate"}],
-    ),
-    "a workload with all that a pod may have": workload(
-        {
-            "name": "main",
-            "count": 1,
-            "template": {
-                "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
-                "spec": {
-                    "nodeSelector": {"zone": "a"},
-                    "tolerations": [{"operator": "Exists"}],
-                    "initContainers": [{"name": "proxy", "restartPolicy": "Always"}],
-                    "containers": [
-                        {
-                            "name": "main",
-                            "image": "busybox",
-                            "resources": {
-                                "requests": {"cpu": 1, "memory": "1Gi"},
-                                "limits": {"memory": "2Gi"},
-                                "claims": [{"name": "gpu"}],
-                            },
-                        }
-                    ],
-                },
-            },
-        }
-    ),
-    "a workload of no pods": workload(pod_set(count=0)),
     "as many pod sets as there may be": workload(*SETS_OF[:18]),
 }
 
@@ -316,43 +214,7 @@ def test_a_right_object_is_taken_as_it_was_written(api: Api, each: Object) -> No
 
 
 WANT_REFUSED: dict[str, tuple[Object, str]] = {
-    "two taints of one key and effect": (
-        of("ResourceFlavor", {"nodeTaints": [TAINT, {**TAINT, "value": "false"}]}),
-        "one taint of each key and effect",
-    ),
-    "a toleration of no key": (
-        of("ResourceFlavor", {"tolerations": [{"operator": "Equal"}]}),
-        "without a key the operator is Exists",
-    ),
-    "a toleration that exists and has a value": (
-        of("ResourceFlavor", {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}),
-        "with the operator Exists there is no value",
-    ),
-    "a toleration for some time of what does not evict": (
-        of(
-            "ResourceFlavor",
-            {"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 1}]},
-        ),
-        "tolerationSeconds are for the effect NoExecute",
-    ),
-    "a topology without labels": (
-        of("ResourceFlavor", {"topologyName": "racks"}),
-        "at least one node label",
-    ),
-    "no resources": (queue({"coveredResources": [], "flavors": [flavor()]}), "coveredResources"),
-    "a flavor with too few resources": (
-        queue(covers(resources=("cpu", "memory"))),
-        "in the same order",
-    ),
-    "a flavor twice in a group": (queue(covers(flavor(), flavor())), "Duplicate value"),
-    "a resource in two groups": (
-        queue(covers(flavor("a")), covers(flavor("b"))),
-        "a resource is in one resource group only",
-    ),
-    "a flavor in two groups": (
-        queue(covers(flavor("a")), covers(flavor("a", quota("memory")), resources=("memory",))),
-        "a flavor is in one resource group only",
-    ),
+    **{name: (read(row), row["want"]) for name, row in ROWS["refused"].items()},
     "seventeen groups": (queue(*MANY), "at most 16"),
     "too many quotas in a group": (
         queue(covers(*FLAVORS, resources=tuple(f"r{m}" for m in range(9)))),
@@ -360,102 +222,7 @@ WANT_REFUSED: dict[str, tuple[Object, str]] = {
     ),
     "too many flavors": (queue(*WIDE), "at most 256 flavors"),
     "too many resources": (queue(*DEEP), "at most 256 resources"),
-    "a quota below zero": (queue(covers(flavor("a", quota(nominal=-1)))), "nominalQuota"),
-    "no quota": (queue(covers(flavor("a", {"name": "cpu"}))), "nominalQuota: Required"),
-    "borrowing alone": (
-        queue(covers(flavor("a", quota(borrowingLimit=1)))),
-        "borrowingLimit is only for those with cohortName",
-    ),
-    "lending alone": (
-        queue(covers(flavor("a", quota(lendingLimit=1)))),
-        "lendingLimit is only for those with cohortName",
-    ),
-    "more is lent than there is": (
-        queue(covers(flavor("a", quota(nominal=1, lendingLimit=2))), cohortName="team"),
-        "lendingLimit is at most nominalQuota",
-    ),
-    "a cohort that borrows from no other": (
-        of("Cohort", {"resourceGroups": [covers(flavor("a", quota(borrowingLimit=1)))]}),
-        "borrowingLimit is only for those with parentName",
-    ),
-    "an older word": (
-        queue(flavorFungibility={"whenCanBorrow": "Borrow"}),
-        "spec.flavorFungibility.whenCanBorrow",
-    ),
-    "a preference where a flavor stops the search": (
-        queue(flavorFungibility={"preference": "PreemptionOverBorrowing"}),
-        "a preference is only for TryNextFlavor",
-    ),
-    "borrowing preemption without reclaim": (
-        queue(preemption={"borrowWithinCohort": {"policy": "LowerPriority"}}),
-        "borrowWithinCohort needs reclaimWithinCohort",
-    ),
-    "a selector without the values that it needs": (
-        queue(namespaceSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
-        "In and NotIn need values",
-    ),
-    "a selector with values that it does not need": (
-        queue(
-            namespaceSelector={
-                "matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]
-            }
-        ),
-        "Exists and DoesNotExist have none",
-    ),
-    "a weight of next to nothing": (
-        queue(fairSharing={"weight": "1n"}),
-        "the weight is 0 or more than 1e-9",
-    ),
-    "a class without a value": (of("WorkloadPriorityClass"), "value: Required"),
-    "a workload without a spec": (of("Workload"), "spec: Required"),
     "nineteen pod sets": (workload(*SETS_OF), "at most 18"),
-    "a template without containers": (
-        of("Workload", {"podSets": [{"template": {"spec": {}}}]}),
-        "containers: Required",
-    ),
-    "more pods are enough than there are": (
-        workload(pod_set(minCount=4)),
-        "minCount is at most count",
-    ),
-    "two pod sets that could be smaller": (
-        workload(pod_set("a", minCount=1), pod_set("b", minCount=1)),
-        "only one pod set has a minCount",
-    ),
-    "requests for pods": (container_with(requests={"pods": 1}), "the resource pods"),
-    "requests below zero": (container_with(requests={"cpu": "-1"}), "cpu"),
-    "a class without a priority": (
-        workload(priorityClassRef={"group": GROUP, "kind": "WorkloadPriorityClass", "name": "a"}),
-        "with priorityClassRef there is a priority",
-    ),
-    "a kind of another group": (
-        workload(
-            priority=1, priorityClassRef={"group": GROUP, "kind": "PriorityClass", "name": "a"}
-        ),
-        "kind and group belong together",
-    ),
-    "an older borrower alone": (
-        of(
-            "ClusterQueue",
-            {"resourceGroups": [covers(flavor("a", quota(borrowingLimit=1)))]},
-            ALONE,
-        ),
-        "borrowingLimit is only for those with cohort",
-    ),
-    "older checks said twice": (
-        of(
-            "ClusterQueue",
-            {
-                "admissionChecks": ["a"],
-                "admissionChecksStrategy": {"admissionChecks": [{"name": "a"}]},
-            },
-            ALONE,
-        ),
-        "exclude each other",
-    ),
-    "an older class without a priority": (
-        of("Workload", {"podSets": [pod_set()], "priorityClassName": "a"}, ALONE),
-        "with priorityClassName there is a priority",
-    ),
 }
 
 
