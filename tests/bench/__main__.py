@@ -62,8 +62,8 @@ def main(
         bool,
         typer.Option(
             "--bare",
-            help="One more column: the same Bindings, written without any scheduler; with "
-            "--arrive each gang's when all its pods are there.",
+            help="One more column: the same Bindings, written without any scheduler, each gang's "
+            "when all its pods are there.",
         ),
     ] = False,
     native: Annotated[
@@ -105,7 +105,7 @@ def main(
     if preempt and (arrive or bare):
         raise typer.BadParameter("--preempt goes neither with --arrive nor with --bare")
     compared = [sides.plain(native=native), sides.ours(settings, native=native)]
-    compared += [sides.bare(arriving=bool(arrive))] * bare
+    compared += [sides.bare()] * bare
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")

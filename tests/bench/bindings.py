@@ -1,17 +1,17 @@
 """`python -m tests.bench.bindings`: the Bindings of a load, and nothing else.
 
-No scheduler decides and nothing watches: what it takes is what the API server and etcd take for
+No scheduler decides: what it takes is what the API server and etcd take for
 these writes, which no scheduler of whole gangs can do without. It writes as the extender does, by
 the same client and as many at a time.
 
-With `--arriving` there is nothing to bind yet: PodGroups and new pods are watched, and a gang is
-bound as soon as all its members are there. No scheduler of whole gangs may begin earlier.
+PodGroups and pods without a node are watched, and a gang is bound as soon as all its members are
+there. No scheduler of whole gangs may begin earlier.
 """
 
 import asyncio
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +25,7 @@ from extender.config.settings import Settings
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.pods import PodRef, PodWriter
-from extender.kube.watch import Apply, InitApply, Watcher
+from extender.kube.watch import Apply, InitApply, InitDone, Watcher
 from extender.permit.timing import PARALLEL
 from extender.runtime.retry import Backoff
 from tests.bench.sightings import NEW
@@ -55,55 +55,40 @@ class _List(msgspec.Struct, frozen=True):
 def main(
     kubeconfig: Annotated[Path, typer.Option(exists=True)],
     namespace: Annotated[str, typer.Option()],
-    *,
-    arriving: Annotated[bool, typer.Option(help="Bind gangs that come, each once it is whole.")],
 ) -> None:
-    """Bind all pods of a namespace, to all nodes in turn; then stay until SIGTERM."""
-    uvloop.run(_run(kubeconfig, namespace, arriving=arriving))
+    """Bind all gangs of a namespace, to all nodes in turn, until SIGTERM."""
+    uvloop.run(_run(kubeconfig, namespace))
 
 
-async def _run(kubeconfig: Path, namespace: str, *, arriving: bool) -> None:
+async def _run(kubeconfig: Path, namespace: str) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     posts = Settings().kube.connections // 2
     async with KubeClient(await keyring(kubeconfig), posts=posts) as client:
         listed = msgspec.json.decode(await client.request("GET", "/api/v1/nodes"), type=_List)
         nodes = cycle([node.metadata.name for node in listed.items])
-        work = _arriving if arriving else _there
-        task = asyncio.create_task(work(client, namespace, nodes))
-        await asyncio.wait({task, asyncio.create_task(ended.wait())}, return_when="FIRST_COMPLETED")
-        if task.done():
-            task.result()
-            await ended.wait()
-        task.cancel()
+        work = asyncio.create_task(_bind(client, namespace, nodes))
+        stop = asyncio.create_task(ended.wait())
+        await asyncio.wait({work, stop}, return_when="FIRST_COMPLETED")
+        if work.done():
+            work.result()
+        work.cancel()
 
 
-async def _there(client: KubeClient, namespace: str, nodes: Iterator[str]) -> None:
-    """Bind the pods that are there."""
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    pods = msgspec.json.decode(await client.request("GET", path), type=_List).items
-    todo = iter([(_ref(namespace, pod), next(nodes)) for pod in pods])
-    print(READY, flush=True)
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(PARALLEL):
-            tasks.create_task(_write(PodWriter(client), todo))
-
-
-async def _write(writer: PodWriter, todo: Iterable[tuple[PodRef, str]]) -> None:
-    for pod, node in todo:
-        await writer.bind(pod, node)
-
-
-async def _arriving(client: KubeClient, namespace: str, nodes: Iterator[str]) -> None:
-    """Bind the gangs that come, until cancelled."""
+async def _bind(client: KubeClient, namespace: str, nodes: Iterator[str]) -> None:
+    """Bind what is there, and what comes, until cancelled."""
     todo = asyncio.Queue[PodRef]()
     gangs = _Gangs(namespace, todo)
-    print(READY, flush=True)
+    groups = f"/apis/{GROUP_X}/v1alpha1/namespaces/{namespace}/podgroups"
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    listed = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        groups = f"/apis/{GROUP_X}/v1alpha1/namespaces/{namespace}/podgroups"
-        tasks.create_task(_follow(client, groups, {}, gangs.group_seen))
-        pods = f"/api/v1/namespaces/{namespace}/pods"
-        tasks.create_task(_follow(client, pods, {"fieldSelector": NEW}, gangs.pod_seen))
+        tasks.create_task(_follow(client, groups, {}, gangs.group_seen, listed[0]))
+        new = {"fieldSelector": NEW}
+        tasks.create_task(_follow(client, pods, new, gangs.pod_seen, listed[1]))
+        for each in listed:
+            await each.wait()
+        print(READY, flush=True)
         for _ in range(PARALLEL):
             tasks.create_task(_write_all(PodWriter(client), todo, nodes))
 
@@ -146,7 +131,11 @@ async def _write_all(
 
 
 async def _follow(
-    client: KubeClient, path: str, selectors: dict[str, str], seen: Callable[[_Object], None]
+    client: KubeClient,
+    path: str,
+    selectors: dict[str, str],
+    seen: Callable[[_Object], None],
+    listed: asyncio.Event,
 ) -> None:
     """Call `seen` with each object that is there, and with each one that comes or changes."""
     pauses = Backoff(0.1, 5.0, jitter=lambda: 1.0)
@@ -154,6 +143,8 @@ async def _follow(
     async for event in watcher.events():
         if isinstance(event, InitApply | Apply):
             seen(msgspec.json.decode(event.object, type=_Object))
+        elif isinstance(event, InitDone):
+            listed.set()
 
 
 def _ref(namespace: str, pod: _Object) -> PodRef:

@@ -74,17 +74,13 @@ def ours(settings: Mapping[str, Any] | None = None, *, native: bool = False) -> 
     )
 
 
-def bare(*, arriving: bool = False) -> Side:
-    """Return the same Bindings without a scheduler: the bound of what any of them can reach.
-
-    Of gangs that are `arriving` each is bound when all its pods are there.
-    """
+def bare() -> Side:
+    """Return the same Bindings without a scheduler: the bound of what any of them can reach."""
 
     def start(control_plane: ControlPlane, _: Settings) -> Component:
         program = (sys.executable, "-m", bindings.__name__, "--namespace", NAMESPACE)
-        gangs = "--arriving" if arriving else "--no-arriving"
         writer = control_plane.spawn(
-            "bindings-extender", [*program, "--kubeconfig", install(control_plane), gangs]
+            "bindings-extender", [*program, "--kubeconfig", install(control_plane)]
         )
         control_plane.wait_until("it writes", lambda: bindings.READY in writer.tail())
         return writer
