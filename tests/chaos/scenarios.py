@@ -334,7 +334,6 @@ def _settle(world: World, load: Load, submission: _Submission, outcome: Outcome,
     outcome.lost += [f"not ended after {SETTLE_SECONDS:g} s: {each}" for each in waiting]
     outcome.lost += [line for each in waiting[:3] for line in _story(world, each)]
     _judge(world, load, outcome)
-    world.keep_logs(bool(outcome.lost))
     _empty(world, load, outcome)
 
 

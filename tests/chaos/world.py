@@ -1,7 +1,5 @@
 """Everything that runs: a control plane, the extender, two reconcilers, and proxies before them."""
 
-import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -128,12 +126,6 @@ class World(Started):
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {timeout:g} s: {what}\n{self.plane.tails()}")
             time.sleep(0.1)
-
-    def keep_logs(self, wanted: bool) -> None:
-        """Copy all logs to the folder in `$CHAOS_LOGS`, if there is one and it is wanted."""
-        folder = os.environ.get("CHAOS_LOGS")
-        if wanted and folder:
-            shutil.copytree(self.plane.logs, folder, dirs_exist_ok=True)
 
     def reservations(self) -> dict[str, float]:
         """Return what the extender keeps for pods, by metric; only what is not zero."""
