@@ -224,7 +224,9 @@ def test_a_command_can_be_given(words: list[str]) -> None:
     match [*dropwhile(lambda word: re.match(r"\w+=", word), words)]:
         case ["make", *targets]:
             assert {each for each in targets if "=" not in each} <= TARGETS
-            programs = "".join(path.read_text() for path in (ROOT / "tests/bench").rglob("*.py"))
+            folders = (ROOT / "tests/bench", ROOT / "extender/cli")
+            files = [path for folder in folders for path in folder.rglob("*.py")]
+            programs = "".join(path.read_text() for path in files)
             for option in re.findall(r"--[a-z-]+", " ".join(targets)):
                 name = option.removeprefix("--").replace("-", "_")
                 assert re.search(rf"\b{name}: ", programs) or option == "--help", option
