@@ -489,14 +489,28 @@ def test_of_pods_that_are_not_ours_only_metadata_is_kept(
         del source["metadata"]["labels"]["kueue.x-k8s.io/managed"]
     raw = json.dumps(source).encode()
     found = QueueDecoder(Decoder()).job(
-        raw, kind="pod", group_of=INTEGRATION.group_of, concerns=INTEGRATION.concerns
+        raw,
+        kind="pod",
+        group_of=INTEGRATION.group_of,
+        concerns=INTEGRATION.concerns,
+        read=INTEGRATION.read,
     )
     assert (found.raw == raw) is kept
+    assert (found.decoded.uid, found.decoded.is_ours) == ("uid-p", kept)
     assert (found.meta.uid, found.group) == ("uid-p", "g")
     seen = group(json.loads(found.raw))
     assert seen.skip() is not kept
     assert seen.skip() is group(source).skip()
     assert body_of(seen)["metadata"]["uid"] == "uid-p"
+
+
+def test_a_pod_that_cannot_be_read_is_set_aside_by_the_decision_about_its_job() -> None:
+    def fail(_: bytes) -> Any:
+        raise RecursionError("it is nested too deeply")
+
+    raw = json.dumps(pod("p")).encode()
+    found = QueueDecoder(Decoder()).job(raw, kind="pod", read=fail)
+    assert (found.decoded, found.raw) == (None, raw)
 
 
 @pytest.mark.parametrize("total", [1, 3, "many"])
