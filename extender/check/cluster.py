@@ -1,25 +1,49 @@
-"""The checks of a cluster, in the order in which their findings are shown."""
+"""`gang-extender check`: reads a cluster and judges what it finds; only `--smoke` stores anything.
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final
+Each group of findings is a method, which reads what it judges. What cannot be read is a warning.
+"""
 
-from extender.api.manifests import Schema, schema_of
-from extender.api.wellknown import no_effect_sentence
-from extender.check.facts import (
-    CertificateFacts,
-    ClusterFacts,
-    CrdFacts,
-    ExtenderFacts,
-    LeaseFacts,
-    OtherFacts,
-    Rights,
-    ServerFacts,
-    WebhookFacts,
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+from cryptography import x509
+
+from extender.api.manifests import Schema, crds, schema_of, shipped_objects, stored_version
+from extender.api.scheduler_config import DEFAULT_SCHEDULER
+from extender.api.wellknown import (
+    GROUP_NATIVE,
+    GROUP_SIGS,
+    NATIVE_SCHEDULED,
+    POD_GROUP_GROUPS,
+    QUEUE_API_VERSION,
+    QUEUE_LABEL,
+    fields_without_effect,
+    names_without_effect,
+    no_effect_sentence,
 )
-from extender.check.findings import Finding, Unknown, failure, ok, warning
-from extender.check.scheduler import scheduler
+from extender.check.extender import extender
+from extender.check.findings import RENEWAL, Finding, certificate, failure, ok, warning
+from extender.check.reading import UNREADABLE, ApiReader, together
+from extender.check.rights import needed_rights, rights, subjects
+from extender.check.scheduler import entries, ours, scheduler
+from extender.check.smoke import Smoke
+from extender.config import Settings, SettingsError
+from extender.config.sections import read_yaml
+from extender.kube.client import KubeClient
+from extender.kube.credentials import CERTIFICATE, keyring
+from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
+from extender.kube.reviews import Access, Reviews
+from extender.kube.webhooks import CertificateSecret
+from extender.runtime.clock import SystemClock
 
 LEAST: Final = (1, 31)
 """The oldest version of Kubernetes: the CRDs need selectable fields, and CEL's `quantity`."""
@@ -28,6 +52,13 @@ CLOCK_SECONDS: Final = 5.0
 """The most by which clocks may differ: a Lease that is renewed every two seconds allows it."""
 KUEUE: Final = "kueue-controller-manager"
 PLUGINS: Final = "scheduler-plugins-controller"
+QUEUE_KINDS: Final = {
+    "clusterqueues": "ClusterQueue",
+    "cohorts": "Cohort",
+    "localqueues": "LocalQueue",
+    "resourceflavors": "ResourceFlavor",
+}
+"""The kinds of kueue.x-k8s.io with fields that may have no effect, by plural name."""
 NOT_QUEUED: Final = {
     "AppWrapper": "workload.codeflare.dev/v1beta2/appwrappers",
     "Deployment": "apps/v1/deployments",
@@ -41,102 +72,445 @@ NOT_QUEUED: Final = {
     "TrainJob": "trainer.kubeflow.org/v1alpha1/trainjobs",
 }
 """The kinds that Kueue queues and this queue does not, and where their objects are."""
-WRONG_METRICS: Final = (
-    ("errors", "internal_errors_total", "internal errors since its start", ""),
-    (
-        "disagreements",
-        "scheduler_disagreements",
-        "pods about which it disagrees with kube-scheduler",
-        "name the resource in gang.ignoredResources; Events of the pods say which",
-    ),
-    (
-        "refusals",
-        "credential_refusals_total",
-        "requests whose credentials the API server refused",
-        "renew its kubeconfig (docs/tasks/admin/credentials.md)",
-    ),
-    (
-        "objects",
-        "objects_set_aside",
-        "objects that it cannot read",
-        "look at Events with the reason Unreadable",
-    ),
-)
-"""The metrics that should be 0: the id, the metric, what it counts, and the mend."""
+IdentityName = Literal["extender", "reconciler"]
+IDENTITIES: Final[tuple[IdentityName, ...]] = ("extender", "reconciler")
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+_CHILD_JOBS: Final = "gang-child-jobs"
+"""The one policy that only the queue needs."""
+_TRIED: Final = "gang-extender-check"
+"""The name of objects that are created with dryRun, and so never stored."""
+_UNREACHED: Final = ("failed calling webhook", "conversion webhook for")
+"""The words of the API server when a webhook does not answer."""
 _APPLY: Final = "kubectl apply -f manifests/crds"
 _BESIDE: Final = "read docs/tasks/admin/beside-others.md"
-_LOG: Final = "look at the extender's log"
+
+Object = Mapping[str, Any]
 
 
-def check(facts: ClusterFacts) -> list[Finding]:
-    """Return all findings; of a cluster that does not answer, those that need no answer."""
-    if isinstance(facts.server, Unknown):
-        why = f"the API server does not answer: {facts.server.why}"
-        mend = "name a kubeconfig with --kubeconfig, or see why the API server does not answer"
-        away = failure("server.version", why, mend)
-        return [away, *scheduler(facts.scheduler), *_extender(facts.extender)]
-    return [
-        *_server(facts.server),
-        *map(_crd, facts.crds),
-        *(each for name, users in facts.rights.items() for each in _rights(name, users)),
-        *_policies(facts.server, facts.policies),
-        *scheduler(facts.scheduler),
-        *_others(facts.others, queue=facts.queue),
-        *(_queued(facts) if facts.queue else ()),
-        *_extender(facts.extender),
-        *([_lease(facts.lease)] if facts.elects else ()),
-        *_webhooks(facts.webhooks),
-        *(_certificate(each, facts.now) for each in facts.certificates),
-    ]
+@dataclass(frozen=True, slots=True)
+class CheckTarget:
+    """The parts of a cluster that are to be looked at."""
+
+    identities: Sequence[IdentityName] = IDENTITIES
+    scheduler_config: Path | None = None
+    extender: str | None = None
+    """The URL of one; None: that in kube-scheduler's file."""
+    smoke: bool = False
+    """True to send a gang of two through it."""
+    scheduler_name: str | None = None
+    """The schedulerName of that gang; None: of the first profile in kube-scheduler's file."""
+    smoke_seconds: float = 60.0
 
 
-def _server(found: ServerFacts) -> Iterator[Finding]:
-    name, (least, tested) = "server.version", (f"{major}.{part}" for major, part in (LEAST, TESTED))
-    if found.minor is None:
-        why = f"{found.version} is no version of Kubernetes"
-        yield warning(name, why, f"use {least} or later")
-    elif found.minor < LEAST:
-        why = f"Kubernetes {found.version}: the CRDs need {least}"
-        yield failure(name, why, f"upgrade the cluster to {least} or later")
-    elif found.minor < TESTED:
-        why = f"Kubernetes {found.version}; gang-extender is tested on {tested}"
-        yield warning(name, why, "try it with --smoke before you rely on it")
-    else:
-        yield ok(name, f"Kubernetes {found.version}")
-    if found.ahead is not None and abs(found.ahead) > CLOCK_SECONDS:
-        side = "ahead of" if found.ahead > 0 else "behind"
-        yield warning(
-            "server.clock",
-            f"the API server's clock is {abs(found.ahead):.0f} s {side} this machine's",
-            "synchronise the clocks (NTP): waits and back-offs are counted from times in objects",
+async def checked(
+    target: CheckTarget, kubeconfig: Path | None, settings: Settings
+) -> list[Finding]:
+    """Return the findings about a cluster. Raises ConfigurationError."""
+    async with KubeClient(await keyring(kubeconfig)) as client:
+        return await _Check(client, settings, target).findings()
+
+
+class _Check:
+    """One check, through one client."""
+
+    def __init__(self, client: KubeClient, settings: Settings, target: CheckTarget) -> None:
+        self._client, self._settings, self._target = client, settings, target
+        self._clock = SystemClock()
+        self._reader, self._reviews = ApiReader(client), Reviews(client)
+        self._queue = settings.queue.enabled
+        self._ahead = 0.0
+        """Seconds by which the API server's clock is ahead of this machine's."""
+
+    async def findings(self) -> list[Finding]:
+        """Return all findings; of a cluster that does not answer, those that need no answer."""
+        target, now = self._target, self._clock.wall()
+        document, of_file = self._scheduler_file()
+        tls, url, profile = _asked(document)
+        url = target.extender or url
+        of_extender = await asyncio.to_thread(lambda: [*extender(url, tls, now)])
+        try:
+            server = await self._server()
+        except UNREADABLE as error:
+            why = f"the API server does not answer: {error}"
+            mend = "name a kubeconfig with --kubeconfig, or see why the API server does not answer"
+            return [failure("server.version", why, mend), *of_file, *of_extender]
+        found = [*server, *await together(map(self._crd, shipped_crds(queue=self._queue)))]
+        may = "use a kubeconfig that may"
+        for name, what, mend, group in (
+            *(
+                (
+                    f"rights.{each}",
+                    f"the rights of the {each}",
+                    f"{may} create SubjectAccessReviews, or the process's own",
+                    self._rights(each),
+                )
+                for each in target.identities
+            ),
+            (
+                "policies.bound",
+                "the policies",
+                f"{may} read ValidatingAdmissionPolicies",
+                self._policies(),
+            ),
+            (
+                "others.known",
+                "it",
+                f"{may} read Deployments, and pods of kube-system",
+                self._others(),
+            ),
+            ("queue.known", "queues and jobs", f"{may} read them", self._without_effect()),
+            ("reconciler.lease", "the Lease", f"{may} read it", self._lease(now)),
+            ("webhooks.known", "webhooks", f"{may} read their configurations", self._webhooks()),
+        ):
+            try:
+                found += [each async for each in group]
+            except UNREADABLE as error:
+                found.append(warning(name, f"{what} cannot be looked at: {error}", mend))
+        found += [*of_file, *of_extender, *[each async for each in self._certificates(tls, now)]]
+        if target.smoke:
+            name, seconds = target.scheduler_name or profile, target.smoke_seconds
+            gang = Smoke(self._reader, self._clock, scheduler_name=name, seconds=seconds)
+            found += await gang.run()
+        return found
+
+    def _scheduler_file(self) -> tuple[object, list[Finding]]:
+        """Return what kube-scheduler's file holds, and what is to be said of it."""
+        path = self._target.scheduler_config
+        if path is None:
+            mend = "give its file with --scheduler-config, on a node of the control plane"
+            said = "kube-scheduler's configuration was not looked at"
+            return None, [warning("scheduler.file", said, mend)]
+        try:
+            document = read_yaml(path)
+        except SettingsError as error:
+            return None, [failure("scheduler.file", str(error), "name a file that can be read")]
+        longest = self._settings.gang.options().max_schedule_timeout
+        return document, [*scheduler(str(path), document, longest)]
+
+    async def _server(self) -> list[Finding]:
+        said = await self._reader.get("/version")
+        before = self._clock.wall()
+        date = await self._client.date("/version")
+        found = [version(said)]
+        if date:
+            # Between the two the server wrote its date, in whole seconds.
+            middle = (before + self._clock.wall()) / 2 - 0.5
+            self._ahead = parsedate_to_datetime(date).timestamp() - middle
+            found.append(clocks(self._ahead))
+        return found
+
+    async def _crd(self, shipped: Object) -> Finding:
+        plural, group = shipped["spec"]["names"]["plural"], shipped["spec"]["group"]
+        stored: Object | None = None
+        try:
+            served = await self._served(plural, group)
+        except UNREADABLE as error:
+            said = f"{shipped['metadata']['name']} cannot be looked at: {error}"
+            return warning(crd_id(shipped), said, "use a kubeconfig that may read CRDs")
+        try:
+            stored = await self._stored(f"{plural}.{group}")
+        except UNREADABLE:
+            stored = {} if served else None
+        return crd(shipped, served, stored)
+
+    async def _stored(self, name: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = None
+        with suppress(NotFoundError):
+            path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+            found = await self._reader.get(f"{path}/{name}")
+        return found
+
+    async def _served(self, plural: str, group: str) -> frozenset[str]:
+        """Return the versions of a group in which a resource is served. Raises ApiError."""
+        try:
+            versions = (await self._reader.get(f"/apis/{group}"))["versions"]
+        except NotFoundError:
+            return frozenset()
+        names = [each["version"] for each in versions]
+        lists = await together(self._reader.get(f"/apis/{group}/{name}") for name in names)
+        return frozenset(
+            name
+            for name, said in zip(names, lists, strict=True)
+            if any(each["name"] == plural for each in said["resources"])
         )
-    elif found.ahead is not None:
+
+    async def _rights(self, process: IdentityName) -> AsyncIterator[Finding]:
+        """Yield what each user may not do that a process may be: where this is one, it alone.
+
+        Where one process is named, this client may be it under another name. Raises ApiError.
+        """
+        settings, shipped = self._settings, shipped_objects(f"rbac/{process}.yaml")
+        namespace = settings.reconcile.lease_namespace
+        rename = {
+            "gang-extender-system": namespace,
+            "gang-extender-reconciler": settings.reconcile.lease_name,
+            "gang-reconciler-webhooks-tls": settings.webhooks.secret,
+            "gang-queue": settings.webhooks.configuration,
+        }
+        needed, users = needed_rights(shipped, rename), subjects(shipped, namespace)
+        own = await self._reviews.own()
+        allowed: dict[str, Mapping[Access, bool]] = {}
+        if own.name not in {each.name for each in users}:
+            try:
+                for user in users:
+                    answers = await together(map(partial(self._reviews.may, user), needed))
+                    allowed[user.name] = dict(zip(needed, answers, strict=True))
+            except ForbiddenError:
+                if len(self._target.identities) > 1:
+                    raise
+                allowed = {}
+        if not allowed:
+            answers = await together(map(self._reviews.own_may, needed))
+            allowed[own.name] = dict(zip(needed, answers, strict=True))
+        for each in rights(process, allowed):
+            yield each
+
+    async def _policies(self) -> AsyncIterator[Finding]:
+        """Yield whether the policies are there that narrow these rights to single fields."""
+        kind = "ValidatingAdmissionPolicy"
+        names = [x["metadata"]["name"] for x in shipped_objects("policies") if x["kind"] == kind]
+        if not self._queue:
+            names.remove(_CHILD_JOBS)
+        path = f"{_ADMISSION}/validatingadmissionpolic"
+        there = {x["metadata"]["name"] for x in (await self._reader.get(f"{path}ies"))["items"]}
+        bindings = (await self._reader.get(f"{path}ybindings"))["items"]
+        there &= {each["spec"]["policyName"] for each in bindings}
+        absent = sorted({*names} - there)
+        if absent:
+            yield warning(
+                "policies.bound",
+                f"{', '.join(absent)}: not there, or without a binding; the right to patch pods is "
+                "as strong as the right to replace their images then",
+                "kubectl apply -f manifests/policies",
+            )
+        else:
+            yield ok("policies.bound", f"all {len(names)} policies are there, and bound")
+
+    async def _others(self) -> AsyncIterator[Finding]:
+        path = "/apis/apps/v1/deployments?fieldSelector=metadata.name%3D"
+        lists = await together(self._reader.get(path + name) for name in (KUEUE, PLUGINS))
+        running = {
+            each["metadata"]["name"]: each["metadata"]["namespace"]
+            for found in lists
+            for each in found["items"]
+            if each["spec"].get("replicas", 1)
+        }
+        for each in others(running, queue=self._queue):
+            yield each
+        chosen = "labelSelector=component%3Dkube-scheduler"
+        pods = (await self._reader.get(f"/api/v1/namespaces/kube-system/pods?{chosen}"))["items"]
+        served, cycles = sorted(await self._served("podgroups", GROUP_NATIVE)), False
+        if served:
+            with suppress(*UNREADABLE):
+                groups = await self._reader.get(
+                    f"/apis/{GROUP_NATIVE}/{served[0]}/podgroups?limit=500"
+                )
+                cycles = any(
+                    condition["type"] in NATIVE_SCHEDULED
+                    for each in groups["items"]
+                    for condition in each.get("status", {}).get("conditions", ())
+                )
+        half = [pod["metadata"]["name"] for pod in pods if has_half_of_the_gates(pod)]
+        yield native(served, half, self._settings.gang.native, cycles=cycles)
+        without = [
+            pod["metadata"]["name"]
+            for pod in pods
+            if not any(word.startswith("--config") for word in _words(pod))
+        ]
+        if without:
+            yield warning(
+                "others.scheduler",
+                f"{', '.join(without)} runs without --config: it asks no extender",
+                "put --config back (gang-extender render static-pod), and into kubeadm's "
+                "ClusterConfiguration: kubeadm upgrade writes the file anew "
+                "(docs/tasks/admin/install-static-pod.md)",
+            )
+
+    async def _without_effect(self) -> AsyncIterator[Finding]:
+        """Yield the queue objects and jobs of which something has no effect. Raises ApiError."""
+        if not self._queue:
+            return
+        paths = [f"/apis/{QUEUE_API_VERSION}/{plural}" for plural in QUEUE_KINDS]
+        lists, fine = await together(map(self._reader.items, paths)), True
+        mend = "take them out: the decisions are made as if they were not there"
+        for kind, objects in zip(QUEUE_KINDS.values(), lists, strict=True):
+            for each in objects:
+                meta, unused = each["metadata"], fields_without_effect(kind, each.get("spec") or ())
+                said = meta.get("labels") or (), meta.get("annotations") or ()
+                unused = (*unused, *names_without_effect(*said))
+                if unused:
+                    fine = False
+                    yield unused_finding(kind, meta, unused, mend=mend)
+        chosen = f"?labelSelector={quote(QUEUE_LABEL)}&limit=500"
+        paths = [f"/apis/{path}{chosen}" for path in NOT_QUEUED.values()]
+        jobs = await together(map(self._reader.items, paths))
+        mend = (
+            "it runs without quota, or waits for ever where it was created suspended: queue a "
+            "kind of docs/tasks/user/kinds-of-jobs.md instead"
+        )
+        for kind, objects in zip(NOT_QUEUED, jobs, strict=True):
+            for each in objects:
+                fine = False
+                yield unused_finding(kind, each["metadata"], (QUEUE_LABEL,), mend=mend)
+        if fine:
+            text = "all fields, labels and annotations of the queues are honoured"
+            yield ok("queue.honoured", text)
+
+    async def _lease(self, now: float) -> AsyncIterator[Finding]:
+        """Yield whether a reconciler leads. Raises ApiError."""
+        chosen = self._settings.reconcile
+        if not chosen.leader_elect:
+            return
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{chosen.lease_namespace}/leases"
+        spec: Object | None = None
+        with suppress(NotFoundError):
+            spec = (await self._reader.get(f"{path}/{chosen.lease_name}"))["spec"]
+        yield lease(spec, now + self._ahead, chosen.lease_seconds)
+
+    async def _webhooks(self) -> AsyncIterator[Finding]:
+        """Yield whether the API server reaches those that it is to call. Raises ApiError."""
+        stored = await self._stored("clusterqueues.kueue.x-k8s.io")
+        if stored is not None:
+            conversion = stored["spec"].get("conversion", {})
+            older = {each["name"] for each in stored["spec"]["versions"] if not each["storage"]}
+            served = {each["name"] for each in stored["spec"]["versions"] if each["served"]} & older
+            kept = older & {*stored["status"].get("storedVersions", ())}
+            if conversion.get("strategy") == "Webhook" and served | kept:
+                name = "webhooks.conversion"
+                if not conversion["webhook"].get("clientConfig", {}).get("caBundle"):
+                    yield untrusted(name)
+                elif served:
+                    group = f"kueue.x-k8s.io/{min(served)}"
+                    body = _object(group, "ClusterQueue", spec={})
+                    yield await self._tried(name, f"/apis/{group}/clusterqueues", body)
+                else:
+                    yield ok(name, "the API server has a certificate to trust")
+        path = f"{_ADMISSION}/mutatingwebhookconfigurations"
+        try:
+            found = await self._reader.get(f"{path}/{self._settings.webhooks.configuration}")
+        except NotFoundError:
+            return
+        if not all(each["clientConfig"].get("caBundle") for each in found["webhooks"]):
+            yield untrusted("webhooks.jobs")
+            return
+        container = {"name": "none", "image": "none"}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        body = _object("batch/v1", "Job", spec={"template": template})
+        body["metadata"]["labels"] = {QUEUE_LABEL: _TRIED}
+        yield await self._tried("webhooks.jobs", "/apis/batch/v1/namespaces/default/jobs", body)
+
+    async def _tried(self, name: str, path: str, body: object) -> Finding:
+        """Return whether the API server can call a webhook; nothing is stored."""
+        try:
+            await self._reader.post(f"{path}?dryRun=All", body)
+        except ApiError as error:
+            said = str(error)
+            if any(each in said for each in _UNREACHED):
+                mend = (
+                    "see that a reconciler runs, and that the control plane reaches its port 9443"
+                )
+                return failure(name, f"the API server does not reach it: {said}", mend)
+            if isinstance(error, ForbiddenError) and "cannot create resource" in said:
+                mend = "use a kubeconfig that may create such an object"
+                return warning(name, f"a request cannot be tried: {said}", mend)
+        return ok(name, "the API server reaches it")
+
+    async def _certificates(self, tls: Mapping[str, str], now: float) -> AsyncIterator[Finding]:
+        """Yield what ends, of this client, the webhooks and kube-scheduler's entry."""
+        for what, end in self._client.keyring.current.ends.items():
+            words = what.replace("_", " ")
+            name, title = (
+                f"kubeconfig-{words.replace(' ', '-')}",
+                f"the {words} that this command used",
+            )
+            is_brief = what != CERTIFICATE
+            yield certificate(name, title, end, mend=RENEWAL, now=now, is_brief=is_brief)
+        unread = "run the command where it can be read, with the rights for it"
+        chosen, title = self._settings.webhooks, "the webhooks' certificate"
+        secret = CertificateSecret(self._client, namespace=chosen.namespace, name=chosen.secret)
+        try:
+            kept = await secret.read()
+            if kept is not None:
+                mend = "the reconciler renews it after two thirds of its life: see that one leads"
+                yield certificate("webhooks", title, _end(kept.certificate), mend=mend, now=now)
+        except UNREADABLE as error:
+            yield warning("certificates.webhooks", f"{title} cannot be read: {error}", unread)
+        mend = "renew it, and restart kube-scheduler, which reads it at its start alone"
+        for name, field, title in (
+            ("kube-scheduler", "certFile", "kube-scheduler's certificate for the extender"),
+            ("extender-authority", "caFile", "the authority of the extender's certificate"),
+        ):
+            if path := tls.get(field):
+                title = f"{title} ({path})"
+                try:
+                    pem = await asyncio.to_thread(Path(path).read_bytes)
+                    yield certificate(name, title, _end(pem), mend=mend, now=now)
+                except UNREADABLE as error:
+                    text = f"{title} cannot be read: {error}"
+                    yield warning(f"certificates.{name}", text, unread)
+
+
+# --- the server, and what is installed in it
+
+
+def version(said: Mapping[str, str]) -> Finding:
+    """Return whether the processes run on the version of an API server."""
+    name, (least, tested) = "server.version", (f"{major}.{part}" for major, part in (LEAST, TESTED))
+    found = said["gitVersion"]
+    try:
+        minor = int(said["major"]), int(said["minor"].rstrip("+"))  # some clusters write `36+`
+    except (KeyError, ValueError):
+        return warning(name, f"{found} is no version of Kubernetes", f"use {least} or later")
+    if minor < LEAST:
+        why = f"Kubernetes {found}: the CRDs need {least}"
+        return failure(name, why, f"upgrade the cluster to {least} or later")
+    if minor < TESTED:
+        why = f"Kubernetes {found}; gang-extender is tested on {tested}"
+        return warning(name, why, "try it with --smoke before you rely on it")
+    return ok(name, f"Kubernetes {found}")
+
+
+def clocks(ahead: float) -> Finding:
+    """Return whether the API server's clock, so many seconds ahead of ours, can be relied on."""
+    if abs(ahead) <= CLOCK_SECONDS:
         within = f"the API server's clock is within {CLOCK_SECONDS:g} s of this machine's"
-        yield ok("server.clock", within)
+        return ok("server.clock", within)
+    side = "ahead of" if ahead > 0 else "behind"
+    return warning(
+        "server.clock",
+        f"the API server's clock is {abs(ahead):.0f} s {side} this machine's",
+        "synchronise the clocks (NTP): waits and back-offs are counted from times in objects",
+    )
 
 
-def _crd(crd: CrdFacts) -> Finding:
-    name, title, version = f"crds.{crd.name}", crd.title, crd.version
-    if isinstance(crd.served, Unknown):
-        mend = "use a kubeconfig that may read CRDs"
-        return warning(name, f"{title} cannot be looked at: {crd.served.why}", mend)
-    if crd.stored is None:
+def shipped_crds(*, queue: bool) -> list[Mapping[str, Any]]:
+    """Return the CRDs that the processes need; those of the queue only where it is on."""
+    return [each for each in crds() if queue or each["spec"]["group"] in POD_GROUP_GROUPS]
+
+
+def crd_id(shipped: Object) -> str:
+    """Return the id of a CRD's finding; both groups of PodGroups have the same plural."""
+    spec = shipped["spec"]
+    return f"crds.{spec['names']['plural']}{'-sigs' * (spec['group'] == GROUP_SIGS)}"
+
+
+def crd(shipped: Object, served: frozenset[str], stored: Object | None) -> Finding:
+    """Return whether a cluster has one of our CRDs, with all fields.
+
+    `stored` is the CRD itself: None where there is none, empty where it cannot be read.
+    """
+    name, title, needed = crd_id(shipped), shipped["metadata"]["name"], stored_version(shipped)
+    if stored is None:
         return failure(name, f"there is no CRD {title}", _APPLY)
-    if version not in crd.served:
-        served = ", ".join(sorted(crd.served)) or "nothing"
-        return failure(name, f"{title} is served in {served}, and {version} is needed", _APPLY)
-    if isinstance(crd.stored, Unknown):
-        return ok(name, f"{title} {version} is served")
-    other = next((x["name"] for x in crd.stored["spec"]["versions"] if x.get("storage")), "none")
-    if other != version:
-        return failure(name, f"{title} is stored as {other}, not as {version}", _APPLY)
-    return _fields(crd, crd.stored)
-
-
-def _fields(crd: CrdFacts, stored: Mapping[str, Any]) -> Finding:
-    """Return whether the cluster's CRD has all fields of the shipped one."""
-    name, title, version = f"crds.{crd.name}", crd.title, crd.version
-    absent = missing(schema_of(crd.shipped, version), schema_of(stored, version))
+    if needed not in served:
+        there = ", ".join(sorted(served)) or "nothing"
+        return failure(name, f"{title} is served in {there}, and {needed} is needed", _APPLY)
+    if not stored:
+        return ok(name, f"{title} {needed} is served")
+    other = next((x["name"] for x in stored["spec"]["versions"] if x.get("storage")), "none")
+    if other != needed:
+        return failure(name, f"{title} is stored as {other}, not as {needed}", _APPLY)
+    absent = missing(schema_of(shipped, needed), schema_of(stored, needed))
     if absent:
         shown = ", ".join(absent[:4]) + ", ..." * (len(absent) > 4)
         return failure(
@@ -144,7 +518,7 @@ def _fields(crd: CrdFacts, stored: Mapping[str, Any]) -> Finding:
             f"{title} is another CRD, or one of an older version: the API server drops {shown}",
             f"{_APPLY}, or {_BESIDE} where another controller owns it",
         )
-    return ok(name, f"{title} {version}")
+    return ok(name, f"{title} {needed}")
 
 
 def missing(ours: Schema, theirs: Schema, path: str = "") -> list[str]:
@@ -163,67 +537,12 @@ def missing(ours: Schema, theirs: Schema, path: str = "") -> list[str]:
     return absent
 
 
-def _rights(process: str, users: Rights | Unknown) -> Iterator[Finding]:
-    """Yield what a process may not do, as the user with the most rights of those it may be."""
-    name = f"rights.{process}"
-    if isinstance(users, Unknown):
-        why = f"the rights of the {process} cannot be looked at: {users.why}"
-        mend = "use a kubeconfig that may create SubjectAccessReviews, or the process's own"
-        yield warning(name, why, mend)
-        return
-    absent = {
-        user: [right for right, allowed in rights.items() if not allowed]
-        for user, rights in users.items()
-    }
-    user = min(absent, key=lambda each: len(absent[each]))
-    count, mend = len(users[user]), f"kubectl apply -f manifests/rbac/{process}.yaml"
-    if not absent[user]:
-        yield ok(name, f"{user} has all {count} rights")
-    elif len(absent[user]) == count:
-        yield failure(name, f"{' and '.join(users)}: none of the {count} rights", mend)
-    else:
-        verbs: dict[str, list[str]] = {}
-        for right in absent[user]:
-            plural, _, subresource = right.resource.partition("/")
-            title = ".".join(part for part in (plural, right.group) if part)
-            title += f"/{subresource}" * bool(subresource)
-            title += f" {right.name}" * bool(right.name)
-            title += f" in {right.namespace}" * bool(right.namespace)
-            verbs.setdefault(title, []).append(right.verb)
-        for title, missed in verbs.items():
-            found = f"{user} may not {', '.join(missed)} {title}"
-            yield failure(f"{name}.{title.partition(' ')[0]}", found, mend)
+# --- what else is there, and what runs
 
 
-def _policies(server: ServerFacts, found: Mapping[str, bool] | Unknown) -> Iterator[Finding]:
-    """Yield whether the policies are there that narrow these rights to single fields."""
-    name = "policies.bound"
-    if server.minor is not None and server.minor < LEAST:
-        return
-    if isinstance(found, Unknown):
-        mend = "use a kubeconfig that may read ValidatingAdmissionPolicies"
-        yield warning(name, f"the policies cannot be looked at: {found.why}", mend)
-        return
-    absent = sorted(each for each, there in found.items() if not there)
-    if absent:
-        yield warning(
-            name,
-            f"{', '.join(absent)}: not there, or without a binding; the right to patch pods is as "
-            "strong as the right to replace their images then",
-            "kubectl apply -f manifests/policies",
-        )
-    elif found:
-        yield ok(name, f"all {len(found)} policies are there, and bound")
-
-
-def _others(found: OtherFacts | Unknown | None, *, queue: bool) -> Iterator[Finding]:
-    if found is None:
-        return
-    if isinstance(found, Unknown):
-        mend = "use a kubeconfig that may read Deployments, and pods of kube-system"
-        yield warning("others.known", f"it cannot be looked at: {found.why}", mend)
-        return
-    kueue, plugins = found.deployments.get(KUEUE), found.deployments.get(PLUGINS)
+def others(running: Mapping[str, str], *, queue: bool) -> Iterator[Finding]:
+    """Yield whether other controllers run beside ours; `running` has their namespaces by name."""
+    kueue, plugins = running.get(KUEUE), running.get(PLUGINS)
     if kueue is None:
         yield ok("others.kueue", "Kueue does not run here")
     elif not queue:
@@ -237,162 +556,122 @@ def _others(found: OtherFacts | Unknown | None, *, queue: bool) -> Iterator[Find
     if plugins is None:
         yield ok("others.plugins", "the controller of scheduler-plugins does not run here")
     else:
-        where = f"the controller of scheduler-plugins runs in {plugins}"
         yield failure(
             "others.plugins",
-            f"{where}: both write the status of PodGroups",
+            f"the controller of scheduler-plugins runs in {plugins}: both write the status of "
+            "PodGroups",
             f"scale it to 0, and take the coscheduling plugin out of kube-scheduler; {_BESIDE}",
         )
-    yield _native(found)
-    if found.without_config:
-        yield warning(
-            "others.scheduler",
-            f"{', '.join(found.without_config)} runs without --config: it asks no extender",
-            "put --config back (gang-extender render static-pod), and into kubeadm's "
-            "ClusterConfiguration: kubeadm upgrade writes the file anew "
-            "(docs/tasks/admin/install-static-pod.md)",
-        )
 
 
-def _native(found: OtherFacts) -> Finding:
-    name = "others.native"
-    if not found.native_gangs:
+def native(served: Sequence[str], half: Sequence[str], setting: str, *, cycles: bool) -> Finding:
+    """Return who starts native groups, which are served in these versions.
+
+    `half` are the kube-schedulers with half of the gates; `cycles` says whether kube-scheduler has
+    written its condition to a group.
+    """
+    name, see = "others.native", "(docs/tasks/admin/native-gangs.md)"
+    if not served:
         return ok(name, "Kubernetes' own gang scheduling is off")
-    served = f"Kubernetes serves groups of pods itself ({', '.join(found.native_gangs)})"
-    if found.half_gated and found.native != "extender":
+    said = f"Kubernetes serves groups of pods itself ({', '.join(served)})"
+    if half and setting != "extender":
         return failure(
             name,
-            f"{served}, and {', '.join(found.half_gated)} has the gate GenericWorkload without "
-            "GangScheduling: it says that it schedules groups, and starts their pods one by one",
-            "set gang.native to extender, or turn GangScheduling on too "
-            "(docs/tasks/admin/native-gangs.md)",
+            f"{said}, and {', '.join(half)} has the gate GenericWorkload without GangScheduling: "
+            "it says that it schedules groups, and starts their pods one by one",
+            f"set gang.native to extender, or turn GangScheduling on too {see}",
         )
-    if found.native == "extender" and found.native_cycles and not found.half_gated:
+    if setting == "extender" and cycles and not half:
         return failure(
             name,
-            f"{served}, and kube-scheduler schedules them, but gang.native is extender",
-            "set gang.native to auto or scheduler (docs/tasks/admin/native-gangs.md)",
+            f"{said}, and kube-scheduler schedules them, but gang.native is extender",
+            f"set gang.native to auto or scheduler {see}",
         )
     none = "and no PodGroup shows that kube-scheduler starts them as a whole"
-    starts = "kube-scheduler starts them as a whole" if found.native_cycles else none
+    starts = "kube-scheduler starts them as a whole" if cycles else none
     return warning(
         name,
-        f"{served}; gang.native is {found.native}, {starts}",
+        f"{said}; gang.native is {setting}, {starts}",
         "give a pod either spec.schedulingGroup or our label: the label does not count where "
-        "kube-scheduler starts the group (docs/tasks/admin/native-gangs.md)",
+        f"kube-scheduler starts the group {see}",
     )
 
 
-def _queued(facts: ClusterFacts) -> Iterator[Finding]:
-    """Yield the queues, flavors and jobs with what has no effect on them."""
-    if isinstance(facts.without_effect, Unknown):
-        why = f"queues and jobs cannot be looked at: {facts.without_effect.why}"
-        yield warning("queue.known", why, "use a kubeconfig that may read them")
-        return
-    for kind, name, paths in facts.without_effect:
-        mend = "take them out: the decisions are made as if they were not there"
-        if kind in NOT_QUEUED:
-            mend = (
-                "it runs without quota, or waits for ever where it was created suspended: queue a "
-                "kind of docs/tasks/user/kinds-of-jobs.md instead"
-            )
-        yield warning(f"queue.{kind}.{name}", f"{kind} {name}: {no_effect_sentence(paths)}", mend)
-    if not facts.without_effect:
-        yield ok("queue.honoured", "all fields, labels and annotations of the queues are honoured")
+def _words(pod: Object) -> list[str]:
+    return [
+        word
+        for container in pod["spec"]["containers"]
+        for word in (*container.get("command", ()), *container.get("args", ()))
+    ]
 
 
-def _extender(found: ExtenderFacts | None) -> Iterator[Finding]:
-    name = "extender.ready"
-    if found is None:
-        mend = "give its URL with --extender, or kube-scheduler's file with --scheduler-config"
-        yield warning(name, "no extender was asked", mend)
-        return
-    if isinstance(found.ready, Unknown):
-        mend = "start it; until then kube-scheduler places no pod where it asks this extender"
-        yield failure(name, f"{found.url} does not answer: {found.ready.why}", mend)
-        return
-    status, text = found.ready
-    if status == 200:
-        yield ok(name, f"{found.url} is ready")
-    else:
-        troubles = [line[3:] for line in text.splitlines() if line.startswith("[-]")]
-        said = "; ".join(troubles) or text.strip()[:200] or f"status {status}"
-        mend = "a CRD or a right is missing, or a watch is silent: see the lines above, and its log"
-        yield failure(name, f"{found.url} is not ready: {said}", mend)
-    yield from _metrics(found)
+def has_half_of_the_gates(pod: Object) -> bool:
+    """Return whether a kube-scheduler tries native groups, as its flags show, and no gang of them.
+
+    It writes its condition then, and keeps no `minCount`.
+    """
+    flag, words = "--feature-gates", _words(pod)
+    values = [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
+    values += [after for word, after in pairwise(words) if word == flag]
+    gates = (gate for value in values for gate in value.strip("\"'").split(",") if "=" in gate)
+    said = dict(gate.strip().split("=", 1) for gate in gates)
+    on = {name for name, value in said.items() if value.strip().lower() in {"1", "t", "true"}}
+    return "GenericWorkload" in on and "GangScheduling" not in on
 
 
-def _metrics(found: ExtenderFacts) -> Iterator[Finding]:
-    if isinstance(found.samples, Unknown):
-        why = f"{found.url}/metrics cannot be read: {found.samples.why}"
-        yield warning("extender.metrics", why, _LOG)
-        return
-    values: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
-    for each in found.samples:
-        values[each.name.removeprefix("gang_extender_")].append((each.labels, each.value))
-    for name, metric, what, mend in WRONG_METRICS:
-        count = sum(value for _, value in values[metric])
-        if count > 0:
-            yield warning(f"extender.{name}", f"{count:.0f} {what}", mend or _LOG)
-    calls = values["request_duration_seconds_count"]
-    if calls and not any(value for labels, value in calls if labels.get("verb") == "filter"):
-        yield warning(
-            "extender.asked",
-            "kube-scheduler has not asked it about a pod since its start",
-            "start a pod (--smoke does); only the kube-scheduler that leads asks, its own extender",
-        )
+def unused_finding(kind: str, meta: Object, paths: Sequence[str], *, mend: str) -> Finding:
+    """Return what of an object has no effect."""
+    name = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
+    return warning(f"queue.{kind}.{name}", f"{kind} {name}: {no_effect_sentence(paths)}", mend)
 
 
-def _lease(lease: LeaseFacts | Unknown | None) -> Finding:
+def lease(spec: Object | None, now: float, seconds: float) -> Finding:
+    """Return whether a reconciler leads; `now` is the API server's time."""
     name = "reconciler.lease"
     mend = "kubectl -n gang-extender-system get pods, and look at the log of a replica"
-    if lease is None:
+    if spec is None:
         found = "no reconciler has led yet: no job is admitted, PodGroups get no status"
         return warning(name, found, "apply the manifests (docs/tasks/admin/install.md)")
-    if isinstance(lease, Unknown):
-        why = f"the Lease cannot be read: {lease.why}"
-        return warning(name, why, "use a kubeconfig that may read it")
-    if not lease.holder:
+    holder, age = (
+        spec.get("holderIdentity"),
+        now - datetime.fromisoformat(spec["renewTime"]).timestamp(),
+    )
+    if not holder:
         return failure(name, "no reconciler leads: the last one let the Lease go", mend)
-    if lease.age > lease.seconds:
-        found = f"{lease.holder} renewed the Lease {lease.age:.0f} s ago: no reconciler leads"
+    if age > (spec.get("leaseDurationSeconds") or seconds):
+        found = f"{holder} renewed the Lease {age:.0f} s ago: no reconciler leads"
         return failure(name, found, mend)
-    return ok(name, f"{lease.holder} leads")
+    return ok(name, f"{holder} leads")
 
 
-def _webhooks(found: Sequence[WebhookFacts] | Unknown) -> Iterator[Finding]:
-    if isinstance(found, Unknown):
-        why = f"webhooks cannot be looked at: {found.why}"
-        yield warning("webhooks.known", why, "use a kubeconfig that may read their configurations")
-        return
-    for each in found:
-        name = f"webhooks.{each.name}"
-        if not each.has_authority:
-            yield failure(
-                name,
-                "the API server has no certificate to trust for it, which the reconciler writes: "
-                "every call fails",
-                "start a reconciler, and look at its log",
-            )
-        elif isinstance(each.trouble, Unknown):
-            why = f"a request cannot be tried: {each.trouble.why}"
-            yield warning(name, why, "use a kubeconfig that may create such an object")
-        elif each.trouble:
-            mend = "see that a reconciler runs, and that the control plane reaches port 9443 of it"
-            yield failure(name, f"the API server does not reach it: {each.trouble}", mend)
-        else:
-            yield ok(name, "the API server reaches it")
+def untrusted(name: str) -> Finding:
+    """Return that a webhook cannot be called."""
+    return failure(
+        name,
+        "the API server has no certificate to trust for it, which the reconciler writes: every "
+        "call fails",
+        "start a reconciler, and look at its log",
+    )
 
 
-def _certificate(each: CertificateFacts, now: float) -> Finding:
-    name = f"certificates.{each.name}"
-    if isinstance(each.ends, Unknown):
-        mend = "run the command where it can be read, with the rights for it"
-        return warning(name, f"{each.title} cannot be read: {each.ends.why}", mend)
-    days = (each.ends - now) / 86400
-    day = datetime.fromtimestamp(each.ends, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    if days <= 0:
-        return failure(name, f"{each.title} ended {day}", each.renewal)
-    if days < 7 and not each.is_brief:
-        return warning(name, f"{each.title} ends {day}, in {days:.1f} days", each.renewal)
-    return ok(name, f"{each.title} ends {day}")
+def _asked(document: object) -> tuple[dict[str, str], str, str]:
+    """Return the tlsConfig and the URL of our entry in a file, and its first schedulerName."""
+    tls: dict[str, str] = {}
+    url, profile = "", DEFAULT_SCHEDULER
+    if isinstance(document, dict):
+        with suppress(TypeError, LookupError):
+            profile = str(document["profiles"][0]["schedulerName"])
+        with suppress(TypeError, LookupError, AttributeError):  # which the check of the file says
+            entry = ours(entries(document))[0]
+            url = entry.url
+            tls = {name: value for name, value in entry.tls.items() if isinstance(value, str)}
+    return tls, url, profile
+
+
+def _object(group_version: str, kind: str, spec: object) -> dict[str, Any]:
+    return {"apiVersion": group_version, "kind": kind, "metadata": {"name": _TRIED}, "spec": spec}
+
+
+def _end(pem: bytes) -> float:
+    """Return when a certificate ends, the first of a chain. Raises ValueError."""
+    return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()

@@ -1,7 +1,8 @@
 """The findings of a check, each with what mends it, and their text for a terminal."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from textwrap import wrap
 from typing import Any, Final
@@ -30,13 +31,7 @@ HEADS: Final[Mapping[str, str]] = {
     "smoke": "A gang of two",
 }
 """The groups in the order in which they are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Stands in place of a fact that could not be read."""
-
-    why: str
+RENEWAL: Final = "renew it (docs/tasks/admin/credentials.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +70,20 @@ def failure(name: str, found: str, mend: str) -> Finding:
     return Finding(name, FindingLevel.FAILURE, found, mend)
 
 
+def certificate(
+    name: str, title: str, ends: float, *, mend: str, now: float, is_brief: bool = False
+) -> Finding:
+    """Return when a certificate or a token ends; one that `is_brief` is renewed every hour."""
+    name = f"certificates.{name}"
+    days = (ends - now) / 86400
+    day = datetime.fromtimestamp(ends, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    if days <= 0:
+        return failure(name, f"{title} ended {day}", mend)
+    if days < 7 and not is_brief:
+        return warning(name, f"{title} ends {day}, in {days:.1f} days", mend)
+    return ok(name, f"{title} ends {day}")
+
+
 def counts(found: Iterable[Finding]) -> dict[FindingLevel, int]:
     """Return how many findings there are of each level, the worst first."""
     levels = [each.level for each in found]
@@ -91,22 +100,18 @@ def text(found: Sequence[Finding], width: int) -> str:
     names = max((len(each.id) for each in found), default=0)
     blocks = []
     for group, head in HEADS.items():
-        lines = [
-            line for each in found if each.group == group for line in _lines(each, names, width)
-        ]
-        if lines:
-            blocks.append("\n".join([head, *lines]))
+        lines = [head]
+        for each in (each for each in found if each.group == group):
+            word = each.level if each.level is FindingLevel.OK else each.level.upper()
+            start = f"  {word:<7}  {each.id:<{names}}  "
+            room = max(40, width - len(start))  # readable, however narrow the terminal is
+            mend = wrap(f"-> {each.mend}", room, subsequent_indent="   ") if each.mend else []
+            for number, line in enumerate((*wrap(each.found, room), *mend)):
+                lines.append((" " * len(start) if number else start) + line)
+        if lines[1:]:
+            blocks.append("\n".join(lines))
     total = ", ".join(
         f"{count} {level}{'s' * (count != 1 and level is not FindingLevel.OK)}"
         for level, count in counts(found).items()
     )
     return "\n\n".join([*blocks, total]) + "\n"
-
-
-def _lines(each: Finding, names: int, width: int) -> Iterator[str]:
-    word = each.level if each.level is FindingLevel.OK else each.level.upper()
-    head = f"  {word:<7}  {each.id:<{names}}  "
-    room = max(40, width - len(head))  # readable, however narrow the terminal is
-    mend = wrap(f"-> {each.mend}", room, subsequent_indent="   ") if each.mend else []
-    for number, line in enumerate([*wrap(each.found, room), *mend]):
-        yield (" " * len(head) if number else head) + line

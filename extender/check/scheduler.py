@@ -5,7 +5,6 @@ Source: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,8 +14,8 @@ from extender.api.scheduler_config import (
     speaks_against_together,
 )
 from extender.api.values import seconds
-from extender.check.facts import SchedulerFile
-from extender.check.findings import Finding, Unknown, failure, ok, warning
+from extender.check.findings import Finding, failure, ok, warning
+from extender.config.sections import is_loopback
 
 VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 DEFAULT_TIMEOUT: Final = 5.0
@@ -102,27 +101,16 @@ def ours(found: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in found if entry.verb("filter").strip("/") == "filter"]
 
 
-def scheduler(file: SchedulerFile | None) -> Iterator[Finding]:
-    """Yield what is to be said of a file, or that none was named."""
-    if file is None:
-        yield warning(
-            "scheduler.file",
-            "kube-scheduler's configuration was not looked at",
-            "give its file with --scheduler-config, on a node of the control plane",
-        )
-        return
-    document = file.document
-    if isinstance(document, Unknown):
-        yield failure("scheduler.file", document.why, "name a file that can be read")
-        return
+def scheduler(path: str, document: object, longest_wait: float) -> Iterator[Finding]:
+    """Yield what is to be said of a file; binds are held for `longest_wait` seconds at most."""
     try:
         against = speaks_against_together(document)
     except SchedulerConfigError as error:
         mend = "mend the field: kube-scheduler does not start with such a file"
-        yield failure("scheduler.file", f"{file.path}: {error}", mend)
+        yield failure("scheduler.file", f"{path}: {error}", mend)
         return
     assert isinstance(document, Mapping)
-    yield ok("scheduler.file", f"{file.path} is a KubeSchedulerConfiguration")
+    yield ok("scheduler.file", f"{path} is a KubeSchedulerConfiguration")
     found = entries(document)
     yield from _unknown(document, _TOP, "")
     for entry in found:
@@ -132,7 +120,7 @@ def scheduler(file: SchedulerFile | None) -> Iterator[Finding]:
     yield from _entries(found, mine)
     for entry in mine:
         yield from _entry(entry)
-    yield from _timeouts(mine, file.longest_wait)
+    yield from _timeouts(mine, longest_wait)
     yield from _managed(mine)
     yield from _sampling(document)
     yield from _plugins(document)
@@ -185,7 +173,15 @@ def _entries(found: Sequence[Entry], mine: Sequence[Entry]) -> Iterator[Finding]
 
 
 def _entry(entry: Entry) -> Iterator[Finding]:
-    yield from _verbs(entry)
+    for verb in VERBS:
+        word = entry.verb(verb)
+        if word and word.strip("/") != verb:
+            found = f"{entry.path}.{verb}Verb is {word!r}, and the extender answers at /{verb}"
+            yield failure("scheduler.verbs", found, f"{verb}Verb: {verb}" + _RESTART)
+    weight = entry.said.get("weight")
+    if entry.verb("prioritize") and (not isinstance(weight, int) or weight <= 0):
+        found = f"{entry.path} has a prioritizeVerb and no weight: kube-scheduler does not start"
+        yield failure("scheduler.weight", found, "weight: 1")
     asks_about_nodes = any(entry.verb(name) for name in VERBS if name != "bind")
     if entry.said.get("ignorable") is True:
         cost = "kube-scheduler binds what the extender refused: half gangs"
@@ -204,24 +200,16 @@ def _entry(entry: Entry) -> Iterator[Finding]:
     yield from _tls(entry)
 
 
-def _verbs(entry: Entry) -> Iterator[Finding]:
-    for verb in VERBS:
-        word = entry.verb(verb)
-        if word and word.strip("/") != verb:
-            found = f"{entry.path}.{verb}Verb is {word!r}, and the extender answers at /{verb}"
-            yield failure("scheduler.verbs", found, f"{verb}Verb: {verb}" + _RESTART)
-    weight = entry.said.get("weight")
-    if entry.verb("prioritize") and (not isinstance(weight, int) or weight <= 0):
-        found = f"{entry.path} has a prioritizeVerb and no weight: kube-scheduler does not start"
-        yield failure("scheduler.weight", found, "weight: 1")
-
-
 def _tls(entry: Entry) -> Iterator[Finding]:
     name, path = "scheduler.tls", entry.path
     see = "see scheduler-config/README.md (Over a network)"
     enables_https = entry.said.get("enableHTTPS") is True
     if not enables_https and not entry.url.startswith("https:"):
-        if not _is_local(entry.url):
+        try:
+            host = urlsplit(entry.url).hostname or ""
+        except ValueError:
+            host = ""
+        if not is_loopback(host):
             found = f"{path}.urlPrefix {entry.url}: plain HTTP, which the extender serves on "
             yield failure(name, found + "loopback alone", f"use https and tlsConfig: {see}")
         return
@@ -237,16 +225,6 @@ def _tls(entry: Entry) -> Iterator[Finding]:
     if not enables_https:
         found = f"{path} has an https URL, and enableHTTPS is not true"
         yield failure(name, found, "enableHTTPS: true" + _RESTART)
-
-
-def _is_local(url: str) -> bool:
-    """Return whether requests to a URL stay on the machine."""
-    host = ""
-    try:
-        host = urlsplit(url).hostname or ""
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _timeouts(mine: Sequence[Entry], longest: float) -> Iterator[Finding]:

@@ -1,17 +1,17 @@
 """A gang of two, sent through a cluster in a namespace of its own, which is deleted in any case."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
 from extender.api.wellknown import GROUP_X, POD_GROUP_LABEL
-from extender.check.facts import Object
 from extender.check.findings import Finding, failure, ok, warning
 from extender.check.reading import ApiReader
-from extender.kube.client import KubeClient
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnknownOutcomeError
 from extender.runtime.clock import Clock
+
+Object = Mapping[str, Any]
 
 NAME: Final = "smoke.gang"
 IMAGE: Final = "registry.k8s.io/pause:3.10"
@@ -24,9 +24,9 @@ class Smoke:
     """One gang; `seconds` is how long each of its two steps, and its deletion, may take."""
 
     def __init__(
-        self, client: KubeClient, clock: Clock, *, scheduler_name: str, seconds: float
+        self, reader: ApiReader, clock: Clock, *, scheduler_name: str, seconds: float
     ) -> None:
-        self._reader = ApiReader(client)
+        self._reader = reader
         self._clock = clock
         self._scheduler_name = scheduler_name
         self._seconds = seconds
@@ -134,7 +134,16 @@ class Smoke:
 
 def hangs(seconds: float, pod_group: Object, pods: Sequence[Object]) -> Finding:
     """Return what a gang waits for that has not started in time."""
-    by_extender, by_others = [*_of_group(pod_group)], [*_of_pods(pods)]
+    by_extender = [
+        _sentence(f"PodGroup {each['type']}", each)
+        for each in (pod_group.get("status") or {}).get("conditions") or ()
+        if each["type"] in {"Permitted", "Scheduled"} and each["status"] != "True"
+    ]
+    by_others = [
+        _sentence(f"pod {pod['metadata']['name']}", condition)
+        for pod in pods
+        if (condition := _scheduled(pod)) is not None and condition["status"] != "True"
+    ]
     said = dict.fromkeys([*by_extender, *by_others])
     why = "; ".join(said) or "neither the PodGroup nor a pod says why"
     # First of all: an extender that another scheduler asks gives the PodGroup a reason, too.
@@ -157,19 +166,6 @@ def is_refused(pod: Object) -> bool:
 def _refused(what: str, error: ApiError) -> Finding:
     mend = "use the kubeconfig of an administrator, and see what is wrong above"
     return failure(NAME, f"{what}: {error}", mend)
-
-
-def _of_group(pod_group: Object) -> Iterator[str]:
-    for each in (pod_group.get("status") or {}).get("conditions") or ():
-        if each["type"] in {"Permitted", "Scheduled"} and each["status"] != "True":
-            yield _sentence(f"PodGroup {each['type']}", each)
-
-
-def _of_pods(pods: Sequence[Object]) -> Iterator[str]:
-    for pod in pods:
-        condition = _scheduled(pod)
-        if condition is not None and condition["status"] != "True":
-            yield _sentence(f"pod {pod['metadata']['name']}", condition)
 
 
 def _sentence(what: str, condition: Object) -> str:

@@ -5,16 +5,11 @@ import json
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from extender.cli.options import Kubeconfig, exits
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from extender.check.findings import Finding
 
 Identities = Literal["extender", "reconciler", "both"]
 Output = Literal["text", "json"]
@@ -71,8 +66,8 @@ def check(
     Exit codes: 0 no failure, though there may be warnings, 1 a failure, 2 wrong use.
     """
     from extender import config as settings_module
-    from extender.check.findings import exit_code
-    from extender.check.survey import IDENTITIES, CheckTarget, checked
+    from extender.check.cluster import IDENTITIES, CheckTarget, checked
+    from extender.check.findings import counts, exit_code, text
     from extender.kube.errors import ConfigurationError
     from extender.telemetry import logs
 
@@ -90,16 +85,10 @@ def check(
             smoke_seconds=smoke_seconds,
         )
         found = asyncio.run(checked(target, kubeconfig, settings))
-    _show(found, output)
-    raise typer.Exit(exit_code(found))
-
-
-def _show(found: "Sequence[Finding]", output: Output) -> None:
-    from extender.check.findings import counts, text
-
     if output == "text":
         width = shutil.get_terminal_size((140, 0)).columns  # 140 if this is not a terminal
         typer.echo(text(found, width), nl=False)
-        return
-    said = {"findings": [each.as_json() for each in found], "counts": counts(found)}
-    typer.echo(json.dumps(said, indent=2, ensure_ascii=False))
+    else:
+        said = {"findings": [each.as_json() for each in found], "counts": counts(found)}
+        typer.echo(json.dumps(said, indent=2, ensure_ascii=False))
+    raise typer.Exit(exit_code(found))

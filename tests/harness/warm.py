@@ -40,7 +40,7 @@ _IMPORTED = (
     "extender.wiring.serve",
     "extender.wiring.reconcile",
     "extender.wiring.explain",
-    "extender.check.survey",
+    "extender.check.cluster",
     "extender.explain.text",
     "extender.simulate.from_cluster",
     "extender.snapshot.taking",

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from extender.check.facts import SchedulerFile
-from extender.check.findings import Finding, FindingLevel, Unknown
-from extender.check.scheduler import scheduler
+from extender.check.findings import Finding, FindingLevel
+from extender.check.scheduler import VERBS, scheduler
 from tests.documents import ROOT
 
 OURS = (ROOT / "scheduler-config/kube-scheduler.yaml").read_text()
@@ -36,8 +37,7 @@ FAILURE, WARNING = FindingLevel.FAILURE, FindingLevel.WARNING
 
 
 def judged(document: object, longest: float = 900.0) -> list[Finding]:
-    file = SchedulerFile("kube-scheduler.yaml", document, longest)
-    return [*scheduler(file)]
+    return [*scheduler("kube-scheduler.yaml", document, longest)]
 
 
 def wrong(document: object, longest: float = 900.0) -> list[tuple[FindingLevel, str]]:
@@ -181,15 +181,53 @@ def test_a_misspelt_field_is_named_as_it_is_spelt() -> None:
     assert finding.mend == "it is spelt enableHTTPS"
 
 
-def test_a_file_that_cannot_be_read_and_none_are_different() -> None:
-    assert wrong(Unknown("kube-scheduler.yaml: No such file")) == [(FAILURE, "scheduler.file")]
-    [none] = scheduler(None)
-    assert (none.level, none.id) == (WARNING, "scheduler.file")
-
-
 def test_the_file_for_the_network_differs_by_the_address_and_tls_alone() -> None:
     there = yaml.safe_load(REMOTE_FILE)
     for entry, local in zip(there["extenders"], SHIPPED["extenders"], strict=True):
         del entry["tlsConfig"], entry["enableHTTPS"]
         entry["urlPrefix"] = local["urlPrefix"]
     assert there == SHIPPED
+
+
+ODD = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+ODD |= st.sampled_from(["http://[", "https://a", "1s", "910s", "bind", "filter", "x" * 5000])
+VALUE = st.recursive(
+    ODD,
+    lambda each: (
+        st.lists(each, max_size=2) | st.dictionaries(st.text(max_size=4), each, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def some(*names: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Return mappings of some of the names, and of others, to anything."""
+    return st.dictionaries(st.sampled_from(names) | st.text(max_size=4), VALUE, max_size=6)
+
+
+FIELDS = ("urlPrefix", "weight", "httpTimeout", "ignorable", "tlsConfig", "managedResources")
+ENTRY = st.builds(
+    lambda said, tls: said | {"tlsConfig": tls},
+    some(*FIELDS, "enableHTTPS", "nodeCacheCapable", *(f"{verb}Verb" for verb in VERBS)),
+    some("caFile", "certFile", "insecure") | VALUE,
+)
+PROFILE = some("schedulerName", "plugins", "pluginConfig", "percentageOfNodesToScore")
+DOCUMENT = st.builds(
+    lambda top, entries, profiles: (
+        top
+        | {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "extenders": entries,
+            "profiles": profiles,
+        }
+    ),
+    some("percentageOfNodesToScore"),
+    st.lists(ENTRY, max_size=2) | VALUE,
+    st.lists(PROFILE, max_size=2) | VALUE,
+)
+
+
+@given(DOCUMENT | VALUE)
+def test_an_odd_file_is_judged(document: object) -> None:
+    assert judged(document)
