@@ -1,25 +1,68 @@
-"""`gang-extender render static-pod`: write the files of a control-plane node."""
+"""`gang-extender render static-pod`: the files of a control-plane node, with the extender put in.
+
+kube-scheduler keeps the flags that it has. With `--config` it ignores `--kubeconfig` and the flags
+about its client and profiling: what they say goes into the configuration. All other flags, such as
+those about leader election, authentication and feature gates, count as before.
+
+Source: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-scheduler/
+"""
 
 import difflib
 import os
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from bisect import insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Final
 
 import typer
+import yaml
 
 from extender.cli.options import exits
 
-if TYPE_CHECKING:
-    from extender.cli.node_files import NamedText, NodeFile, NodeFiles
+FieldPath = Sequence[str | int]
+"""The path of a field, such as `("spec", "volumes", 0)`."""
 
-_SNIPPET: Final = "cluster-configuration.yaml"
-_EXTENDER_CONFIG: Final = "/etc/kubernetes/gang-extender.conf"
-_READABLE: Final = 0o644
-"""The mode of the configuration, which the extender reads without being root."""
-_PRIVATE: Final = 0o600
-"""The mode of kubeadm's manifests."""
+MANIFESTS: Final = "/etc/kubernetes/manifests"
+CONFIGURATION: Final = "/etc/kubernetes/kube-scheduler.yaml"
+"""The path of the configuration, on the node and in the container."""
+VOLUME: Final = "gang-extender"
+"""The name of the volume that we add to kube-scheduler's static pod."""
+KUBEADM: Final[dict[str, Any]] = {
+    "apiVersion": "kubeadm.k8s.io/v1beta4",
+    "kind": "ClusterConfiguration",
+    "scheduler": {
+        "extraArgs": [{"name": "config", "value": CONFIGURATION}],
+        "extraVolumes": [
+            {
+                "name": VOLUME,
+                "hostPath": CONFIGURATION,
+                "mountPath": CONFIGURATION,
+                "readOnly": True,
+                "pathType": "File",
+            }
+        ],
+    },
+}
+"""The fields that make kubeadm write the flag, the volume and the mount itself."""
+_SCHEDULER: Final = "kube-scheduler"
+_IGNORED: Final[Mapping[str, tuple[tuple[str, ...], type]]] = {
+    "kubeconfig": (("clientConnection", "kubeconfig"), str),
+    "kube-api-content-type": (("clientConnection", "contentType"), str),
+    "kube-api-qps": (("clientConnection", "qps"), float),
+    "kube-api-burst": (("clientConnection", "burst"), int),
+    "profiling": (("enableProfiling",), bool),
+    "contention-profiling": (("enableContentionProfiling",), bool),
+}
+"""The flags that have no effect beside `--config`: the field that replaces each, and its type."""
+_VERBS: Final = ("filterVerb", "bindVerb")
+"""The verbs by which the two shipped entries are told apart."""
+
+
+class InstallError(ValueError):
+    """A file cannot be changed. The text names the file and the field."""
 
 
 def write_static_pod(
@@ -56,39 +99,59 @@ def write_static_pod(
     That is kube-scheduler's static pod with its configuration mounted, this configuration with the
     extender's two entries, and the extender's static pod. Also what kubeadm needs to know to keep
     it in an upgrade. The node itself is not touched. Files that are patched already stay as they
-    are.
+    are; one that is changed is written anew, without its comments.
 
     Exit codes: 0 done, 1 a file cannot be read or written, 2 a file cannot be patched.
     """
-    from extender.api.manifests import shipped_text
-    from extender.cli.node_files import InstallError, node_files
-
     with exits(2, InstallError), exits(1, OSError, UnicodeDecodeError):
-        found = node_files(
-            _read(scheduler_manifest),
-            _read(scheduler_config) if scheduler_config else None,
-            shipped_scheduler=shipped_text("scheduler-config/kube-scheduler.yaml"),
-            shipped_extender=shipped_text("manifests/static-pod/gang-extender.yaml"),
-            image=image,
-        )
-        if output is not None:
-            for file in found:
-                mode = _READABLE if file is found.configuration else _PRIVATE
+        scheduler = _Document.of(scheduler_manifest)
+        config = _Document.of(scheduler_config) if scheduler_config else None
+        files, is_ours = _node_files(scheduler, config, image)
+        said = [line for file in files for line in file.changes()]
+        if is_ours:
+            kubeadm = yaml.safe_dump(KUBEADM, sort_keys=False)
+            said += [
+                "",
+                "`kubeadm upgrade` writes kube-scheduler's manifest anew. Add this to the",
+                "ClusterConfiguration first (kubectl -n kube-system edit cm kubeadm-config):",
+                "",
+                *kubeadm.splitlines(),
+            ]
+        said += ["", "docs/tasks/admin/install-static-pod.md says what to do with the files"]
+        if output is None:
+            text = "---\n".join(f"# {each.path}\n{each.text}" for each in files)
+            typer.echo(text, nl=False)
+        else:
+            for file in files:
+                # The extender reads the configuration without being root.
+                mode = 0o600 if file.path.startswith(MANIFESTS) else 0o644
                 _write(output / file.path.lstrip("/"), file.text, mode)
-            if found.is_ours:
-                _write(output / _SNIPPET, _snippet())
-    if output is None:
-        typer.echo("---\n".join(f"# {each.path}\n{each.text}" for each in found), nl=False)
-    typer.echo("\n".join(_report(found, output)), err=output is None)
+            if is_ours:
+                _write(output / "cluster-configuration.yaml", kubeadm, 0o644)
+    typer.echo("\n".join(said), err=output is None)
 
 
-def _read(path: Path) -> "NamedText":
-    from extender.cli.node_files import NamedText
+@dataclass(frozen=True, slots=True)
+class _NodeFile:
+    """One file of the node."""
 
-    return NamedText(str(path), path.read_text(encoding="utf-8"))
+    path: str
+    text: str
+    before: str | None
+    """The text that it replaces. None: the file is new."""
+
+    def changes(self) -> Iterator[str]:
+        """Yield what has changed, in lines."""
+        if self.before is None:
+            yield f"{self.path}: new, {len(self.text.splitlines())} lines"
+        elif self.before == self.text:
+            yield f"{self.path}: nothing to change"
+        else:
+            before, after, path = self.before.splitlines(), self.text.splitlines(), self.path
+            yield from difflib.unified_diff(before, after, path, f"{path} (new)", lineterm="")
 
 
-def _write(path: Path, text: str, mode: int = _READABLE) -> None:
+def _write(path: Path, text: str, mode: int) -> None:
     """Write a file at once. The kubelet ignores the part, whose name begins with a dot."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -98,65 +161,203 @@ def _write(path: Path, text: str, mode: int = _READABLE) -> None:
     Path(part).replace(path)
 
 
-def _snippet() -> str:
-    import yaml
+class _Document:
+    """A YAML document that can be changed."""
 
-    from extender.cli.node_files import KUBEADM
+    def __init__(self, name: str, text: str) -> None:
+        """Read a document with one object. Raises InstallError."""
+        self.name, self.before = name, text
+        try:
+            self.data: Any = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InstallError(f"{name}: is not one YAML document: {error}") from error
+        if not isinstance(self.data, dict):
+            raise InstallError(f"{name}: is no object")
 
-    return yaml.safe_dump(KUBEADM, sort_keys=False)
+    @classmethod
+    def of(cls, path: Path) -> "_Document":
+        """Return the document of a file. Raises InstallError, OSError and UnicodeDecodeError."""
+        return cls(str(path), path.read_text(encoding="utf-8"))
+
+    def text(self) -> str:
+        """Return the document as text, as it was given where nothing has changed."""
+        if self.data == yaml.safe_load(self.before):
+            return self.before
+        return yaml.safe_dump(self.data, sort_keys=False, width=4096)  # no line is broken
+
+    def error(self, path: FieldPath, said: str) -> InstallError:
+        """Return an error that names a field of this document."""
+        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+        return InstallError(f"{self.name}: {''.join(parts).removeprefix('.')}: {said}")
+
+    def set(self, path: Sequence[str], value: object, *, replace: bool = True) -> None:
+        """Set a field."""
+        *above, name = path
+        found = self.data
+        for part in above:
+            if found.get(part) is None:
+                found[part] = {}
+            found = found[part]
+        if replace or found.get(name) is None:
+            found[name] = value
 
 
-def _report(found: "NodeFiles", output: Path | None) -> Iterator[str]:
-    for file in found:
-        yield from _changes(file)
-    yield from _doubts(found.configuration)
-    yield from _steps(found, output)
-    if found.is_ours:
-        yield ""
-        yield "`kubeadm upgrade` writes kube-scheduler's manifest anew. Add this to the"
-        yield "ClusterConfiguration first (kubectl -n kube-system edit cm kubeadm-config):"
-        yield ""
-        yield from _snippet().splitlines()
+def _node_files(
+    scheduler: _Document, config: _Document | None, image: str | None
+) -> tuple[list[_NodeFile], bool]:
+    """Return the files of a node, in the order in which it may get them.
 
+    Also whether the flag and its volume are ours, so that kubeadm has to be given them. `config` is
+    the file of kube-scheduler's `--config`, or one to begin with. Raises InstallError.
+    """
+    from extender.api.manifests import shipped_text
 
-def _changes(file: "NodeFile") -> Iterator[str]:
-    if file.before is None:
-        yield f"{file.path}: new, {len(file.text.splitlines())} lines"
-    elif file.before == file.text:
-        yield f"{file.path}: nothing to change"
+    host_path, fields, is_ours = _add_configuration(scheduler, is_known=config is not None)
+    shipped = _Document(CONFIGURATION, shipped_text("scheduler-config/kube-scheduler.yaml"))
+    if config is None:
+        for path, value in fields.items():
+            shipped.set(path, value)
     else:
-        before, after = file.before.splitlines(), file.text.splitlines()
-        yield from difflib.unified_diff(before, after, file.path, f"{file.path} (new)", lineterm="")
+        _add_entries(config, shipped.data["extenders"], fields)
+    extender = _Document("", shipped_text("manifests/static-pod/gang-extender.yaml"))
+    # The extender reads kube-scheduler's configuration, too.
+    spec = extender.data["spec"]
+    container, name = spec["containers"][0], "scheduler-config"
+    if image is not None:
+        container["image"] = image
+    container["args"].insert(1, f"--scheduler-config={CONFIGURATION}")
+    mount = {"name": name, "mountPath": CONFIGURATION, "readOnly": True}
+    container["volumeMounts"].append(mount)
+    spec["volumes"].append({"name": name, "hostPath": {"path": host_path, "type": "File"}})
+    files = [
+        _NodeFile(host_path, (config or shipped).text(), config.before if config else None),
+        _NodeFile(f"{MANIFESTS}/gang-extender.yaml", extender.text(), None),
+        _NodeFile(f"{MANIFESTS}/kube-scheduler.yaml", scheduler.text(), scheduler.before),
+    ]
+    return files, is_ours
 
 
-def _doubts(file: "NodeFile") -> Iterator[str]:
-    """Yield the warnings and failures of `gang-extender check` about the configuration."""
-    import yaml
+def _add_configuration(
+    file: _Document, *, is_known: bool
+) -> tuple[str, dict[tuple[str, ...], Any], bool]:
+    """Give kube-scheduler `--config`, its volume and its mount.
 
-    from extender.check.facts import SchedulerFile
-    from extender.check.findings import FindingLevel
-    from extender.check.scheduler import scheduler
-    from extender.config import Settings
+    Return the path of the configuration on the node, the fields that it needs because of flags that
+    have no effect any more, and whether the flag is ours, now or before. `is_known` says whether
+    the file of a `--config` that is there already is at hand.
+    """
+    where = _container_path(file)
+    spec = file.data["spec"]
+    container = spec["containers"][where[-1]]
+    flags = [*_flags(container, where)]
+    given = [flag for flag in flags if flag[0] == "config"]
+    if given:
+        _, said, flag = given[-1]
+        host_path = _host_path(file, where, PurePosixPath(said))
+        is_ours = said == host_path == CONFIGURATION
+        if not (is_ours or is_known):
+            raise file.error(
+                flag,
+                f"--config={said} is there already: give that file with --scheduler-config, and "
+                "the entries are added to it",
+            )
+        return host_path, {}, is_ours
+    fields: dict[tuple[str, ...], Any] = {}
+    for name, value, flag in flags:
+        if name in _IGNORED:
+            path, kind = _IGNORED[name]
+            try:
+                fields[path] = value.lower() != "false" if kind is bool else kind(value)
+            except ValueError as error:
+                raise file.error(flag, f"{value!r} is no number") from error
+    volume = {"hostPath": {"path": CONFIGURATION, "type": "File"}, "name": VOLUME}
+    mount = {"mountPath": CONFIGURATION, "name": VOLUME, "readOnly": True}
+    for above, holder, field, item in (
+        (("spec",), spec, "volumes", volume),
+        (where, container, "volumeMounts", mount),
+    ):
+        holder[field] = holder.get(field) or []
+        for number, each in enumerate(holder[field]):
+            if each.get("mountPath", each["name"]) == item.get("mountPath", VOLUME):
+                raise file.error((*above, field, number), "is there already, for something else")
+        insort(holder[field], item, key=lambda each: str(each["name"]))  # as kubeadm has them
+    # At the end, where kubeadm has the flags of its ClusterConfiguration.
+    words = container.get("args") or container.get("command") or container.setdefault("args", [])
+    words.append(f"--config={CONFIGURATION}")
+    return CONFIGURATION, fields, True
 
-    longest = Settings().gang.options().max_schedule_timeout
-    judged = SchedulerFile(file.path, yaml.safe_load(file.text), longest)
-    for each in scheduler(judged):
-        if each.level is not FindingLevel.OK:
-            yield f"{each.level.value.upper()}: {each.found} -> {each.mend}"
+
+def _container_path(file: _Document) -> tuple[str, str, int]:
+    pod = file.data
+    if (pod.get("apiVersion"), pod.get("kind")) != ("v1", "Pod"):
+        raise file.error(("kind",), f"is {pod.get('kind')}, not a Pod of v1")
+    spec = pod.get("spec") or {}
+    for number, each in enumerate(spec.get("containers") or ()):
+        words = each.get("command") or ()
+        if each.get("name") == _SCHEDULER or (words and PurePosixPath(words[0]).name == _SCHEDULER):
+            if spec.get("hostNetwork") is True:
+                return "spec", "containers", number
+            said = "is not true: 127.0.0.1 is another address there than in the extender's pod"
+            raise file.error(("spec", "hostNetwork"), said)
+    said = f"none is {_SCHEDULER}, by its name or the first word of its command"
+    raise file.error(("spec", "containers"), said)
 
 
-def _steps(found: "NodeFiles", output: Path | None) -> Iterator[str]:
-    def put(file: "NodeFile") -> str:
-        return (
-            f"copy {output / file.path.lstrip('/')} to {file.path}"
-            if output
-            else (f"write {file.path}, as above")
-        )
+def _flags(container: Mapping[str, Any], path: FieldPath) -> Iterator[tuple[str, str, FieldPath]]:
+    """Yield the name and value of each flag, and where it begins."""
+    for part in ("command", "args"):
+        words = container.get(part) or ()
+        for number, (word, after) in enumerate(pairwise([*words, ""])):
+            if not str(word).startswith("--"):
+                continue
+            name, equals, value = str(word).removeprefix("--").partition("=")
+            if not equals and not str(after).startswith("--"):
+                value = str(after)
+            yield name.replace("_", "-"), value, (*path, part, number)
 
-    yield ""
-    yield "On each control-plane node, first on those whose kube-scheduler does not lead:"
-    yield f"  1. make {_EXTENDER_CONFIG}, the extender's kubeconfig, for user 65532"
-    yield f"  2. {put(found.configuration)}; user 65532 must be able to read it"
-    yield f"  3. {put(found.extender)}"
-    yield "  4. wait until `curl 127.0.0.1:8888/readyz` answers 200"
-    yield f"  5. {put(found.scheduler)}"
+
+def _host_path(file: _Document, container_path: tuple[str, str, int], path: PurePosixPath) -> str:
+    """Return the path on the node of a file of the container."""
+    spec = file.data["spec"]
+    mounts = [
+        (PurePosixPath(each["mountPath"]), each)
+        for each in spec["containers"][container_path[-1]].get("volumeMounts") or ()
+        if path.is_relative_to(each["mountPath"])
+    ]
+    if not mounts:
+        where = (*container_path, "volumeMounts")
+        raise file.error(where, f"nothing is mounted at {path} or above it")
+    above, mount = max(mounts, key=lambda each: len(each[0].parts))
+    for number, volume in enumerate(spec.get("volumes") or ()):
+        if volume["name"] == mount["name"]:
+            found = (volume.get("hostPath") or {}).get("path")
+            if not found:
+                said = f"{path} is no file of the node: this is no hostPath"
+                raise file.error(("spec", "volumes", number), said)
+            return str(PurePosixPath(found) / path.relative_to(above))
+    raise file.error(("spec", "volumes"), f"there is no volume {mount['name']}")
+
+
+def _add_entries(
+    file: _Document, shipped: Sequence[Mapping[str, Any]], fields: Mapping[tuple[str, ...], Any]
+) -> None:
+    """Add the shipped entries that a configuration lacks, and fields that it does not set."""
+    from extender.api.scheduler_config import API_VERSION, KIND
+
+    given = f"{file.data.get('apiVersion')} {file.data.get('kind')}"
+    if given != f"{API_VERSION} {KIND}":
+        raise file.error(("kind",), f"is {given}, not {API_VERSION} {KIND}")
+    for path, value in fields.items():
+        file.set(path, value, replace=False)
+    url = shipped[0]["urlPrefix"]
+    here: set[str] = set()
+    for number, each in enumerate(file.data.get("extenders") or ()):
+        verbs = {verb for verb in _VERBS if each.get(verb)}
+        if str(each.get("urlPrefix", "")).rstrip("/") == url:
+            here |= verbs
+        elif "bindVerb" in verbs:
+            said = "kube-scheduler takes one entry with a bindVerb, and the extender's has it"
+            raise file.error(("extenders", number, "bindVerb"), said)
+    missing = [dict(each) for each in shipped if not here.intersection(each)]
+    if missing:
+        file.data["extenders"] = [*(file.data.get("extenders") or ()), *missing]

@@ -1,0 +1,364 @@
+"""What is found in a cluster: versions, CRDs, rights, other controllers, what runs."""
+
+import asyncio
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from extender.api.manifests import shipped_objects
+from extender.check import cluster, smoke
+from extender.check.cluster import KUEUE, PLUGINS, missing, shipped_crds
+from extender.check.extender import metrics, readiness
+from extender.check.findings import (
+    HEADS,
+    Finding,
+    certificate,
+    exit_code,
+    failure,
+    ok,
+    text,
+    warning,
+)
+from extender.check.reading import together
+from extender.check.rights import needed_rights, rights, subjects
+from extender.kube.reviews import Access
+
+NOW = 1_000_000.0
+DAY = 86400.0
+FOUND = [
+    ok("server.version", "Kubernetes v1.36.3"),
+    failure("crds.podgroups", "there is no CRD " + "podgroups " * 12, "kubectl apply"),
+]
+
+
+def levels(*found: Finding) -> dict[str, str]:
+    assert all(bool(each.mend) == (each.level != "ok") for each in found)
+    assert {each.group for each in found} <= HEADS.keys()
+    return {each.id: str(each.level) for each in found}
+
+
+def test_lines_are_grouped_aligned_and_counted() -> None:
+    lines = text(FOUND, 80).splitlines()
+
+    assert lines[0] == "API server"
+    assert lines[3] == "CRDs"
+    columns = {line.index(word) for line, word in ((lines[1], "Kubernetes"), (lines[4], "there"))}
+    assert len(columns) == 1
+    [mend] = [line for line in lines if "-> kubectl apply" in line]
+    assert mend.index("->") in columns
+    assert lines[-1] == "1 failure, 0 warnings, 1 ok"
+    assert max(map(len, lines)) <= 80
+    assert exit_code(FOUND) == 1
+    assert exit_code([FOUND[0], warning("server.clock", "late", "mend it")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "want"),
+    [("1", "36", "ok"), ("1", "36+", "ok"), ("1", "32", "warning"), ("1", "31", "warning"),
+     ("1", "30", "failure"), ("", "", "warning")],
+)  # fmt: skip
+def test_the_version(major: str, minor: str, want: str) -> None:
+    said = {"major": major, "minor": minor, "gitVersion": "v1"}
+    assert levels(cluster.version(said)) == {"server.version": want}
+
+
+@pytest.mark.parametrize(("ahead", "want"), [(0.0, "ok"), (6.0, "warning"), (-6.0, "warning")])
+def test_the_clock(ahead: float, want: str) -> None:
+    assert levels(cluster.clocks(ahead)) == {"server.clock": want}
+
+
+# --- CRDs
+
+
+def stored() -> dict[str, Any]:
+    return {each["metadata"]["name"]: deepcopy(dict(each)) for each in shipped_crds(queue=True)}
+
+
+def of_crds(stored: dict[str, Any], *, queue: bool = True) -> dict[str, str]:
+    return levels(
+        *(
+            cluster.crd(
+                each,
+                frozenset({each["spec"]["versions"][0]["name"]}),
+                stored.get(each["metadata"]["name"]),
+            )
+            for each in shipped_crds(queue=queue)
+        )
+    )
+
+
+def test_our_own_crds_are_right_and_each_has_a_line() -> None:
+    found = of_crds(stored())
+
+    assert len(found) == len(shipped_crds(queue=True)) == 9
+    assert {*found.values()} == {"ok"}
+
+
+def test_without_the_queue_its_crds_are_not_needed() -> None:
+    assert of_crds({}, queue=False) == dict.fromkeys(
+        ("crds.podgroups", "crds.podgroups-sigs"), "failure"
+    )
+
+
+def test_a_crd_that_is_stored_in_another_version_or_drops_a_field_is_a_failure() -> None:
+    found = stored()
+    versions = found["workloads.kueue.x-k8s.io"]["spec"]["versions"]
+    versions[0]["storage"], versions[1]["storage"] = False, True
+    schema = found["podgroups.scheduling.x-k8s.io"]["spec"]["versions"][0]["schema"]
+    del schema["openAPIV3Schema"]["properties"]["spec"]["properties"]["minMember"]
+
+    wrong = {name for name, level in of_crds(found).items() if level == "failure"}
+    assert wrong == {"crds.workloads", "crds.podgroups"}
+
+
+def test_a_version_that_is_not_served_is_a_failure() -> None:
+    [shipped] = [
+        each
+        for each in shipped_crds(queue=False)
+        if each["metadata"]["name"] == "podgroups.scheduling.x-k8s.io"
+    ]
+    finding = cluster.crd(shipped, frozenset({"v1"}), {})
+    assert levels(finding) == {"crds.podgroups": "failure"}
+    assert "served in v1, and v1alpha1" in finding.found
+    assert levels(cluster.crd(shipped, frozenset({"v1alpha1"}), {})) == {"crds.podgroups": "ok"}
+
+
+def test_fields_that_are_dropped_are_found_at_any_depth() -> None:
+    ours: dict[str, Any] = {
+        "properties": {"a": {"items": {"properties": {"b": {}, "c": {}}}}, "d": {}}
+    }
+    theirs: dict[str, Any] = {"properties": {"a": {"items": {"properties": {"b": {}}}}}}
+
+    assert missing(ours, theirs) == ["a[].c", "d"]
+    assert missing(ours, ours) == []
+    assert missing(ours, {"x-kubernetes-preserve-unknown-fields": True}) == []
+
+
+# --- rights
+
+EXTENDER, RECONCILER = (
+    shipped_objects("rbac/extender.yaml"),
+    shipped_objects("rbac/reconciler.yaml"),
+)
+USER = "system:serviceaccount:gang-extender-system:gang-extender"
+Having = tuple[str, dict[Access, bool]]
+
+
+def having(user: str, *lacking: Access) -> Having:
+    return user, {each: each not in lacking for each in needed_rights(EXTENDER, {})}
+
+
+def test_what_is_needed_is_what_the_roles_grant() -> None:
+    found = needed_rights(EXTENDER, {})
+
+    assert Access("", "pods/binding", verb="create") in found
+    assert Access("scheduling.sigs.k8s.io", "podgroups/status", verb="patch") in found
+    assert len(found) == len(set(found)) > 15
+
+
+def test_no_right_is_needed_on_a_resource_that_its_group_has_not() -> None:
+    finalizers = {
+        (x.group, x.resource) for x in needed_rights(RECONCILER, {}) if "/final" in x.resource
+    }
+
+    assert len(finalizers) == 8
+    assert {("", "pods/finalizers"), ("ray.io", "rayjobs/finalizers")} <= finalizers
+
+
+def test_names_and_namespaces_are_those_of_the_settings() -> None:
+    found = needed_rights(RECONCILER, {"gang-extender-system": "other", "gang-queue": "mine"})
+
+    leases = [each for each in found if each.resource == "leases"]
+    assert {(each.verb, each.name, each.namespace) for each in leases} == {
+        ("create", "", "other"),
+        ("get", "gang-extender-reconciler", "other"),
+        ("update", "gang-extender-reconciler", "other"),
+    }
+    webhooks = [each for each in found if each.resource.endswith("webhookconfigurations")]
+    assert {each.name for each in webhooks} == {"mine"}
+
+
+def test_the_users_are_those_of_the_bindings() -> None:
+    account, user = subjects(EXTENDER, "other")
+
+    assert account.name == "system:serviceaccount:other:gang-extender"
+    assert "system:serviceaccounts:other" in account.groups
+    assert user.name == "gang-extender"
+
+
+def test_one_user_with_all_rights_is_enough_and_none_at_all_is_one_line() -> None:
+    bind = Access("", "pods/binding", verb="create")
+    some = dict([having(USER, bind), having("gang-extender")])
+    none = dict([having(USER, *needed_rights(EXTENDER, {}))])
+
+    assert levels(*rights("extender", some)) == {"rights.extender": "ok"}
+    assert levels(*rights("extender", none)) == {"rights.extender": "failure"}
+
+
+def test_missing_rights_are_named_by_resource() -> None:
+    verbs = [Access("batch", "jobs", verb=verb) for verb in ("list", "watch")]
+    event = Access("events.k8s.io", "events", verb="create")
+    found = [*rights("extender", dict([having(USER, *verbs, event)]))]
+
+    assert {each.id: each.found for each in found} == {
+        "rights.extender.jobs.batch": f"{USER} may not list, watch jobs.batch",
+        "rights.extender.events.events.k8s.io": f"{USER} may not create events.events.k8s.io",
+    }
+    assert {each.mend for each in found} == {"kubectl apply -f manifests/rbac/extender.yaml"}
+    assert {*levels(*found).values()} == {"failure"}
+
+
+# --- what else is there
+
+
+@pytest.mark.parametrize(
+    ("running", "queue", "want"),
+    [
+        ({}, True, {}),
+        ({KUEUE: "kueue-system"}, True, {"others.kueue"}),
+        ({KUEUE: "kueue-system"}, False, {}),
+        ({PLUGINS: "a"}, True, {"others.plugins"}),
+    ],
+)
+def test_other_controllers(running: dict[str, str], queue: bool, want: set[str]) -> None:
+    found = levels(*cluster.others(running, queue=queue))
+    assert {name for name, level in found.items() if level == "failure"} == {*want}
+
+
+@pytest.mark.parametrize(
+    ("half", "cycles", "setting", "want"),
+    [
+        (False, False, "auto", "warning"),
+        (False, True, "extender", "failure"),
+        (False, True, "auto", "warning"),
+        (True, False, "auto", "failure"),
+        (True, True, "extender", "warning"),
+    ],
+)
+def test_native_groups(half: bool, cycles: bool, setting: str, want: str) -> None:
+    found = cluster.native(["v1alpha2"], ["kube-scheduler-a"] * half, setting, cycles=cycles)
+    assert levels(found) == {"others.native": want}
+    assert levels(cluster.native([], [], setting, cycles=False)) == {"others.native": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("words", "half"),
+    [
+        (["--feature-gates=GenericWorkload=true"], True),
+        (["--v=2", "--feature-gates", "A=false, GenericWorkload=True"], True),
+        (["--feature-gates=GenericWorkload=true,GangScheduling=false"], True),
+        (["--feature-gates=GenericWorkload=true,GangScheduling=true"], False),
+        (["--feature-gates=GenericWorkload=true", "--feature-gates=GangScheduling=1"], False),
+        (["--feature-gates=GenericWorkload=false"], False),
+        (["--feature-gates"], False),
+        ([], False),
+    ],
+)
+def test_which_gates_kube_scheduler_has(words: list[str], half: bool) -> None:
+    pod = {"spec": {"containers": [{"command": ["kube-scheduler"], "args": words}]}}
+    assert cluster.has_half_of_the_gates(pod) is half
+
+
+# --- what runs
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        ({}, set()),
+        ({"request_duration_seconds_count": 0}, {"extender.asked"}),
+        (
+            {"internal_errors_total": 1, "scheduler_disagreements": 2, "objects_set_aside": 0},
+            {"extender.errors", "extender.disagreements"},
+        ),
+        ({"credential_end_timestamp_seconds": NOW + DAY}, {"certificates.extender-pods"}),
+    ],
+)
+def test_the_metrics_of_an_extender(values: dict[str, float], want: set[str]) -> None:
+    labels = '{kind="pods",verb="filter",credential="pods"}'
+    page = {"request_duration_seconds_count": 7} | values
+    lines = [f"gang_extender_{name}{labels} {value}\n" for name, value in page.items()]
+    found = levels(*metrics("".join(lines), NOW))
+    assert found == dict.fromkeys(want, "warning")
+
+
+def test_what_is_not_ready_is_said() -> None:
+    found = readiness("http://a", 503, "[+]nodes\n[-]pods: not listed yet: 403\n")
+    assert found.found == "http://a is not ready: pods: not listed yet: 403"
+    assert levels(found) == {"extender.ready": "failure"}
+
+
+def renewed(age: float, holder: str = "a") -> dict[str, Any]:
+    return {
+        "renewTime": datetime.fromtimestamp(NOW - age, UTC).isoformat(),
+        "holderIdentity": holder,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        (None, "warning"),
+        (renewed(3.0), "ok"),
+        (renewed(16.0), "failure"),
+        (renewed(16.0) | {"leaseDurationSeconds": 30}, "ok"),
+        (renewed(1.0, ""), "failure"),
+    ],
+)
+def test_the_lease(spec: dict[str, Any] | None, want: str) -> None:
+    assert levels(cluster.lease(spec, NOW, 15.0)) == {"reconciler.lease": want}
+
+
+@pytest.mark.parametrize(
+    ("ends", "brief", "want"),
+    [
+        (NOW + 8 * DAY, False, "ok"),
+        (NOW + 6 * DAY, False, "warning"),
+        (NOW + 60.0, True, "ok"),
+        (NOW, True, "failure"),
+    ],
+)
+def test_certificates(ends: float, brief: bool, want: str) -> None:
+    found = certificate("webhooks", "its certificate", ends, mend="renew", now=NOW, is_brief=brief)
+    assert levels(found) == {"certificates.webhooks": want}
+
+
+def test_a_gang_that_hangs_says_what_its_group_and_its_pods_say() -> None:
+    def condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
+        said = {"type": kind, "status": status, "reason": reason, "message": message}
+        return {"status": {"conditions": [said]}}
+
+    waits = condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
+    group = condition("Permitted", "False", "NotEnoughResources", "short of cpu 1m")
+    bound = {"metadata": {"name": "two-1"}, "spec": {"nodeName": "a"}}
+    pods = [waits | {"metadata": {"name": "two-0"}, "spec": {}}, bound]
+
+    assert smoke.hangs(60.0, group, pods).found == (
+        "1 of 2 pods are bound after 60 s: PodGroup Permitted: NotEnoughResources: short of cpu 1m;"
+        " pod two-0: Unschedulable: 0/1 nodes"
+    )
+    assert "no scheduler has looked" in smoke.hangs(60.0, {}, [bound]).mend
+    assert "extender's log" in smoke.hangs(60.0, {}, pods).mend
+    assert smoke.is_refused(pods[0])
+    assert not smoke.is_refused(bound)
+
+
+async def test_a_read_that_fails_cancels_no_other() -> None:
+    ended = []
+    release = asyncio.Event()
+
+    async def fails() -> None:
+        release.set()
+        raise LookupError("first")
+
+    async def goes_on() -> None:
+        await release.wait()
+        await asyncio.sleep(0)
+        ended.append("second")
+
+    with pytest.raises(LookupError, match="first"):
+        await together([fails(), goes_on()])
+
+    assert ended == ["second"]
