@@ -129,11 +129,8 @@ def podgroup(
     from extender.explain.text import group_text
     from extender.wiring.explain import explained_group
 
-    key = f"{namespace or context.namespace(kubeconfig)}/{name}"
-
-    sources = ClusterSource(kubeconfig, config, from_snapshot)
-    explain = partial(explained_group, key=key)
-    _explain(explain, group_text, sources, forbidden=may_not_read, output=output)
+    explain = partial(explained_group, key=f"{namespace or context.namespace(kubeconfig)}/{name}")
+    _explain(explain, group_text, ClusterSource(kubeconfig, config, from_snapshot), output=output)
 
 
 @app.command()
@@ -150,30 +147,17 @@ def pod(
     from extender.explain.text import pod_text
     from extender.wiring.explain import explained_pod
 
-    key = f"{namespace or context.namespace(kubeconfig)}/{name}"
-
-    sources = ClusterSource(kubeconfig, config, from_snapshot)
-    explain = partial(explained_pod, key=key)
-    _explain(explain, pod_text, sources, forbidden=may_not_read, output=output)
+    explain = partial(explained_pod, key=f"{namespace or context.namespace(kubeconfig)}/{name}")
+    _explain(explain, pod_text, ClusterSource(kubeconfig, config, from_snapshot), output=output)
 
 
-def lacks_rights(error: Exception, namespace: str) -> str:
+def lacks_rights(error: Exception) -> str:
     """Return the message for a user without the rights that `explain` needs."""
     return (
-        f"explain reads the queues of the whole cluster, and this user may not: {error}. Ask for "
-        "the ClusterRole gang-explain-reader, or ask the reconciler, for which the rights of one "
-        f"namespace are enough: GET /workloads/{namespace}/NAME/explanation "
+        f"explain reads the whole cluster, and this user may not: {error}. Ask for the ClusterRole "
+        "gang-explain-reader. The rights of one namespace are enough for kubectl describe pg, and "
+        "for the reconciler: GET /workloads/NAMESPACE/NAME/explanation "
         "(docs/tasks/admin/read-the-queues.md)"
-    )
-
-
-def may_not_read(error: Exception) -> str:
-    """Return the message for a user without the rights that `explain podgroup` needs."""
-    return (
-        "explain reads nodes, pods, PodGroups and Jobs of the whole cluster, and this user may "
-        f"not: {error}. Ask for the ClusterRole gang-explain-reader; kubectl describe pg says why "
-        "a PodGroup waits, for which the rights of one namespace are enough "
-        "(docs/reference/reasons.md)"
     )
 
 
@@ -181,9 +165,7 @@ def _explain_workload(asked: "ExplainTarget", sources: ClusterSource, *, output:
     from extender.explain.text import workload_text
     from extender.wiring.explain import explained
 
-    explain = partial(explained, asked=asked)
-    forbidden = partial(lacks_rights, namespace=asked.namespace)
-    _explain(explain, workload_text, sources, forbidden=forbidden, output=output)
+    _explain(partial(explained, asked=asked), workload_text, sources, output=output)
 
 
 def _explain(
@@ -191,7 +173,6 @@ def _explain(
     text: "Callable[[Explained, datetime], str]",
     sources: ClusterSource,
     *,
-    forbidden: Callable[[Exception], str],
     output: Output,
 ) -> None:
     """Read the cluster or the snapshot, explain what was asked for, and print it."""
@@ -210,7 +191,7 @@ def _explain(
         try:
             found, now = sources.read(explain)
         except ForbiddenError as error:
-            typer.echo(f"gang-extender: {forbidden(error)}", err=True)
+            typer.echo(f"gang-extender: {lacks_rights(error)}", err=True)
             raise typer.Exit(1) from None
     if output == "json":
         typer.echo(found.model_dump_json(by_alias=True, indent=2))

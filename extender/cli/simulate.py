@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from extender.cli.options import ClusterSource, Kubeconfig, exits, progress
+from extender.cli.options import ClusterSource, Kubeconfig, exits
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-    from extender.simulate.world import World
 
 
 def simulate(
@@ -66,10 +64,14 @@ def play(
     output: str,
 ) -> None:
     """Print what happens in a scenario or else a cluster, or what becomes of a submitted job."""
+    from extender.api.values import seconds
     from extender.config.sections import SettingsError
     from extender.kube.errors import ApiError, ConfigurationError
     from extender.simulate import answering, report
     from extender.simulate.answering import UnknownJobError
+    from extender.simulate.from_cluster import world_of_cluster
+    from extender.simulate.from_scenario import world_of
+    from extender.simulate.scenario import load
     from extender.snapshot.file import SnapshotError
     from extender.telemetry import logs
 
@@ -78,42 +80,20 @@ def play(
         exits(1, ApiError, ConfigurationError, SnapshotError, OSError),
         exits(2, SettingsError, UnknownJobError),
     ):
-        assumed = _seconds(assume)
-        with progress("reading"):
-            world = _world(scenario, sources, assumed=assumed)
-        if submit is not None:
-            with progress("asking what becomes of the job"):
-                forecast = answering.answer(world, answering.read(submit), assumed=assumed)
-            _print(forecast, answering.text(forecast), output=output)
+        assumed = seconds(assume) if assume is not None else None
+        if assume is not None and assumed is None:
+            raise SettingsError(f"--assume: {assume!r} should be a duration such as 5m or 1h30m")
+        if scenario is not None:
+            world = world_of(load(scenario))
         else:
-            with progress("playing"):
-                played = report.play_all(world)
-            _print(played, report.text(played), output=output)
-
-
-def _world(scenario: Path | None, sources: ClusterSource, *, assumed: float | None) -> "World":
-    from extender.simulate.from_cluster import world_of_cluster
-    from extender.simulate.from_scenario import world_of
-    from extender.simulate.scenario import load
-
-    if scenario is not None:
-        return world_of(load(scenario))
-    return sources.read(partial(world_of_cluster, assumed=assumed))[0]
-
-
-def _seconds(assume: str | None) -> float | None:
-    from extender.api.values import seconds
-    from extender.config.sections import SettingsError
-
-    if assume is None:
-        return None
-    found = seconds(assume)
-    if found is None:
-        raise SettingsError(f"--assume: {assume!r} should be a duration such as 5m or 1h30m")
-    return found
-
-
-def _print(found: "BaseModel", text: str, *, output: str) -> None:
+            world, _ = sources.read(partial(world_of_cluster, assumed=assumed))
+        found: BaseModel
+        if submit is not None:
+            found = answering.answer(world, answering.read(submit), assumed=assumed)
+            text = answering.text(found)
+        else:
+            found = report.play_all(world)
+            text = report.text(found)
     if output == "json":
         typer.echo(found.model_dump_json(by_alias=True, indent=2))
     else:

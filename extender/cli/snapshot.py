@@ -3,15 +3,11 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
-from extender.cli.options import Kubeconfig, exits, progress
-
-if TYPE_CHECKING:
-    from extender.snapshot.file import Snapshot
-    from extender.snapshot.taking import ProcessClient
+from extender.cli.options import Kubeconfig, exits
 
 _STDOUT: Final = Path("-")
 
@@ -66,8 +62,9 @@ def snapshot(
     import msgspec
 
     from extender.kube.errors import ApiError, ConfigurationError
-    from extender.snapshot.file import SnapshotError, save
-    from extender.snapshot.taking import URLS, ProcessClient
+    from extender.snapshot.file import Snapshot, SnapshotError, opened, save
+    from extender.snapshot.taking import URLS, ProcessClient, taken
+    from extender.snapshot.taking import asked as remembered
     from extender.telemetry import logs
 
     logs.configure("warning", as_json=False)
@@ -80,23 +77,19 @@ def snapshot(
         token_file=token_file,
     )
     with exits(1, SnapshotError, ApiError, ConfigurationError, OSError):
-        with progress("reading the cluster"):
-            taken = asyncio.run(_taken(client, kubeconfig))
-        data = msgspec.json.encode(taken)
-        asked = taken.memory.get("process", process)
-        file = output or Path(f"{asked}-{taken.taken_at:%Y%m%dT%H%M%SZ}.json.gz")
+
+        async def take() -> Snapshot:
+            memory = await asyncio.to_thread(remembered, client)
+            async with opened(kubeconfig, None) as source:
+                return await taken(source, memory)
+
+        found = asyncio.run(take())
+        data = msgspec.json.encode(found)
+        asked = found.memory.get("process", process)
+        file = output or Path(f"{asked}-{found.taken_at:%Y%m%dT%H%M%SZ}.json.gz")
         if file == _STDOUT:
             sys.stdout.buffer.write(data)
         else:
             save(file, data)
-            host = taken.memory.get("host", "")
+            host = found.memory.get("host", "")
             typer.echo(f"{file}: {asked} {host}, {len(data)} bytes of JSON")
-
-
-async def _taken(client: "ProcessClient", kubeconfig: Path | None) -> "Snapshot":
-    from extender.snapshot.file import opened
-    from extender.snapshot.taking import asked, taken
-
-    memory = await asyncio.to_thread(asked, client)
-    async with opened(kubeconfig, None) as source:
-        return await taken(source, memory)

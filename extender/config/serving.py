@@ -17,6 +17,7 @@ from extender.config.sections import (
     is_loopback,
 )
 from extender.kube.lease import LeaseTimes
+from extender.kube.webhooks import Address
 
 
 class Certificate(Section):
@@ -191,3 +192,7 @@ class Webhooks(Section):
     """name of the optional webhook configurations that get the authority"""
     url: Annotated[str, AfterValidator(_is_https)] | None = None
     """where the API server finds the webhooks, instead of the Services: `https://host:port`"""
+
+    def address(self) -> Address:
+        """Return where the API server finds the webhooks."""
+        return Address(self.namespace, self.service, self.conversion_service, self.url)

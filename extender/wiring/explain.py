@@ -7,18 +7,12 @@ the extender decides them.
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
-
-import msgspec
 
 from extender.api.explanations import Explanation, GroupExplanation, PodOutlook
-from extender.api.reasons import Unadmitted
 from extender.api.wellknown import (
     GROUP_NATIVE,
     NATIVE_VERSIONS,
     QUEUE_LABEL,
-    WorkloadCondition,
 )
 from extender.config import Settings
 from extender.explain.facts import Facts, GroupFacts
@@ -28,10 +22,6 @@ from extender.gang import gates
 from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
 from extender.jobs import registry
-from extender.jobs.actions import ReportRefusal
-from extender.jobs.kinds.plain_pods import group_name_of
-from extender.jobs.registry import Integration
-from extender.jobs.workload import refusal
 from extender.kube import admission_facts
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
@@ -39,7 +29,6 @@ from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import collection, objects
 from extender.kube.watch import Reader, everything
 from extender.permit.node_claims import NodeClaims
-from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
 from extender.queueing.rules import AdmissionRules, requires_room
@@ -55,14 +44,9 @@ from extender.state.cluster.records import (
 )
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.records import OwnerRef, WorkloadInfo
+from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import at_once
-
-OTHER_SETTINGS: Final = (
-    "The reconciler wrote WaitingForRoom, so it asks for room; the settings of this command do "
-    "not. Give it the reconciler's file with --config."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +90,14 @@ async def explained(
     if by_room:
         await read.read_nodes()
     await read.read_pods("" if by_room else asked.namespace)
-    found = explain(key, _facts(view, read.cluster, options, now=source.clock.wall()))
+    pending, now = PendingQueues(options), source.clock.wall()
+    for each in view.workloads:
+        pending.update(each, view, now)
+    seen = read.cluster.view()
+    rules = AdmissionRules(options, NodeRoom(view, seen), view.flavors)
+    found = explain(key, Facts(view, pending, QuotaTree(view), rules, seen, now))
     if found is None:
         raise NothingToExplainError(f"there is no Workload {key}")
-    if asks_for_less(view.workloads[key], view, options):
-        return found.model_copy(update={"notes": [*found.notes, OTHER_SETTINGS]})
     return found
 
 
@@ -118,48 +105,22 @@ def _decoder(settings: Settings) -> Decoder:
     return Decoder(settings.gang.ignored(), placement=settings.gang.placement)
 
 
-def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOptions) -> bool:
-    """Return whether the reconciler asks for room where these options do not."""
-    written = workload.condition(WorkloadCondition.QUOTA_RESERVED)
-    name = view.cluster_queue_of(workload)
-    queue = view.cluster_queues.get(name) if name else None
-    return (
-        written is not None
-        and written.reason == Unadmitted.WAITING_FOR_ROOM
-        and queue is not None
-        and not requires_room(queue, options, view.flavors)
-    )
-
-
-def _facts(view: QueueView, cluster: Cluster, options: AdmissionOptions, *, now: float) -> Facts:
-    pending = PendingQueues(options)
-    for key in view.workloads:
-        pending.update(key, view, now)
-    seen = cluster.view()
-    rules = AdmissionRules(options, NodeRoom(view, seen), view.flavors)
-    return Facts(view, pending, QuotaTree(view), rules, seen, now)
-
-
 def workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
     """Return the workload of a job: one that has not ended before those that have."""
-    found = [w for w in view.workloads.values() if _asked_for(asked, w)]
-    kinds = sorted({each.kind for w in found for each in _asked_for(asked, w)})
+    found = dict[str, WorkloadInfo]()
+    kinds = set[str]()
+    for key, workload in view.workloads.items():
+        for owner in workload.owners if workload.meta.namespace == asked.namespace else ():
+            group = owner.api_version.rpartition("/")[0]
+            names = owner.kind, f"{group}/{owner.kind}"
+            if owner.name == asked.name and is_kind(asked.kind, *names):
+                found[key] = workload
+                kinds.add(owner.kind)
     if len(kinds) > 1:
-        raise AmbiguousError(f"there are several jobs {asked.name}, say --kind: {', '.join(kinds)}")
-    found.sort(key=lambda w: (w.finished, -w.meta.created, w.meta.name))
-    return found[0].key if found else None
-
-
-def _asked_for(asked: ExplainTarget, workload: WorkloadInfo) -> list[OwnerRef]:
-    """Return the owners of a workload that may be meant."""
-    if workload.meta.namespace != asked.namespace:
-        return []
-    return [
-        owner
-        for owner in workload.owners
-        if owner.name == asked.name
-        and is_kind(asked.kind, owner.kind, f"{owner.api_version.rpartition('/')[0]}/{owner.kind}")
-    ]
+        raise AmbiguousError(
+            f"there are several jobs {asked.name}, say --kind: {', '.join(sorted(kinds))}"
+        )
+    return min(found, key=lambda k: (found[k].finished, -found[k].meta.created, k), default=None)
 
 
 def is_kind(wanted: str | None, *names: str) -> bool:
@@ -167,37 +128,8 @@ def is_kind(wanted: str | None, *names: str) -> bool:
     return wanted is None or wanted.lower() in {name.lower() for name in names}
 
 
-def unqueued(what: str, namespace: str, integration: str, *, has_queue: bool) -> str:
-    """Return why a job that exists has no Workload, and where to look."""
-    if not has_queue:
-        return (
-            f"{what} has no label {QUEUE_LABEL}, so no queue admits it. If its pods wait for their "
-            f"gang: kubectl describe pg -n {namespace}"
-        )
-    return (
-        f"{what} has no Workload yet. Look at its Events; if there are none, check that "
-        f"gang-extender reconcile runs and that {integration} is among queue.integrations"
-    )
-
-
-async def _refused(
-    client: Reader, kind: Integration, raw: bytes, *, namespace: str
-) -> ReportRefusal | None:
-    """Return why a job gets no Workload; the pods of a group are one job."""
-    if kind.read is None:
-        return refusal(kind.wrap(msgspec.json.decode(raw)))
-    found = [kind.read(raw)]
-    group = group_name_of(found[0].object)
-    if group:
-        pods = await everything(client, objects("", "v1", "pods", namespace=namespace), kind.read)
-        found = [each for each in pods if group_name_of(each.object) == group]
-    job = kind.wrap_all(found)
-    return None if job.skip() else refusal(job)
-
-
 async def _absent(client: Reader, asked: ExplainTarget, decoder: Decoder) -> str:
     """Raise NothingToExplainError with the reason why a job has no Workload."""
-    reader = QueueDecoder(decoder)
     for each in registry.builtin().values():
         if not is_kind(asked.kind, each.kind, each.name, f"{each.group}/{each.kind}"):
             continue
@@ -207,13 +139,15 @@ async def _absent(client: Reader, asked: ExplainTarget, decoder: Decoder) -> str
         except NotFoundError:
             continue
         what = f"{each.kind} {asked.namespace}/{asked.name}"
-        has_queue = bool(reader.job(raw, kind=each.name).queue_name)
-        refused = (
-            await _refused(client, each, raw, namespace=asked.namespace) if has_queue else None
+        if not QueueDecoder(decoder).job(raw, kind=each.name).queue_name:
+            raise NothingToExplainError(
+                f"{what} has no label {QUEUE_LABEL}, so no queue admits it. If its pods wait for "
+                f"their gang: kubectl describe pg -n {asked.namespace}"
+            )
+        raise NothingToExplainError(
+            f"{what} has no Workload yet. Look at its Events; if there are none, check that "
+            f"gang-extender reconcile runs and that {each.name} is among queue.integrations"
         )
-        if refused is not None:
-            raise NothingToExplainError(f"{what} has no Workload: {refused.message}")
-        raise NothingToExplainError(unqueued(what, asked.namespace, each.name, has_queue=has_queue))
     kind = asked.kind or "job"
     raise NothingToExplainError(
         f"there is no {kind} {asked.namespace}/{asked.name} of a built-in kind, and no Workload of "
@@ -297,23 +231,18 @@ def facts_of(
     at_once(NodeClaims(cluster, options=options, clock=clock).looking())
     pod_group = view.pod_group(group or "")
     if pod_group is not None and pod_group.key in view.queue:
-        _plan_ahead(pod_group, cluster)
-    return GroupFacts(view, options, clock.wall(), never_starts=partial(_never_starts, view=view))
+        # Room is kept for the groups that go first, as the extender does before it plans this one.
+        schedulers = {pod.scheduler for pod in view.members(pod_group.key)}
 
+        def is_last(other: PodGroupInfo) -> bool:
+            return view.quorum(other) - view.tally(other.key).committed <= 1
 
-def _plan_ahead(pod_group: PodGroupInfo, cluster: Cluster) -> None:
-    """Keep room for the groups that go first, as the extender does before it plans this one."""
-    view = cluster.view()
-    schedulers = {pod.scheduler for pod in view.members(pod_group.key)}
+        for other in gates.groups_ahead(pod_group, view=view, skip=is_last):
+            found = at_once(gates.plan_unasked(other, view=view, schedulers=schedulers))
+            if isinstance(found, Fit):
+                cluster.apply(cluster_events.Planned(found.placements))
 
-    def is_last(other: PodGroupInfo) -> bool:
-        return view.quorum(other) - view.tally(other.key).committed <= 1
+    def never_starts(other: PodGroupInfo) -> bool:
+        return at_once(gates.never_fits(other, view=view)) is not None
 
-    for other in gates.groups_ahead(pod_group, view=view, skip=is_last):
-        found = at_once(gates.plan_unasked(other, view=view, schedulers=schedulers))
-        if isinstance(found, Fit):
-            cluster.apply(cluster_events.Planned(found.placements))
-
-
-def _never_starts(pod_group: PodGroupInfo, *, view: ClusterView) -> bool:
-    return at_once(gates.never_fits(pod_group, view=view)) is not None
+    return GroupFacts(view, options, clock.wall(), never_starts=never_starts)

@@ -54,6 +54,7 @@ class Server(uvicorn.Server):
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._until: float | None = None
+        self.listening = asyncio.Event()
 
     @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -68,29 +69,26 @@ class Server(uvicorn.Server):
         Ends the process with SystemExit where the address cannot be bound, as uvicorn does.
         """
         await self.lifespan.startup()
+        config = self.config
+        server: asyncio.Server | TlsListener
+        protocol = self._connections.protocol(config, self.server_state)
         try:
-            server = await self._listen()
+            if self._context is None:
+                server = await self._loop.create_server(
+                    protocol, host=config.host, port=config.port, backlog=config.backlog
+                )
+            else:
+                sockets = await listening(config.host, config.port, backlog=config.backlog)
+                server = TlsListener(
+                    sockets, protocol, context=self._context, connections=self._connections
+                )
         except OSError as error:
             _log.error("cannot listen", error=str(error))
             sys.exit(STARTUP_FAILURE)
         probe_clients(server.sockets)
         self.servers = [cast("asyncio.Server", server)]
         self.started = True
-
-    async def _listen(self) -> "asyncio.Server | TlsListener":
-        config = self.config
-        protocol = self._connections.protocol(config, self.server_state)
-        if self._context is None:
-            return await self._loop.create_server(
-                protocol, host=config.host, port=config.port, backlog=config.backlog
-            )
-        sockets = await listening(config.host, config.port, backlog=config.backlog)
-        return TlsListener(sockets, protocol, context=self._context, connections=self._connections)
-
-    @override
-    async def on_tick(self, counter: int) -> bool:
-        """Return whether to end now."""
-        return await super().on_tick(counter) or self._is_finished()
+        self.listening.set()
 
     def _stop(self) -> None:
         if self._until is not None:
@@ -100,11 +98,13 @@ class Server(uvicorn.Server):
         self._on_exit()
         _log.info("stopping", unfinished=self._unfinished())
 
-    def _is_finished(self) -> bool:
-        if self._until is None:
-            return False
+    @override
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to end now."""
+        if await super().on_tick(counter):
+            return True
         left = self._unfinished()
-        if left and self._loop.time() < self._until:
+        if self._until is None or (left and self._loop.time() < self._until):
             return False
         if left:
             _log.warning("stopping although not all is finished", unfinished=left)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -52,34 +52,6 @@ from extender.steps import cut
 from extender.telemetry.queue_metrics import JobMetrics, QueueMetrics, QueueState
 from extender.wiring.queue_sources import Sources
 from extender.wiring.reflectors import backoff
-
-
-@dataclass(slots=True)
-class ChangedQueues:
-    """The changes since the last `take`."""
-
-    cluster_queues: set[str] = field(default_factory=set)
-    """ClusterQueues with another spec, other flavors or other cohorts than before."""
-    priority_classes: set[str] = field(default_factory=set)
-    """WorkloadPriorityClasses whose value is new."""
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def note(self, change: QueueChange) -> None:
-        """Add a change."""
-        if change.structure:
-            self.cluster_queues |= change.cluster_queues
-        self.priority_classes |= change.priority_classes
-        if change.structure or change.priority_classes:
-            self._news.set()
-
-    async def take(self) -> tuple[set[str], set[str]]:
-        """Return the ClusterQueues and the WorkloadPriorityClasses that changed, once any did."""
-        await self._news.wait()
-        self._news.clear()
-        taken = self.cluster_queues, self.priority_classes
-        self.cluster_queues, self.priority_classes = set(), set()
-        return taken
-
 
 _log = structlog.get_logger(__name__)
 
@@ -150,7 +122,17 @@ class QueueControllers:
             rules=AdmissionRules(options, room, self._view.flavors),
             metrics=shared.metrics,
         )
-        self._hosts = self._lost_hosts(workloads, settings, shared)
+        hosts = self._hosts = LostHosts(
+            self.queues,
+            cluster,
+            workloads=workloads,
+            room=room,
+            record=recorder.record,
+            clock=clock,
+            rules=HostRules(settings.gang.on_partial, settings.gang.options()),
+        )
+        # Lost hosts are replaced between two cycles of admission.
+        self.admission.before_cycle, hosts.wake = hosts.replace, self.admission.wake
         shared.cluster.watch_room(self._on_room)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
@@ -222,22 +204,9 @@ class QueueControllers:
             ManagedJobs(tuple(sorted(kinds)) if manages_all else (), chosen.selector()),
         )
         self._tree: QuotaTree | None = None
-        self._changed, self._leads = ChangedQueues(), False
+        self._leads, self._news = False, asyncio.Event()
+        self._queues_to_follow, self._classes_to_follow = set[str](), set[str]()
         self.queues.subscribe(self._on_change)
-
-    def _lost_hosts(self, workloads: Workloads, settings: Settings, shared: Shared) -> LostHosts:
-        """Return the part that replaces lost hosts between two cycles of admission."""
-        found = LostHosts(
-            self.queues,
-            self._cluster,
-            workloads=workloads,
-            room=self._room,
-            record=shared.recorder.record,
-            clock=shared.clock,
-            rules=HostRules(settings.gang.on_partial, settings.gang.options()),
-        )
-        self.admission.before_cycle, found.wake = found.replace, self.admission.wake
-        return found
 
     def _about_workload(self, key: str) -> ObjectRef | None:
         found = self._view.workloads.get(key)
@@ -376,8 +345,8 @@ class QueueControllers:
             self._workloads.notice(key)
             self._gates.notice(key)
         self._notice_grants(self._keeper.backed_by(change.workloads))
-        for job in change.jobs:
-            self._notice_job(job)
+        for unit in change.jobs:
+            self._notice_job(unit)
         numbers = NUMBERS_SETTLE if change.workloads and not change.structure else None
         for plural, names in (
             ("clusterqueues", change.cluster_queues),
@@ -388,18 +357,23 @@ class QueueControllers:
                 self._status.notice((plural, name), within=numbers)
         if change.structure:
             self._notice_cohorts()
-        self._changed.note(change)
-        if change.namespaces:
-            self._notice_namespaces(change.namespaces)
+            self._queues_to_follow |= change.cluster_queues
+        self._classes_to_follow |= change.priority_classes
+        if change.structure or change.priority_classes:
+            self._news.set()
+        # Jobs without a queue's name in these namespaces may be selected now.
+        for unit in self._view.units if change.namespaces and self._manages_all else ():
+            if unit[1].split("/", 1)[0] in change.namespaces:
+                self._jobs_controller.notice(unit)
 
     def _notice_cohorts(self) -> None:
         for name in self._view.cohorts:
             self._status.notice(("cohorts", name))
 
-    def _notice_job(self, job: tuple[str, str]) -> None:
+    def _notice_job(self, unit: tuple[str, str]) -> None:
         """Reconcile a job, and its workload: the annotations for time-outs may be new."""
-        self._jobs_controller.notice(job)
-        objects = self._view.unit(job)
+        self._jobs_controller.notice(unit)
+        objects = self._view.unit(unit)
         first = objects[0].meta if objects else None
         for key in self._view.workloads_of(first.uid, first.namespace) if first else ():
             self._workloads.notice(key)
@@ -407,7 +381,10 @@ class QueueControllers:
     async def _follow(self) -> None:
         """Reconcile all objects that a changed queue or class may concern, until cancelled."""
         while True:
-            queues, classes = await self._changed.take()
+            await self._news.wait()
+            self._news.clear()
+            queues, self._queues_to_follow = self._queues_to_follow, set()
+            classes, self._classes_to_follow = self._classes_to_follow, set()
             try:
                 await self._pacer.go_through(self._notice_classes(classes))
                 names = self.admission.pending.sharing_with(queues, self._view)
@@ -433,17 +410,8 @@ class QueueControllers:
         for key in keys:
             self._workloads.notice(key)
             workload = view.workloads[key]
-            if workload.admission is not None:  # its flavor may have been missing
-                self._notice_jobs(workload)
-
-    def _notice_namespaces(self, namespaces: Collection[str]) -> None:
-        """Look at the jobs without a queue's name in namespaces that may be selected now."""
-        for unit in self._view.units if self._manages_all else ():
-            if unit[1].split("/", 1)[0] in namespaces:
-                self._jobs_controller.notice(unit)
-
-    def _notice_jobs(self, workload: WorkloadInfo) -> None:
-        for owner in workload.owners:
-            job = self._view.job_of(owner.uid, workload.meta.namespace)
-            if job is not None:
-                self._jobs_controller.notice(job.unit)
+            # Of an admitted one the flavor may have been missing.
+            for owner in workload.owners if workload.admission is not None else ():
+                job = view.job_of(owner.uid, workload.meta.namespace)
+                if job is not None:
+                    self._jobs_controller.notice(job.unit)

@@ -48,10 +48,9 @@ from extender.telemetry.metrics import ComputedMetrics, ReconcilerMetrics, page,
 from extender.telemetry.queue_metrics import JobMetrics, QueueGauges, QueueMetrics
 from extender.webhooks.certificates import issue
 from extender.wiring import http
-from extender.wiring.natives import empty_cluster
 from extender.wiring.process import Loop, Watches, tracing
 from extender.wiring.queue import QueueControllers, Shared
-from extender.wiring.reflectors import ALL_PODS, backoff, reflectors, set_aside
+from extender.wiring.reflectors import ALL_PODS, backoff, empty_cluster, reflectors, set_aside
 from extender.wiring.webhooks import WebhookServer, conversion_gate, is_converted, load, webhooks
 
 _log = structlog.get_logger(__name__)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 from prometheus_client import CollectorRegistry
 
 from extender.api.wellknown import GROUP_NATIVE, NATIVE_VERSIONS, POD_GROUP_GROUPS
+from extender.config import Gang
 from extender.kube.claims import DECODERS
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
@@ -30,7 +31,6 @@ from extender.state.cluster.records import (
 )
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import ComputedMetrics, objects_set_aside
-from extender.wiring.natives import Absence
 
 NATIVE_GROUPS: Final = f"podgroups.{GROUP_NATIVE}"
 ALL_PODS: Final = ""
@@ -38,6 +38,14 @@ LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """The pods that kube-scheduler watches: finished pods hold nothing, and show up as deleted."""
 
 R = TypeVar("R", bound=events.Record)
+
+
+def empty_cluster(gang: Gang) -> Cluster:
+    """Return a state that has seen nothing yet. Raises SettingsError."""
+    cluster, ours = Cluster(), gang.natives()
+    if ours is not None:
+        cluster.apply(events.NativesDecided(ours, fixed=True))
+    return cluster
 
 
 def backoff(base: float, cap: float) -> Backoff:
@@ -132,15 +140,19 @@ def reflectors(
         Nothing else waits for them: their API is in the making, and off by default.
         """
         paths = [f"/apis/{GROUP_NATIVE}/{version}/podgroups" for version in NATIVE_VERSIONS]
-        watch = watcher(client, paths, optional=True)
-        absence = Absence(cluster)
-
+        watch, was_absent = watcher(client, paths, optional=True), False
         feed = cluster_feed(
             cluster, PodGroupInfo, partial(known_group, GROUP_NATIVE), part=GROUP_NATIVE
         )
 
         def listed(found: Sequence[PodGroupInfo], version: int) -> Iterator[object]:
-            absence.seen(absent=watch.is_absent)
+            # No gang can be started without its PodGroup, so where these cannot be read their pods
+            # pass as if there was no extender. When they can be read the question is open again.
+            nonlocal was_absent
+            if watch.is_absent != was_absent:
+                was_absent = watch.is_absent
+                ours = False if was_absent else None
+                cluster.apply(events.NativesDecided(ours=ours))
             return feed.listed(found, version)
 
         reflector = Reflector(

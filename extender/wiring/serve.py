@@ -57,13 +57,13 @@ from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import ComputedMetrics, Metrics
 from extender.wiring import http
 from extender.wiring.admissions import admissions
-from extender.wiring.natives import empty_cluster
 from extender.wiring.process import Loop, Watches, tracing
 from extender.wiring.reflectors import (
     LIVE_PODS,
     NATIVE_GROUPS,
     backoff,
     claim_reflectors,
+    empty_cluster,
     reflectors,
     set_aside,
 )

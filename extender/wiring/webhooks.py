@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-import uvicorn
 from starlette.types import ASGIApp
 from typing_extensions import override
 
@@ -21,7 +20,7 @@ from extender.config import Webhooks as Section
 from extender.controllers.webhooks import Certificates, ConversionGate, GivenFiles, MadeByUs
 from extender.jobs import registry
 from extender.kube.client import KubeClient
-from extender.kube.webhooks import Address, CertificateSecret, WebhookClients
+from extender.kube.webhooks import CertificateSecret, WebhookClients
 from extender.runtime.clock import Clock
 from extender.server.connections import Connections
 from extender.server.webhooks import webhooks_app
@@ -105,11 +104,17 @@ class WebhookServer:
             connections,
             context=self.tls,
         )
+
+        def is_served(name: str) -> bool:
+            """Return whether older versions of a CRD are to be served."""
+            is_workloads = name.startswith("workloads.")
+            return section.older_workloads if is_workloads else section.older_versions
+
         callers = WebhookClients(
             client,
-            _address(section),
+            section.address(),
             crds=CONVERTED,
-            serve=_served(section),
+            serve=[name for name in CONVERTED if is_served(name)],
             configuration=section.configuration,
         )
         self.certificates = Certificates(
@@ -143,23 +148,11 @@ class WebhookServer:
 class _Server(http.Server):
     """A second server of the process, which leaves signals to the first one."""
 
-    def __init__(
-        self, config: uvicorn.Config, connections: Connections, *, context: ssl.SSLContext
-    ) -> None:
-        super().__init__(config, connections, context=context)
-        self.listening = asyncio.Event()
-
     @override
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture no signals."""
         yield
-
-    @override
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen."""
-        await super().startup()
-        self.listening.set()
 
     @override
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -174,7 +167,7 @@ class _Server(http.Server):
 def conversion_gate(settings: Settings, client: KubeClient) -> ConversionGate:
     """Return the gate that delays the caches until objects can be read without loss."""
     return ConversionGate(
-        WebhookClients(client, _address(settings.webhooks)),
+        WebhookClients(client, settings.webhooks.address()),
         CONVERTED,
         converts=wanted(settings),
         backoff=backoff(0.2, 5.0),
@@ -184,16 +177,6 @@ def conversion_gate(settings: Settings, client: KubeClient) -> ConversionGate:
 def is_converted(kind: str) -> bool:
     """Return whether the API server may have to convert objects of a reflector's kind."""
     return any(name.startswith(f"{kind}.") for name in CONVERTED)
-
-
-def _address(section: Section) -> Address:
-    return Address(section.namespace, section.service, section.conversion_service, section.url)
-
-
-def _served(section: Section) -> list[str]:
-    """Return the CRDs whose older versions are to be served."""
-    wanted_too = {True: section.older_workloads, False: section.older_versions}
-    return [name for name in CONVERTED if wanted_too[name.startswith("workloads.")]]
 
 
 def _source(section: Section, client: KubeClient, clock: Clock) -> MadeByUs | GivenFiles:
