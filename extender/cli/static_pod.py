@@ -108,8 +108,8 @@ def write_static_pod(
         config = _Document.of(scheduler_config) if scheduler_config else None
         files, is_ours = _node_files(scheduler, config, image)
         said = [line for file in files for line in file.changes()]
+        kubeadm = yaml.safe_dump(KUBEADM, sort_keys=False)
         if is_ours:
-            kubeadm = yaml.safe_dump(KUBEADM, sort_keys=False)
             said += [
                 "",
                 "`kubeadm upgrade` writes kube-scheduler's manifest anew. Add this to the",
