@@ -91,11 +91,14 @@ def answer(world: World, objects: Sequence[Object], *, assumed: float | None) ->
         starts_in_seconds=0.0 if now else job.started and round(job.started, 1),
         waits_for=waiting,
         preempts=played.preemptions,
-        assumptions=[*_assumptions(world, open_ended, assumed), *_not_looked_at(job), *world.notes],
+        assumptions=[*_assumptions(world, job, open_ended, assumed=assumed), *world.notes],
     )
 
 
-def _assumptions(world: World, open_ended: int, assumed: float | None) -> Iterator[str]:
+def _assumptions(
+    world: World, job: SimJob, open_ended: int, *, assumed: float | None
+) -> Iterator[str]:
+    """Yield what the answer assumes, and what of the job it leaves out."""
     if open_ended:
         what = "job runs" if open_ended == 1 else "jobs run"
         yield (
@@ -106,10 +109,6 @@ def _assumptions(world: World, open_ended: int, assumed: float | None) -> Iterat
         yield f"pods of which nothing says how long they run, run for {duration(assumed)}"
     if not world.jobs:
         yield "jobs that are not there yet do not come before it"
-
-
-def _not_looked_at(job: SimJob) -> Iterator[str]:
-    """Yield what of a job the answer leaves out."""
     if any(each.shape.individually_constrained for each in job.pod_sets):
         yield (
             "not looked at: volumes, resource claims, topology spread, and affinity between pods. "
@@ -155,17 +154,14 @@ class _Submission:
         for source in self._objects:
             for each in kinds:
                 if (each.api_version, each.kind) == (source.get("apiVersion"), source.get("kind")):
-                    return self._job(each.wrap(self._created(source)))
+                    # As the API server would hold it.
+                    meta = fields.ensure(source, "metadata")
+                    meta.setdefault("namespace", "default")
+                    meta.setdefault("name", f"{meta.get('generateName', 'job-')}xxxxx")
+                    meta["uid"] = "submitted"
+                    return self._job(each.wrap(source))
         names = ", ".join(f"{each.api_version} {each.kind}" for each in kinds)
         raise UnknownJobError(f"the manifest has no job; there should be one of {names}")
-
-    def _created(self, source: Object) -> Object:
-        """Return an object as the API server would hold it."""
-        meta = fields.ensure(source, "metadata")
-        meta.setdefault("namespace", "default")
-        meta.setdefault("name", f"{meta.get('generateName', 'job-')}xxxxx")
-        meta["uid"] = "submitted"
-        return source
 
     def _job(self, job: GenericJob) -> SimJob:
         refused = None if job.is_composed else refusal(job)

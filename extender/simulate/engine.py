@@ -7,7 +7,7 @@ changes.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -28,10 +28,10 @@ from extender.simulate.books import Books
 from extender.simulate.scheduling import PreemptionModel, SchedulerModel
 from extender.simulate.world import SimJob, VirtualClock, World
 from extender.state.cluster import events as ce
-from extender.state.cluster.records import Grant, JobInfo, NodeInfo, PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.records import Grant, JobInfo, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as qe
-from extender.state.queue.records import AdmissionInfo, WorkloadInfo
+from extender.state.queue.records import AdmissionInfo, PodSetInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.steps import at_once
 
@@ -46,29 +46,6 @@ GRANTED: Final = 60.0
 _Do = Callable[[], None]
 _Event = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 """A time, a number that orders equal times, a function and its arguments."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Members:
-    """Pods of one job that are to appear: of equal ones, how many."""
-
-    name: str
-    shape: Shape
-    count: int
-
-
-@dataclass(slots=True)
-class _Moment:
-    """The jobs to look at once everything of a moment has been decided."""
-
-    touched: dict[SimJob, None] = field(default_factory=dict)
-    """The jobs with pods that got a node."""
-    due: dict[SimJob, list[str]] = field(default_factory=dict)
-    """The UIDs of pods that begin to run."""
-    half_placed: set[SimJob] = field(default_factory=set)
-    """Jobs that may have nodes for too few of the pods that start together."""
-    begun: list[SimJob] = field(default_factory=list)
-    """Jobs that were admitted."""
 
 
 class Simulation:
@@ -99,7 +76,15 @@ class Simulation:
         """Grows with each object: its resourceVersion."""
         self._job_of: dict[str, SimJob] = {}
         self._by_workload: dict[str, SimJob] = {}
-        self._moment = _Moment()
+        # The jobs to look at once everything of a moment has been decided.
+        self._touched: dict[SimJob, None] = {}
+        """The jobs with pods that got a node."""
+        self._due: dict[SimJob, list[str]] = {}
+        """The UIDs of pods that begin to run."""
+        self._half_placed: set[SimJob] = set()
+        """Jobs that may have nodes for too few of the pods that start together."""
+        self._begun: list[SimJob] = []
+        """Jobs that were admitted."""
         self.cluster.apply(ce.ObjectsListed(NodeInfo, [*world.nodes]))
         for record in world.records:
             self.queues.apply(qe.Applied(record))
@@ -143,10 +128,6 @@ class Simulation:
         """Call a function after so many seconds of virtual time, if anything happens until then."""
         self._events += 1
         heappush(self._looks, (self.clock.now + max(0.0, seconds), self._events, do, ()))
-
-    def _at(self, when: float, do: Callable[..., None], *given: Any) -> None:  # noqa: ANN401
-        self._events += 1
-        heappush(self._agenda, (when, self._events, do, given))
 
     def run(self, until: float | None = None, *, stop: Callable[[], bool] = lambda: False) -> None:
         """Play until nothing happens any more, or until a time, or until `stop` says so."""
@@ -198,15 +179,11 @@ class Simulation:
             raise CircularError(f"more than {MOST_CYCLES} rounds of decisions in one moment")
         self._count_half_placed()
         self._age_later()
-        self._look_at_waiting()
-        self.books.look_at_quota(self.queue_view, self.clock.now)
-
-    def _look_at_waiting(self) -> None:
-        """Take note of the jobs that were admitted in this moment, and whose pods wait."""
-        begun, self._moment.begun = self._moment.begun, []
+        begun, self._begun = self._begun, []
         for job in begun:
             if not job.is_running and job.workload is not None:
                 self.admission.await_pods(job.workload.key)
+        self.books.look_at_quota(self.queue_view, self.clock.now)
 
     def _age_later(self) -> None:
         if self._ages or self.alone or not self.world.gang.aging or not len(self.view.queue):
@@ -240,10 +217,6 @@ class Simulation:
 
     # --- jobs come -----------------------------------------------------------------------------
 
-    def _next(self) -> int:
-        self._number += 1
-        return self._number
-
     def _arrive(self, job: SimJob) -> None:
         self.arrived += 1
         self._moved = self.clock.now
@@ -251,16 +224,14 @@ class Simulation:
             self.cluster.apply(ce.ObjectApplied(job.pod_group))
         if job.workload is None or self.alone:
             group_key = job.pod_group.key if job.pod_group is not None else None
-            self._appear(job, [_Members(s.name, s.shape, s.count) for s in job.pod_sets], group_key)
+            self._appear(job, job.pod_sets, group_key)
             return
         self._by_workload[job.workload.key] = job
         self.queues.apply(qe.Applied(job.workload))
 
     def _adopt_all(self) -> None:
         """Take over what is there at the beginning."""
-        for group in () if self.alone else self.world.pod_groups:
-            self.cluster.apply(ce.ObjectApplied(group))
-        for each in () if self.alone else self.world.batch_jobs:
+        for each in () if self.alone else (*self.world.pod_groups, *self.world.batch_jobs):
             self.cluster.apply(ce.ObjectApplied(each))
         for job in self.world.running:
             self._adopt(job)
@@ -283,9 +254,10 @@ class Simulation:
             elif pod.group is None:
                 self.scheduler.add([((-pod.priority, job.arrival, 0, 0), pod)])
 
-    def _appear(self, job: SimJob, members: Iterable[_Members], group: str | None) -> None:
+    def _appear(self, job: SimJob, members: Iterable[PodSetInfo], group: str | None) -> None:
         """Make the pods of a job, as its controller does."""
-        now, first = self.clock.now, self._next()
+        self._number += 1
+        now, first = self.clock.now, self._number
         job.is_running = False
         job.attempt += 1
         job.finished_pods, job.bound = 0, set()
@@ -329,16 +301,15 @@ class Simulation:
     def _start_admitted(self, key: str, admission: AdmissionInfo) -> None:
         job, workload = self._by_workload[key], self.queue_view.workloads[key]
         job.workload, job.last_reason = workload, ""
-        self._moment.begun.append(job)
+        self._begun.append(job)
         if job.admitted is None:
             job.admitted = self.clock.now
         by_name = {each.name: each for each in workload.pod_sets}
         members = []
         for given in admission.assignments:
             pods = PodSetCount(by_name[given.name], given, given.count)
-            members.append(
-                _Members(given.name, self._shapes.of_pod_set(workload, pods).shape, given.count)
-            )
+            shape = self._shapes.of_pod_set(workload, pods).shape
+            members.append(PodSetInfo(given.name, given.count, shape))
         self._appear(job, members, self._group_of(job, workload, admission))
 
     def _group_of(self, job: SimJob, workload: WorkloadInfo, held: AdmissionInfo) -> str | None:
@@ -352,6 +323,7 @@ class Simulation:
             return None
         key, now = pod_group_key(workload), self.clock.wall()
         rooms = self.admission.room.found_for(workload.key)
+        self._number += 1
         self.cluster.apply(
             ce.ObjectApplied(
                 PodGroupInfo(
@@ -361,7 +333,7 @@ class Simulation:
                     count,
                     uid=f"group-{job.uid}",
                     created=now,
-                    version=self._next(),
+                    version=self._number,
                     assigned={x.name: x.topology for x in held.assignments if x.topology},
                     grant=Grant(rooms, now + GRANTED + 0.1 * count) if rooms else None,
                 )
@@ -388,14 +360,14 @@ class Simulation:
         self._moved = self.clock.now
         job.pods[pod.uid] = pod
         job.bound.add(pod.uid)
-        self._moment.touched[job] = None
+        self._touched[job] = None
         self.books.begin(pod, self.clock.now)
         if not job.gang_size or job.is_running:
-            self._moment.due.setdefault(job, []).append(pod.uid)
+            self._due.setdefault(job, []).append(pod.uid)
 
     def _begin_work(self) -> None:
         """Have pods run that can: those that start together when enough of them have nodes."""
-        touched, self._moment.touched = self._moment.touched, {}
+        touched, self._touched = self._touched, {}
         now = self.clock.now
         for job in touched:
             if len(job.bound) + job.finished_pods < job.pods_to_start or job.is_running:
@@ -403,21 +375,23 @@ class Simulation:
             job.is_running = True
             job.started = now if job.started is None else job.started
             if job.gang_size:
-                self._moment.due[job] = [*job.bound]
+                self._due[job] = [*job.bound]
             if job.workload is not None and not self.alone:
                 self.admission.ready(job.workload.key)
-        self._moment.half_placed.update(job for job in touched if job.gang_size)
-        due, self._moment.due = self._moment.due, {}
+        self._half_placed.update(job for job in touched if job.gang_size)
+        due, self._due = self._due, {}
         for job, uids in due.items():
             for left, some in self.world.seconds_left(job, uids, now).items():
-                self._at(now + left, self._finish, job, job.attempt, some)
+                self._events += 1
+                ends = (now + left, self._events, self._finish, (job, job.attempt, some))
+                heappush(self._agenda, ends)
 
     def _count_half_placed(self) -> None:
         """Count gangs with nodes for some of the pods that start together, and too few."""
-        for job in [*self._moment.half_placed]:
+        for job in [*self._half_placed]:
             job.is_half_placed = bool(job.bound) and not job.is_running
             if not job.is_half_placed:
-                self._moment.half_placed.discard(job)
+                self._half_placed.discard(job)
             elif not job.was_half_placed:
                 job.was_half_placed = True
                 self.half_placed += 1
@@ -439,20 +413,17 @@ class Simulation:
         job.ended = now
         if self.alone:
             return
-        self._end_group(job)
-        if job.workload is not None:
-            workload = self.queue_view.workloads.get(job.workload.key)
-            self._by_workload.pop(job.workload.key, None)
-            if workload is not None:
-                self.queues.apply(qe.Deleted(workload))
-
-    def _end_group(self, job: SimJob) -> None:
         group = job.pod_group.key if job.pod_group is not None else None
         if job.gang_size and group is None and job.workload is not None:
             group = pod_group_key(job.workload)
         if group is not None:
             self.cluster.apply(ce.BatchJobDeleted(job.uid))
             self.cluster.apply(ce.PodGroupDeleted(GROUP_X, group))
+        if job.workload is not None:
+            workload = self.queue_view.workloads.get(job.workload.key)
+            self._by_workload.pop(job.workload.key, None)
+            if workload is not None:
+                self.queues.apply(qe.Deleted(workload))
 
     def _ended_in_part(self, job: SimJob) -> None:
         """Give quota back for pods that are done, and have the gang do without them."""
@@ -489,7 +460,7 @@ class Simulation:
             job.evicted += 1
             self.evictions += 1
         self.scheduler.drop(job.pods)
-        self._moment.due.pop(job, None)
+        self._due.pop(job, None)
         for uid in [*job.pods]:
             self._end(job, uid)
         job.attempt += 1
@@ -503,10 +474,6 @@ class Simulation:
             if held is not None and held.admission is not None:
                 self.admission.evict(Victim(held.key, Preempted.FOR_GANG, message))
                 continue
-            members = self._members(job)
             self._stop(job, "preempted")
-            self._appear(job, members, job.pod_group.key if job.pod_group is not None else None)
-
-    @staticmethod
-    def _members(job: SimJob) -> list[_Members]:
-        return [_Members(each.name, each.shape, each.count) for each in job.pod_sets]
+            group_key = job.pod_group.key if job.pod_group is not None else None
+            self._appear(job, job.pod_sets, group_key)

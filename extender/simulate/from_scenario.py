@@ -1,8 +1,8 @@
 """A world out of a scenario: manifests become records by the decoders of both processes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -50,15 +50,7 @@ def world_of(scenario: Scenario) -> World:
     """Return the world of a scenario. Raises SettingsError where it contradicts itself."""
     gang = scenario.settings.gang
     decoder = Decoder(gang.ignored(), placement=gang.placement)
-    made = _Builder(scenario, decoder)
-    return made.world()
-
-
-@dataclass(slots=True)
-class _Arrival:
-    when: float
-    of: JobClass
-    run_seconds: float
+    return _Builder(scenario, decoder).world()
 
 
 class _Builder:
@@ -106,13 +98,9 @@ class _Builder:
             until=scenario.until,
             version=FIRST_VERSION + len(jobs),
             # Without them templates count, as they are.
-            complete=self._queues.completed if self._completes(records) else None,
+            complete=self._queues.completed if any(map(_completes, records)) else None,
             compare=scenario.compare_alone,
         )
-
-    @staticmethod
-    def _completes(records: Iterable[Record]) -> bool:
-        return any(isinstance(each, LimitRangeInfo | RuntimeClassInfo) for each in records)
 
     # --- nodes and queues ----------------------------------------------------------------------
 
@@ -215,23 +203,26 @@ class _Builder:
     # --- jobs ----------------------------------------------------------------------------------
 
     def _jobs(self) -> Iterator[SimJob]:
-        arrivals: list[_Arrival] = []
-        for number, each in enumerate(self._scenario.jobs):
+        until, arrivals = self._scenario.until, list[tuple[float, int, float]]()
+        classes = [(each, self._pods(n, each)) for n, each in enumerate(self._scenario.jobs)]
+        for number, (each, _) in enumerate(classes):
             random = Random(f"{self._scenario.seed}/{number}/{each.name}")  # noqa: S311
             arrivals += [
-                _Arrival(when, each, _run(each.run_for, random))
+                (when, number, _run(each.run_for, random))
                 for when in _times(each.arrivals, random)
                 for _ in range(each.count)
             ]
-        arrivals.sort(key=lambda each: each.when)
-        until = self._scenario.until
-        makers = {id(each): self._maker(n, each) for n, each in enumerate(self._scenario.jobs)}
-        for number, arrival in enumerate(arrivals):
-            if until is None or arrival.when <= until:
-                yield makers[id(arrival.of)](number=number, arrival=arrival)
+        arrivals.sort(key=lambda each: each[0])
+        counts = Counter[int]()
+        for number, (when, which, runs) in enumerate(arrivals):
+            if until is None or when <= until:
+                of, pods = classes[which]
+                name = f"{of.name}-{counts[which]}"
+                counts[which] += 1
+                yield _job(of, pods, name, number=number, arrival=when, runs=runs)
 
-    def _maker(self, number: int, of: JobClass) -> Callable[..., SimJob]:
-        """Return what makes a job of a class; what all of them have in common is made once."""
+    def _pods(self, number: int, of: JobClass) -> PodSetInfo:
+        """Return the pods of a job of a class, made once for all of them."""
         labels = {POD_GROUP_LABEL: _GROUP} if of.gang else {}
         container = {"name": "main", "resources": {"requests": of.requests}}
         template = _encode(
@@ -248,15 +239,13 @@ class _Builder:
             shape = self._decoder.template(template)
         except DecodeError as error:
             raise SettingsError(f"jobs.{number}: {of.name}: {error}") from None
-        pods = PodSetInfo(POD_SET, of.pods, shape, template=template)
-        counted = iter(range(10**9))
-        return partial(_job, of, pods, lambda: next(counted))
+        return PodSetInfo(POD_SET, of.pods, shape, template=template)
 
 
 def _job(
-    of: JobClass, pods: PodSetInfo, count: Callable[[], int], *, number: int, arrival: _Arrival
+    of: JobClass, pods: PodSetInfo, name: str, *, number: int, arrival: float, runs: float
 ) -> SimJob:
-    name, uid = f"{of.name}-{count()}", f"job-{number}"
+    uid = f"job-{number}"
     group = None
     if of.gang is not None:
         pods = replace(pods, template=pods.template.replace(_GROUP.encode(), name.encode()))
@@ -266,7 +255,7 @@ def _job(
             GROUP_X,
             of.gang.min_member or of.pods,
             uid=f"group-{number}",
-            created=EPOCH + arrival.when,
+            created=EPOCH + arrival,
             version=FIRST_VERSION + number,
             required_topology=of.gang.required_topology,
             preferred_topology=of.gang.preferred_topology,
@@ -279,7 +268,7 @@ def _job(
                 of.namespace,
                 uid=f"workload-{number}",
                 version=FIRST_VERSION + number,
-                created=EPOCH + arrival.when,
+                created=EPOCH + arrival,
             ),
             (pods,),
             queue_name=of.queue,
@@ -290,8 +279,8 @@ def _job(
         name,
         of.namespace,
         of.name,
-        arrival.when,
-        arrival.run_seconds,
+        arrival,
+        runs,
         (pods,),
         priority=of.priority,
         queue=of.queue or "",
@@ -300,6 +289,10 @@ def _job(
         uid=uid,
         gang_size=group.min_member if group is not None else 0,
     )
+
+
+def _completes(record: Record) -> bool:
+    return isinstance(record, LimitRangeInfo | RuntimeClassInfo)
 
 
 def _faults(given: Object) -> Iterator[str]:

@@ -6,7 +6,7 @@ prefers by default, and takes nothing that is kept for a gang.
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -28,7 +28,7 @@ from extender.resources.quantity import PODS
 from extender.simulate.world import VirtualClock
 from extender.state.cluster import events
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.records import NodeInfo, PodInfo, PreemptedRoom, Shape
+from extender.state.cluster.records import PodInfo, PreemptedRoom, Shape
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
 
@@ -220,23 +220,18 @@ class SchedulerModel:
             asked, key=lambda each: each[1] / max(1, most(each[0])), default=(PODS, 0)
         )
         allows, left = self._feasible.of(shape).allows, view.left.all()
-        for entry, name in self._emptiest(resource):
+        for entry, name in reversed(view.left.by(resource)):
             if entry < amount:
                 return None
             node = view.nodes[name]
-            if allows(node) and fits(shape.requests, left[name]) and self._is_free(pod, node):
+            if not (allows(node) and fits(shape.requests, left[name])):
+                continue
+            if not view.is_kept(name):
+                return name
+            # What is kept there for gangs stays.
+            if fits(shape.requests, view.free(node, priority=pod.priority, group=pod.group)):
                 return name
         return None
-
-    def _emptiest(self, resource: str) -> Iterator[tuple[int, str]]:
-        return reversed(self._view.left.by(resource))
-
-    def _is_free(self, pod: PodInfo, node: NodeInfo) -> bool:
-        """Return whether a node leaves a pod room beside what is kept there for gangs."""
-        if not self._view.is_kept(node.name):
-            return True
-        free = self._view.free(node, priority=pod.priority, group=pod.group)
-        return fits(pod.shape.requests, free)
 
     def _bind(self, pod: PodInfo, node: str) -> None:
         there = replace(
@@ -258,14 +253,6 @@ class _Turn:
         return self.order < other.order
 
 
-@dataclass(slots=True)
-class _MakingRoom:
-    """One preemption that is under way."""
-
-    nomination: PreemptedRoom
-    seen: Seen = field(default_factory=Seen)
-
-
 class PreemptionModel:
     """Has pods evicted for gangs that lack room; `evict` takes the victims of one gang."""
 
@@ -281,7 +268,8 @@ class PreemptionModel:
         self._cluster, self._view, self._plans, self._clock = cluster, cluster.view(), plans, clock
         self._options: GangOptions = plans.verdicts.options
         self._evict, self._after = evict, after
-        self._courses: dict[str, _MakingRoom] = {}
+        self._courses: dict[str, tuple[PreemptedRoom, Seen]] = {}
+        """The preemptions that are under way, and what was seen of each, by group."""
         self._pauses: dict[str, tuple[float, float]] = {}
         """The time until which a group is left alone, and the length of that pause, by group."""
 
@@ -323,25 +311,17 @@ class PreemptionModel:
             return False
         chosen = choice.nomination(found, view=view, now=now)
         self._cluster.apply(events.Nominated(group, chosen))
-        self._courses[group] = _MakingRoom(chosen)
-        self._evict(group, [*self._pods(chosen)])
+        self._courses[group] = chosen, Seen()
+        pods, uids = view.pods, [uid for victim in chosen.victims for uid in victim.pods]
+        self._evict(group, [pods[uid] for uid in uids if uid in pods])
         return True
 
-    def _pods(self, chosen: PreemptedRoom) -> Iterable[PodInfo]:
-        pods = self._view.pods
-        return [pods[uid] for victim in chosen.victims for uid in victim.pods if uid in pods]
-
     def _end_if_over(self, group: str) -> None:
-        course, pod_group = self._courses[group], self._view.pod_group(group)
+        (chosen, seen), pod_group = self._courses[group], self._view.pod_group(group)
         over = None
         if pod_group is not None:
-            over = choice.ended(
-                pod_group,
-                course.nomination,
-                seen=course.seen,
-                view=self._view,
-                now=self._clock.wall(),
-            )
+            now = self._clock.wall()
+            over = choice.ended(pod_group, chosen, seen=seen, view=self._view, now=now)
             if over is None:
                 return
         del self._courses[group]
