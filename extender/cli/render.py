@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from extender.cli.options import exits
 from extender.cli.static_pod import write_static_pod
 
 SETTINGS: Final = Path("docs/configuration.md")
@@ -95,12 +96,9 @@ def write_settings(
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
+    with exits(1, OSError):
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        typer.echo(f"cannot write the page: {error}", err=True)
-        raise typer.Exit(1) from error
 
 
 app.command("static-pod")(write_static_pod)

@@ -87,22 +87,6 @@ def test_every_setting_that_measures_says_its_unit() -> None:
             assert not name.endswith(suffix) or value.startswith(unit), name
 
 
-def test_a_page_that_cannot_be_written_is_a_failure_without_a_traceback(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-
-    result = run.invoke(app, ["render", "settings", "--output", str(tmp_path / "file" / "page")])
-
-    assert result.exit_code == 1
-    assert result.stderr.startswith("cannot write the page: ")
-
-
-def test_a_missing_file_is_shown_whole(tmp_path: Path) -> None:
-    code, diff, _ = check(tmp_path)
-
-    assert code == 1
-    assert diff.count("--- /dev/null\n") == 1
-
-
 WANT_WRONG_USE = {
     "render alone": ["render"],
     "a command that there is not": ["render", "setting"],

@@ -73,11 +73,6 @@ def test_a_placement_is_one_of_two_words(tmp_path: Path) -> None:
         load(path, {})
 
 
-def test_a_low_cap_bounds_the_default_time_out_too(tmp_path: Path) -> None:
-    gang = load(written(tmp_path, {"gang": {"maxScheduleTimeoutSeconds": 5}}), {}).gang
-    assert gang.options().max_schedule_timeout == 5
-
-
 SCHEDULER = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -310,15 +305,6 @@ def test_an_error_names_the_file(tmp_path: Path, content: Any, want: list[str]) 
         assert sentence in str(caught.value)
 
 
-def test_several_errors_are_joined(tmp_path: Path) -> None:
-    path = written(tmp_path, {"a": 1, "b": 2})
-
-    with pytest.raises(SettingsError) as caught:
-        load(path, {})
-    want = f"{path}: a: there is no such field; b: there is no such field"
-    assert str(caught.value) == want
-
-
 def test_a_section_that_is_no_mapping_is_an_error_though_a_flag_sets_a_field(
     tmp_path: Path,
 ) -> None:
@@ -337,11 +323,6 @@ def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(SettingsError, match="not YAML"):
         load(path, {})
-
-
-def test_settings_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Settings().listen.port = 1  # type: ignore[misc]
 
 
 def serve(*args: str, command: str = "serve", **env: str) -> tuple[int, str]:
@@ -375,11 +356,6 @@ def test_listening_on_all_addresses_without_tls_is_wrong_use() -> None:
 
     assert code == 2
     assert text.startswith("gang-extender: listen: host 0.0.0.0 is not loopback")
-
-
-@COMMANDS
-def test_an_unknown_flag_is_wrong_use(command: str) -> None:
-    assert serve("--prot", "1", command=command)[0] == 2
 
 
 @COMMANDS
