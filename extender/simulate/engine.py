@@ -231,8 +231,11 @@ class Simulation:
 
     def _adopt_all(self) -> None:
         """Take over what is there at the beginning."""
-        for each in () if self.alone else (*self.world.pod_groups, *self.world.batch_jobs):
-            self.cluster.apply(ce.ObjectApplied(each))
+        if not self.alone:
+            for group in self.world.pod_groups:
+                self.cluster.apply(ce.ObjectApplied(group))
+            for each in self.world.batch_jobs:
+                self.cluster.apply(ce.ObjectApplied(each))
         for job in self.world.running:
             self._adopt(job)
 
