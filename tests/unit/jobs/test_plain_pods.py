@@ -508,7 +508,7 @@ def test_a_pod_that_cannot_be_read_is_set_aside_by_the_decision_about_its_job() 
     def fail(_: bytes) -> Any:
         raise RecursionError("it is nested too deeply")
 
-    raw = json.dumps(pod("p")).encode()
+    raw = json.dumps(pod("p", age=1)).encode()
     found = QueueDecoder(Decoder()).job(raw, kind="pod", read=fail)
     assert (found.decoded, found.raw) == (None, raw)
 
