@@ -6,7 +6,7 @@ metadata makes it try again; so does the removal of our own scheduling gate.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from heapq import heapify, heappop, heapreplace
 from typing import Final
@@ -16,12 +16,11 @@ from extender.fit.candidates import is_feasible
 from extender.gang import dry_round
 from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
 from extender.gang.fit import fits, is_readable
-from extender.gang.gates import AHEAD, cannot_start, sort_key
+from extender.gang.gates import cannot_start, sort_key
 from extender.gang.verdicts import NOT_ADMITTED, is_ours
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, PodInfo, Refusal, Shape
 from extender.state.cluster.view import NO_GROUP, ClusterView
-from extender.state.fair_share import FairShare
 from extender.steps import PIECE, Steps
 
 # --- the table ---------------------------------------------------------------------------------
@@ -37,11 +36,8 @@ class Occasion(Enum):
     """`gang/wake.py`, `decide_group`."""
     ROOM = "room came back that kube-scheduler does not see"
     """`gang/wake.py`, `deciding_room`."""
-    PLAN = "the plan that it waits for has ended"
-    SIGHT = "kube-scheduler has seen pods that were bound ahead of it"
-    """`permit/ahead/scheduler_lag.py`."""
-    TIME = "a time has passed: the end of a window, or another look"
-    """`permit/wake.py` sets the time."""
+    TIME = "a time has passed: the end of a plan or of a window, or another look"
+    """Set by `permit/filter.py`, `permit/plans.py` and `permit/scheduler_lag.py`."""
 
 
 _GROUP: Final = frozenset((Occasion.GROUP,))
@@ -56,13 +52,13 @@ WOKEN_BY: Final[Mapping[str, frozenset[Occasion]]] = {
     Reason.NOT_ENOUGH_RESOURCES: _ROOM,
     Reason.RESERVED: _ROOM,
     Reason.ALREADY_BOUND: _GROUP,
-    Reason.NOT_SEEN_YET: frozenset((Occasion.GROUP, Occasion.SIGHT, Occasion.TIME)),
+    Reason.NOT_SEEN_YET: _LATER,
     Reason.WAITING_FOR_TURN: _ROOM,
     Reason.INVALID_TOPOLOGY: _GROUP,
     Reason.INVALID_PLACEMENT: _GROUP,
     Reason.OUTSIDE_TOPOLOGY: frozenset((Occasion.GROUP, Occasion.ROOM, Occasion.TIME)),
     Reason.NOT_ADMITTED: frozenset((Occasion.GROUP, Occasion.ROOM)),
-    Reason.PLANNING: frozenset((Occasion.GROUP, Occasion.PLAN, Occasion.TIME)),
+    Reason.PLANNING: _LATER,
     Reason.RECENTLY_DENIED: _LATER,
     Reason.CACHE_BEHIND: _LATER,
     Reason.CACHE_STALE: _LATER,
@@ -410,38 +406,31 @@ _ENDED_BY_TIME: Final = frozenset((
 ))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """The choice of waiting groups and pods to look at."""
-
-    groups: FairShare = field(default_factory=lambda: FairShare(AHEAD))
-    pods: FairShare = field(default_factory=lambda: FairShare(MOST_LOOKS))
-    """The share of the pods without a group, as `namespace/uid`."""
-
-
-def missed_wakeups(
-    view: ClusterView, shares: Shares, *, has_no_room: Callable[[str], bool]
-) -> Steps[dict[str, Refusal]]:
-    """Return the refusal of each pod to be tried again, by group, or by UID for pods without one.
+def waiting_unwoken(
+    view: ClusterView, *, has_no_room: Callable[[str], bool]
+) -> Steps[tuple[dict[str, str], dict[str, str]]]:
+    """Return the UID of a pod to try again for each group, and each pod without a group.
 
     A group counts if it has no room and no member that is still to be tried; its pod is the first
-    that kube-scheduler itself did not reject, if there is one.
+    that kube-scheduler itself did not reject, if there is one. Keys are `namespace/name`, or
+    `namespace/uid` for pods without a group.
     """
-    found = dict[str, Refusal]()
-    for group in (yield from shares.groups.choosing(view.queue)):
+    groups, pods = dict[str, str](), dict[str, str]()
+    for group in [*view.queue]:
         yield
         if group not in view.queue or has_no_room(group) or not _is_idle(group, view):
             continue
         refused = [view.refused[uid] for uid in view.refused_of(group)]
-        first = _first(each for each in refused if _may_be_missed(each, view))
+        missed = [each for each in refused if _may_be_missed(each, view)]
+        first = next(filter(_is_ours, missed), missed[0] if missed else None)
         if first is not None:
-            found[group] = first
-    pods = [view.refused[uid].pod for uid in view.refused_of(NO_GROUP)]
-    for key in (yield from shares.pods.choosing(f"{pod.namespace}/{pod.uid}" for pod in pods)):
-        refusal = view.refused.get(key.partition("/")[2])
+            groups[group] = first.pod.uid
+    for uid in [*view.refused_of(NO_GROUP)]:
+        yield
+        refusal = view.refused.get(uid)
         if refusal is not None and _may_be_missed(refusal, view):
-            found[refusal.pod.uid] = refusal
-    return found
+            pods[f"{refusal.pod.namespace}/{uid}"] = uid
+    return groups, pods
 
 
 def _is_idle(group: str, view: ClusterView) -> bool:
@@ -454,12 +443,6 @@ def _may_be_missed(refusal: Refusal, view: ClusterView) -> bool:
     if refusal.reason == Reason.RESERVED:
         return not view.keeps_room
     return refusal.reason in _ENDED_BY_ROOM or refusal.reason in _ENDED_BY_TIME
-
-
-def _first(refused: Iterable[Refusal]) -> Refusal | None:
-    """Return the first refusal of a pod that kube-scheduler did not reject itself, or the first."""
-    every = [*refused]
-    return next(filter(_is_ours, every), every[0] if every else None)
 
 
 def _is_ours(refusal: Refusal) -> bool:

@@ -10,13 +10,13 @@ frees the room of the pod if that fails.
 kube-scheduler may ask for a pod whose Binding is being written: it was restarted, or has not yet
 seen the Binding. The request then waits for that write, and gets the same answer.
 
-Members that equal one that kube-scheduler has judged are bound before it asks: `ahead/begin.py`.
+Members that equal one that kube-scheduler has judged are bound before it asks: `ahead.py`.
 """
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import structlog
 
@@ -32,13 +32,16 @@ from extender.kube.errors import (
 )
 from extender.kube.pods import PodRef
 from extender.permit.dry_rounds import DryRounds
-from extender.permit.hold import AheadOfRequests, Gone, WaitingPods
+from extender.permit.hold import Gone, WaitingPods
 from extender.permit.timing import MARGIN_SECONDS, PATIENCE_SECONDS, UNSURE_SECONDS
 from extender.runtime.retry import Retry
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from extender.permit.ahead import Ahead
 
 _log = structlog.get_logger(__name__)
 
@@ -69,7 +72,7 @@ class Binds:
         hold: WaitingPods,
         writer: "BindingWriter",
         *,
-        ahead: AheadOfRequests,
+        ahead: "Ahead",
         dry_rounds: DryRounds,
         longest_wait: float,
     ) -> None:
@@ -99,13 +102,17 @@ class Binds:
         self._unfinished += 1
         self._hold.asked(request.uid)
         self._ahead.asked()
-        gone = _reporting_hang_up(gone, self._ahead)
+
+        async def hung_up() -> None:
+            await gone()
+            self._ahead.hung_up()
+
         try:
-            error = await self._join(request, gone)
+            error = await self._join(request, hung_up)
             if error is None:
-                error = await self._bind_and_share_result(request, gone)
+                error = await self._bind_and_share_result(request, hung_up)
             if not error:
-                await self._ahead.bound(request.uid, gone, until=until)
+                await self._ahead.bound(request.uid, hung_up, until=until)
             return error
         finally:
             self._unfinished -= 1
@@ -176,20 +183,7 @@ class Binds:
                     self._dry_rounds.refused(pod)
                 return refusal.message
         latest = asked + self._longest_wait + MARGIN_SECONDS
-        error = await self._writer.write(pod, request.node, latest=latest, gone=gone)
-        if error:
-            self._ahead.failed(pod, request.node)
-        return error
-
-
-def _reporting_hang_up(gone: Gone, ahead: AheadOfRequests) -> Gone:
-    """Return a `gone` that also tells `ahead` that the caller has hung up."""
-
-    async def noted() -> None:
-        await gone()
-        ahead.hung_up()
-
-    return noted
+        return await self._writer.write(pod, request.node, latest=latest, gone=gone)
 
 
 async def _unless_gone(first: "asyncio.Future[str]", gone: Gone) -> str:

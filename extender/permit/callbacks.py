@@ -14,8 +14,8 @@ class Callbacks:
     metrics: Metrics
     wake_after: Callable[[str, float], None]
     """Has a group, or a pod by its UID, tried again after this many seconds."""
-    try_beside: Callable[[str, Mapping[str, bool]], None]
-    """Has members of a group, by UID, tried again that kube-scheduler refused itself; the value is
+    try_beside: Callable[[Mapping[str, bool]], None]
+    """Has members, by UID, tried again that kube-scheduler refused itself; the value is
     True if a member is to be spread."""
     record: Callable[[Event], None]
     """Records an Event."""

@@ -18,7 +18,7 @@ from cachetools import TTLCache
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
-from extender.gang import ahead, gates
+from extender.gang import ahead, dry_round, gates
 from extender.gang.filter import (
     MIN_SAMPLE,
     beside_plans,
@@ -41,19 +41,21 @@ from extender.gang.verdicts import (
     about,
     not_admitted,
 )
-from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.callbacks import Callbacks
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.plans import Plans
+from extender.permit.scheduler_lag import SchedulerLag
 from extender.permit.timing import (
+    BACK_OFF_SECONDS,
     LOOK_SECONDS,
+    MOMENT_SECONDS,
     PLAN_SECONDS,
     REMEMBERED,
     REST,
     SETTLED_SECONDS,
     TURN_SECONDS,
 )
-from extender.permit.wake import WakeTimes
+from extender.permit.wake import ROOM
 from extender.permit.watch_lag import WatchLag
 from extender.runtime.clock import Clock
 from extender.state.cluster import events as ev
@@ -65,6 +67,9 @@ _log = structlog.get_logger(__name__)
 
 _WORDS: Final = {AnyNode: "AnyNode", OneOf: "OneOf", OneNode: "Place"}
 """The words for answers in metrics."""
+_HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
+"""The reasons for which a planned member is not tried at once: other parts set its time, for
+NOT_SEEN_YET `scheduler_lag.py`, for dry rounds `dry_rounds.py`."""
 
 
 class PodFilter:
@@ -91,7 +96,7 @@ class PodFilter:
         self._dry_rounds = dry_rounds
         self._natives = NativeGangs(cluster, clock=plans.clock)
         self._turns = Turns(cluster.view(), plans)
-        self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
+        self._wake_after = wake_after
         self._metrics = callbacks.metrics
         self._no_node = no_node
 
@@ -255,7 +260,38 @@ class PodFilter:
             self._no_node(pod.uid)
         if refusal.deny and not refusal.again:
             self._verdicts.failed(group, refusal)
-        self._times.set(pod, group, refusal)
+        self._set_wake_time(pod, group, refusal)
+
+    def _set_wake_time(self, pod: PodInfo, group: str, refusal: Refuse) -> None:
+        """Set the time to wake a group after a member was refused, if no event will wake it.
+
+        It is due when a window ends, another sample is drawn, or another group was planned or had
+        its turn.
+        """
+        reason, verdicts, wake_after = refusal.reason, self._verdicts, self._wake_after
+        rest = verdicts.rest_left(group)
+        if rest:
+            wake_after(group, rest)
+        if self._view.planned_node(pod.uid) is not None and reason not in _HAVE_TIMES:
+            wake_after(group, MOMENT_SECONDS)
+        if reason is Reason.PLANNING and not rest and not self._plans.planner.is_busy(group):
+            # The end of its own plan wakes it, and so does that of the groups that go first.
+            pod_group = self._view.pod_group(group)
+            waits = pod_group is not None and self._plans.plans_before(pod_group)
+            wake_after(group, LOOK_SECONDS if waits else MOMENT_SECONDS)
+        elif reason is Reason.OUTSIDE_TOPOLOGY:
+            wake_after(group, MOMENT_SECONDS)
+        elif reason is Reason.CACHE_STALE:
+            wake_after(group, BACK_OFF_SECONDS)
+        elif reason is Reason.RECENTLY_DENIED:
+            wake_after(group, max(verdicts.options.denied, verdicts.denied_left(group)))
+        elif reason is Reason.NEVER_FITS and not refusal.again:
+            # Its siblings are told, and in strict order the next gang has its turn.
+            refused = (self._view.refused[uid] for uid in self._view.refused_of(group))
+            if any(each.reason != Reason.NEVER_FITS for each in refused):
+                wake_after(group, MOMENT_SECONDS)
+            if verdicts.options.strict_order:
+                wake_after(ROOM, MOMENT_SECONDS)
 
 
 # --- the order between groups ----------------------------------------------------------------

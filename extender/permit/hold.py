@@ -22,9 +22,8 @@ brings the pods again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from extender.api.reasons import Reason
 from extender.gang.hold import (
@@ -45,44 +44,15 @@ from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 
+if TYPE_CHECKING:
+    from extender.permit.ahead import Ahead
+
 _TICK: Final = 0.001
 """Seconds by which a timer may fire early, at most."""
 
 
 Gone = Callable[[], Awaitable[None]]
 """Returns when the caller has hung up."""
-
-
-class AheadOfRequests(Protocol):
-    """Binds members of groups ahead of kube-scheduler's requests for them: `permit.ahead`."""
-
-    def ask(self, group: str) -> None:
-        """Begin to bind the members of a waiting group that can be; release it if they suffice."""
-
-    def started(self, group: str) -> None:
-        """Count the members that the group left to kube-scheduler: it was released."""
-
-    def forget(self, group: str) -> None:
-        """Forget the members that the group left to kube-scheduler: it waits no more."""
-
-    def asked(self) -> None:
-        """Take note of a call of kube-scheduler: it is there."""
-
-    def join(self, uid: str) -> "asyncio.Future[str] | None":
-        """Return the future error of a Binding that is written ahead; None if there is none."""
-
-    async def bound(self, uid: str, gone: Gone, *, until: float) -> None:
-        """Take note that a bind request succeeded; return when it may be answered."""
-
-    def failed(self, pod: PodInfo, node: str) -> None:
-        """Take note that the Binding of a bind request failed, and may have been made."""
-
-    def hung_up(self) -> None:
-        """End writes and held answers: kube-scheduler may have ended."""
-
-    @property
-    def writing(self) -> AbstractSet[str]:
-        """The pods whose Bindings are being written, by UID."""
 
 
 @dataclass(eq=False, slots=True)
@@ -157,10 +127,10 @@ class WaitingPods:
         """The released members whose own Bindings failed, by UID, while room is kept for them."""
         self._begun: dict[str, _Release] = {}
         """The released members of each group, while some are being bound and none is lost."""
-        self._ahead: AheadOfRequests | None = None
+        self._ahead: Ahead | None = None
         cluster.subscribe(self.on_change)
 
-    def set_ahead(self, ahead: AheadOfRequests) -> None:
+    def set_ahead(self, ahead: "Ahead") -> None:
         """Set the part that binds members ahead of requests; it is made after this one."""
         self._ahead = ahead
 
@@ -534,7 +504,7 @@ class WaitingPods:
         held = [hold.pod for hold in self._holds.get(group, {}).values()]
         pods = refused_beside(held, group, view=self._view, tried=tried)
         tried.update(pod.uid for pod in pods)
-        self._try_beside(group, to_patch(pods, held))
+        self._try_beside(to_patch(pods, held))
 
     def _timeout(self, group: str) -> float:
         pod_group = self._view.pod_group(group)

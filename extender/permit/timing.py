@@ -67,8 +67,6 @@ SILENT_SECONDS: Final = AHEAD_SECONDS - 1
 STOPPED_SECONDS: Final = AHEAD_SECONDS + 5
 """This long after its last call, open requests do not show that kube-scheduler is there: if its
 process hangs it loses its lease in 13 seconds, and they stay open. Else it calls for new pods."""
-ANSWER_HELD_SECONDS: Final = PATIENCE_SECONDS
-"""The most seconds that the answer to a bind request is held back while others are written."""
 EVENT_SECONDS: Final = LATE_SECONDS
 """The most seconds until kube-scheduler asks for a pod that was bound after it passed filter."""
 SETTLED_SECONDS: Final = LOOK_SECONDS - 2 * MOMENT_SECONDS
@@ -104,8 +102,6 @@ WRITE_AGAIN_SECONDS: Final = (LOOK_SECONDS, LAG_SECONDS)
 
 # --- Derived: how much at once ------------------------------------------------------------
 
-MEMBERS_SLICE_SECONDS: Final = SLICE_SECONDS / 2
-"""The most seconds that members are looked at in one step of the event loop."""
 BACKLOG: Final = 2 * SLICE_PODS
 """No further group begins while this many Bindings are still to be written: it would be partial for
 as long, and kube-scheduler may as well bring its members."""

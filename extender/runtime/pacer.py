@@ -78,11 +78,21 @@ async def in_turns(
     steps: Generator[None, None, T], clock: Clock, *, seconds: float = SLICE_SECONDS
 ) -> T:
     """Return the result; after each slice other tasks run for as many seconds."""
-    answer = advance(steps, clock, seconds=seconds)
-    while answer is None:
-        await asyncio.sleep(seconds)
+    return (await timed(steps, clock, seconds=seconds))[0]
+
+
+async def timed(
+    steps: Generator[None, None, T], clock: Clock, *, seconds: float = SLICE_SECONDS
+) -> tuple[T, float]:
+    """Return the result as `in_turns` does, and the seconds of work without the pauses."""
+    spent = 0.0
+    while True:
+        began = clock.monotonic()
         answer = advance(steps, clock, seconds=seconds)
-    return answer.value
+        spent += clock.monotonic() - began
+        if answer is not None:
+            return answer.value, spent
+        await asyncio.sleep(seconds)
 
 
 async def in_slices(steps: Steps[T], pacer: Pacer) -> T:

@@ -19,7 +19,7 @@ from extender.kube.credentials import keyring
 from extender.kube.errors import InvalidError
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Recorder
-from extender.permit.ahead.write import scheduled as announced
+from extender.permit.ahead import scheduled as announced
 from extender.runtime.clock import SystemClock
 from extender.state.cluster.records import (
     ClaimInfo,

@@ -8,7 +8,7 @@ between a decision and its Binding, anything may happen.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from typing import Final
 
 from extender.fit.candidates import clashes
 from extender.gang import ahead
@@ -17,13 +17,12 @@ from extender.gang.filter import usable
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
 from extender.gang.wake import decide_group, deciding_room
-from extender.permit.ahead.begin import Begin
-from extender.permit.ahead.next_groups import NextGroups
-from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory
+from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
+from extender.permit.scheduler_lag import SchedulerLag
 from extender.resources.quantity import Resources, add
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, Pattern, PodInfo, Shape
@@ -132,8 +131,7 @@ class World:
             callbacks=callbacks,
             no_node=self._no_node,
         )
-        starter = cast(Begin, self)
-        self.next_groups = NextGroups(self.cluster, self.plans, starter)
+        self.next_groups = NextGroups(self.cluster, self.plans, is_open=self.is_open, ask=self.ask)
         self.sent: dict[Pattern, set[str]] = {}
         """Nodes that kube-scheduler has sent for each pattern."""
         self.in_turn = 0
@@ -312,7 +310,6 @@ class World:
                 self.cluster.apply(ev.PodBinding(self.view.pods[uid], held.node))
                 self.writes.append((uid, held.node))
 
-    @property
     def is_open(self) -> bool:
         """Whether a group may begin in its turn."""
         return not self.lag.behind and len(self.writes) < FEW

@@ -156,9 +156,9 @@ class World:
             *(self.cluster.view(), self.decoder, pod_filter), ahead=self.ahead
         )
         if self.together:
-            self.work = self.loop.create_task(self.ahead._writer.run())
+            self.work = self.loop.create_task(self.ahead.write_on())
             if self.in_turn:
-                self.turns = self.loop.create_task(self.ahead._next.run())
+                self.turns = self.loop.create_task(self.ahead.next_groups.run())
         binds = Binds(
             *(self.cluster, self.waiting, writer),
             ahead=self.ahead,

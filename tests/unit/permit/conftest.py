@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from extender.permit import ahead, next_groups, plans
 from extender.permit import filter as filtering
-from extender.permit import plans
-from extender.permit.ahead import begin, next_groups
 from extender.state.cluster.store import Cluster
 from tests.recount import check_tables
 
@@ -23,7 +22,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each piece of a group that begins take a turn of the event loop of its own."""
-    monkeypatch.setattr(begin, "MEMBERS_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(ahead, "SLICE_SECONDS", 0.0)
 
 
 @pytest.fixture

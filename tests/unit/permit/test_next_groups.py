@@ -13,7 +13,8 @@ from extender.gang.options import GangOptions
 from extender.gang.verdicts import OneNode, Refuse
 from extender.kube.errors import NotFoundError
 from extender.kube.pods import PodRef
-from extender.permit.ahead import Ahead, next_groups
+from extender.permit import next_groups
+from extender.permit.ahead import Ahead
 from extender.permit.timing import (
     FEW_UNSENT,
     PARALLEL,
@@ -582,14 +583,14 @@ async def test_a_gang_that_was_asked_for_in_vain_is_asked_for_again(
 ) -> None:
     """Nothing of it has begun, and nothing changes: it was looked at a moment ago, perhaps."""
     play, asks = Play(cluster, nodes(8)), list[float]()
-    ask = play.scene.ahead._begin.ask
+    ask = play.scene.ahead.next_groups._ask
 
     def in_vain(group: str) -> None:
         asks.append(play.scene.loop.time())
         if len(asks) > 1:
             ask(group)
 
-    monkeypatch.setattr(play.scene.ahead._begin, "ask", in_vain)
+    monkeypatch.setattr(play.scene.ahead.next_groups, "_ask", in_vain)
     await play.judge()
     asks.clear()
     observe(cluster, gang("a", 2))
@@ -603,7 +604,7 @@ async def test_a_gang_that_never_begins_is_asked_for_less_and_less_often(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play, asks = Play(cluster, nodes(8)), list[float]()
-    monkeypatch.setattr(play.scene.ahead._begin, "ask", asks.append)
+    monkeypatch.setattr(play.scene.ahead.next_groups, "_ask", asks.append)
     await play.judge()
     asks.clear()
     observe(cluster, gang("a", 2))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.permit.ahead.scheduler_lag import SchedulerLag
+from extender.permit.scheduler_lag import SchedulerLag
 from extender.permit.timing import FIRST_PAUSE, LAG_SECONDS, LATE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster

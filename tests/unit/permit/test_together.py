@@ -9,10 +9,13 @@ from extender.api.core_v1 import LabelSelector
 from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
+from extender.kube.recorder import ObjectRef
 from extender.permit.bind import HUNG_UP, HUNG_UP_ON_ANOTHER
 from extender.permit.timing import (
     AHEAD_SECONDS,
+    ASSUMED_SECONDS,
     BACKLOG,
+    EVENT_SECONDS,
     LOOK_SECONDS,
     PARALLEL,
     SILENT_SECONDS,
@@ -700,3 +703,19 @@ async def test_one_is_woken_where_kube_scheduler_has_none_in_hand(play: Play) ->
     play.scene.verdicts.awaiting_bind.end(A.uid)
 
     assert waker._to_wake(GANG, (B, C)) == (B,)
+
+
+async def test_kube_schedulers_event_is_written_of_what_it_does_not_ask_for(play: Play) -> None:
+    """It writes that of a pod for which it asks, even if it finds it bound."""
+    assert await play.begin(A) == ""
+    await until(lambda: play.ahead == 3)
+    assert await play.begin(B) == ""
+    assert isinstance(play.filter(C), OneNode)
+    await asyncio.sleep(EVENT_SECONDS + 0.1)
+
+    [event] = play.scene.events
+    assert event.about == ObjectRef("v1", "Pod", NAMESPACE, D.name, D.uid)
+    assert (event.reason, event.action, event.warning) == ("Scheduled", "Binding", False)
+    assert event.note == f"Successfully assigned {NAMESPACE}/gang-3 to n1"
+    await asyncio.sleep(ASSUMED_SECONDS)
+    assert [each.about.name for each in play.scene.events] == ["gang-3", "gang-2"]

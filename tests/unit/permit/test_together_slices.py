@@ -78,7 +78,7 @@ async def test_kube_scheduler_that_is_found_behind_between_two_slices_judges_all
 ) -> None:
     play = play_of(cluster)
     behind = False
-    play.scene.ahead._begin._behind = lambda: behind
+    play.scene.ahead._is_behind = lambda: behind  # type: ignore[method-assign]
     play.start(play.scene.view.pods["gang-0"])
     await until(lambda: play.scene.view.tally(GANG).binding)
     behind = True

@@ -134,7 +134,7 @@ async def test_members_are_tried_beside_siblings_by_their_label_and_a_planned_no
     bench: Bench,
 ) -> None:
     observe(bench.cluster, pod_group(), A, B, planned(gang_0="n0", gang_1="n0"))
-    bench.waker.try_beside(key("gang"), {A.uid: False, B.uid: True})
+    bench.waker.try_beside({A.uid: False, B.uid: True})
     await asyncio.sleep(1)
 
     assert bench.patcher.done == [("beside on None", A.name), ("beside on n0", B.name)]
@@ -276,19 +276,6 @@ async def test_only_so_many_are_patched_at_once(bench: Bench) -> None:
 
     assert len(bench.patcher.patches) == 100
     assert bench.patcher.most_at_once == 32
-
-
-async def test_batches_are_patched_in_turn(bench: Bench) -> None:
-    many = [replace(each, gates=(GANG_GATE,)) for each in pods(200)]
-    observe(bench.cluster, many, pod_group(min_member=200))
-    await asyncio.sleep(0.05)
-    other = [replace(each, gates=(GANG_GATE,)) for each in pods(2, group="other")]
-    observe(bench.cluster, other, pod_group("other", 2))
-    await asyncio.sleep(5)
-
-    order = [name for _, _, name in bench.patcher.patches]
-    assert len(order) == 202
-    assert max(order.index(each.name) for each in other) < 40
 
 
 async def test_a_gang_picks_another_pod_where_one_cannot_be_patched(bench: Bench) -> None:
@@ -455,8 +442,8 @@ async def test_what_is_known_of_a_pod_that_is_gone_is_dropped(bench: Bench) -> N
     observe(bench.cluster, ev.PodDeleted(PLAIN.uid))
     await asyncio.sleep(61)
 
-    assert bench.waker._patches._troubles == {}
-    assert bench.waker._patches._batches == {}
+    assert bench.waker._rests == {}
+    assert bench.waker._patches == {}
 
 
 async def test_a_pod_that_is_refused_again_while_it_is_being_patched_is_woken_again(
@@ -516,7 +503,7 @@ async def test_a_pod_that_has_a_node_by_now_is_not_tried_again(bench: Bench) -> 
 
     assert bench.patcher.done == [("wake", PLAIN.name)]
     assert bench.cluster.view().refused == {}
-    assert bench.waker._patches._troubles == {}
+    assert bench.waker._rests == {}
 
 
 async def test_a_pod_that_found_a_node_while_it_waited_for_its_patch_is_left_alone(
@@ -545,11 +532,11 @@ async def test_what_is_known_of_a_pod_that_was_tried_meanwhile_is_dropped(bench:
     observe(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
     bench.waker.after("", 0)
     await asyncio.sleep(1)
-    assert set(bench.waker._patches._troubles) == {PLAIN.uid}
+    assert set(bench.waker._rests) == {PLAIN.uid}
     observe(bench.cluster, ev.PodsTried([PLAIN.uid]))
     await asyncio.sleep(61)
 
-    assert bench.waker._patches._troubles == {}
+    assert bench.waker._rests == {}
 
 
 async def make_room_often(bench: Bench, *, seconds: int, pause: float = 0.5) -> None:

@@ -16,7 +16,6 @@ from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.permit.ahead import Ahead
-from extender.permit.ahead.scheduler_lag import SchedulerLag
 from extender.permit.bind import BindingWriter, Binds
 from extender.permit.callbacks import Callbacks
 from extender.permit.dry_rounds import DryRounds
@@ -24,6 +23,7 @@ from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
+from extender.permit.scheduler_lag import SchedulerLag
 from extender.runtime.retry import Backoff, Retry
 from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
 from extender.state.cluster.records import PodInfo
@@ -157,9 +157,9 @@ class Scene:
             callbacks=callbacks,
             no_node=self.waiting.found_no_node,
         )
-        self.works = [self.loop.create_task(self.ahead._writer.run())] if together else []
+        self.works = [self.loop.create_task(self.ahead.write_on())] if together else []
         if in_turn:
-            self.works.append(self.loop.create_task(self.ahead._next.run()))
+            self.works.append(self.loop.create_task(self.ahead.next_groups.run()))
         self.binds = Binds(
             *(cluster, self.waiting, self.writer),
             ahead=self.ahead,
@@ -174,7 +174,7 @@ class Scene:
         self.ahead.filtered(pod)
         return self.pod_filter.decide(pod, pod.group, sent)
 
-    def _try_beside(self, _: str, pods: Mapping[str, bool]) -> None:
+    def _try_beside(self, pods: Mapping[str, bool]) -> None:
         self.tried_beside.append((round(self.loop.time(), 1), sorted(pods)))
 
     def _wake_after(self, key: str, seconds: float) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from extender.permit import filter as filtering
-from extender.permit import plans
-from extender.permit.ahead import next_groups
+from extender.permit import next_groups, plans
 from extender.state.cluster.store import Cluster
 from tests.recount import check_tables
 

@@ -1,0 +1,457 @@
+"""Binds members of gangs ahead of kube-scheduler's requests for them.
+
+kube-scheduler brings pods one after the other, and each takes it a whole cycle. Once it has judged
+one member, the Bindings of equal members are written at once. Its queue drops a pod that it sees on
+a node. `ask` begins the members of a group that waits, some at a time, `run` writes their Bindings,
+and `next_groups` begins groups before kube-scheduler asks for one of their members.
+
+kube-scheduler may still ask for a member, before or after its Binding is made. A filter request for
+a member whose Binding is not on its way takes that member back: kube-scheduler would otherwise see
+it appear on a node in the middle of its cycle, and call that an error. A bind request waits for the
+write, and gets the same answer.
+
+Nothing is written for a kube-scheduler that may have ended: the next one may give the nodes to
+other pods. It counts as there while it calls, or has a request open.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import structlog
+
+from extender.gang import ahead
+from extender.gang.ahead import Left
+from extender.kube.recorder import Event, ObjectRef
+from extender.permit.bind import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
+from extender.permit.callbacks import Callbacks
+from extender.permit.hold import Gone, WaitingPods
+from extender.permit.next_groups import NextGroups
+from extender.permit.plans import Plans
+from extender.permit.scheduler_lag import SchedulerLag
+from extender.permit.timing import (
+    AHEAD_SECONDS,
+    BACKLOG,
+    EVENT_SECONDS,
+    FEW_UNSENT,
+    MOMENT_SECONDS,
+    PARALLEL,
+    PATIENCE_SECONDS,
+    REST,
+    SILENT_SECONDS,
+    SLICE_PODS,
+    SLICE_SECONDS,
+    STOPPED_SECONDS,
+)
+from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import advance
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+from extender.steps import Steps
+
+_log = structlog.get_logger(__name__)
+
+_NEVER: Final = float("-inf")
+
+
+def scheduled(pod: PodInfo, node: str) -> Event:
+    """Return the Event that kube-scheduler writes about a pod that it has bound."""
+    about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
+    note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+    return Event(about, "Scheduled", note, "Binding", warning=False, occasion=node)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member whose Binding is to be written."""
+
+    pod: PodInfo
+    node: str
+
+
+class Ahead:
+    """Binds members of gangs ahead of requests; nothing if `gang.bindTogether` is off."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        waiting: WaitingPods,
+        writer: BindingWriter,
+        *,
+        plans: Plans,
+        callbacks: Callbacks,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._waiting = waiting
+        self._writer = writer
+        self._plans = plans
+        self._awaiting_bind = plans.verdicts.awaiting_bind
+        self._metrics = writer.metrics
+        self._callbacks = callbacks
+        self._enabled = plans.verdicts.options.bind_equal
+        self.lag = SchedulerLag(cluster, clock=plans.clock, wake_after=callbacks.wake_after)
+        self._called = self._heard = _NEVER
+        """The times of kube-scheduler's last call or open request (never, once it has hung up),
+        and of its last call."""
+        self._held_answer: asyncio.Future[None] | None = None
+        """The future that ends the bind request whose answer is held back; None if none is."""
+        self._begun: dict[str, bool] = {}
+        """The groups that are being begun, or rest after that; True if a group was asked for again
+        meanwhile."""
+        self._left: dict[str, Counter[Left]] = {}
+        """The members that the last decision left to kube-scheduler, counted by reason."""
+        self._queue: asyncio.Queue[Member] = asyncio.Queue()
+        """The members in their order; those no longer in `_unsent` are passed over."""
+        self._unsent: dict[str, Member] = {}
+        self._writing: dict[str, asyncio.Timeout] = {}
+        """The time limits of the writes that are under way, by UID."""
+        self._joined: dict[str, asyncio.Future[str]] = {}
+        self._events: dict[str, asyncio.TimerHandle] = {}
+        """The timers that record the Events of pods that were bound, by UID."""
+        self.next_groups = NextGroups(cluster, plans, is_open=self.is_open, ask=self.ask)
+        waiting.set_ahead(self)
+
+    # --- what kube-scheduler asks ------------------------------------------------------------
+
+    def asked(self) -> None:
+        """Take note of a call of kube-scheduler: it is there."""
+        self._called = self._heard = self._loop.time()
+
+    def filtered(self, pod: PodInfo) -> None:
+        """Leave a pod that filter is asked about to kube-scheduler, unless it is being bound."""
+        self.asked()
+        self.take_back((pod.uid,))
+        self.next_groups.look_soon()
+
+    def join(self, uid: str) -> "asyncio.Future[str] | None":
+        """Return the future error of a Binding that is written ahead; None if there is none."""
+        if uid not in self._unsent and uid not in self._writing:
+            return None
+        return self._joined.setdefault(uid, self._loop.create_future())
+
+    async def bound(self, uid: str, gone: Gone, *, until: float) -> None:
+        """Take note that a bind request succeeded; return when it may be answered.
+
+        One answer is held back until all Bindings are sent or its caller has hung up, which `gone`
+        reports to `hung_up` before it returns. kube-scheduler does not call while all its pods
+        wait, and it hangs up when it ends: one open request shows whether it is there.
+        """
+        self.lag.bound(uid)
+        event = self._events.pop(uid, None)
+        if event is not None:
+            event.cancel()  # kube-scheduler records it
+        pod, now = self._view.pods.get(uid), self._loop.time()
+        if self._held_answer is not None or not self._unsent or pod is None or pod.group is None:
+            return
+        held = self._held_answer = self._loop.create_future()
+        caller = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait(
+                (held, caller),
+                timeout=min(PATIENCE_SECONDS, until - now),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            caller.cancel()
+            if self._held_answer is held:
+                self._held_answer = None
+                self._still_asks()
+
+    def hung_up(self) -> None:
+        """End unsent writes, and give up those under way: kube-scheduler may have ended.
+
+        One that stops in order gives its lease back before it hangs up: the next one may have
+        begun. If it is still there, its next call shows that, and it brings the members.
+        """
+        self._called = _NEVER
+        self._end_held_answer()
+        for limit in self._writing.values():
+            if not limit.expired():
+                limit.reschedule(self._loop.time())
+
+    def lost(self) -> None:
+        """Count kube-scheduler as gone unless one of its bind requests is open.
+
+        Its last connection has ended. A process that stops closes it itself.
+        """
+        if not self._is_asking and not self._waiting.stopping:
+            self.hung_up()
+
+    # --- whether kube-scheduler is there -----------------------------------------------------
+
+    @property
+    def _is_asking(self) -> bool:
+        """True if a bind request, or the answer to one, is held."""
+        return self._held_answer is not None or self._waiting.held_groups > 0
+
+    def _still_asks(self) -> None:
+        """Count an open request as a call."""
+        self._called = self._loop.time()
+
+    def _is_silent(self) -> bool:
+        """Return whether kube-scheduler has not called for so long that it may have ended."""
+        if self._held_answer is not None:
+            self._still_asks()
+        return self._loop.time() > self._called + SILENT_SECONDS
+
+    def _is_behind(self) -> bool:
+        """Return whether kube-scheduler's watch or ours is late."""
+        return self.lag.behind or self._callbacks.stale() is not None
+
+    def is_open(self) -> bool:
+        """Return whether a group without an open bind request may begin.
+
+        It may if kube-scheduler is there, judged by its requests and its connection, and sees bound
+        pods, and few Bindings are to be written.
+        """
+        if len(self._unsent) >= FEW_UNSENT or self._waiting.stopping or self._is_behind():
+            return False
+        if self._called == _NEVER:
+            return False
+        if self._is_asking:
+            self._still_asks()  # the callers have not hung up
+            return self._loop.time() <= self._heard + STOPPED_SECONDS
+        return self._callbacks.is_connected() and not self._is_silent()
+
+    # --- the start of a group ----------------------------------------------------------------
+
+    def ask(self, group: str) -> None:
+        """Begin to bind the members of a waiting group that can be; release it if they suffice."""
+        if group in self._begun:
+            self._begun[group] = True
+        elif self._enabled and not self._waiting.stopping:
+            is_late = self._begun[group] = len(self._unsent) >= BACKLOG
+            if is_late:
+                self._loop.call_later(MOMENT_SECONDS, self._rested, group)
+            else:
+                self._go_on(group, self._beginning(group), 0.0)
+
+    def _go_on(self, group: str, steps: Steps[None], spent: float) -> None:
+        """Run more steps of a group that begins; `spent` are the seconds of the earlier ones."""
+        began = self._loop.time()
+        try:
+            done = advance(steps, self._plans.clock, seconds=SLICE_SECONDS)
+        except Exception as fault:  # noqa: BLE001 - it harms this group alone, until its next ask
+            FAULTS.report("bind-together", fault, key=group)
+            del self._begun[group]
+            return
+        spent += self._loop.time() - began
+        if done is None:
+            self._loop.call_soon(self._go_on, group, steps, spent)
+        else:
+            self._loop.call_later(REST * spent, self._rested, group)
+
+    def _rested(self, group: str) -> None:
+        try:
+            if self._begun.pop(group) and self._view.tally(group).waiting:
+                self._waiting.decide(group)
+        except Exception as fault:  # noqa: BLE001 - it harms this group alone
+            FAULTS.report("bind-together", fault, key=group)
+
+    def started(self, group: str) -> None:
+        """Count the members that a group left to kube-scheduler: it was released."""
+        for why, count in self._left.pop(group, Counter()).items():
+            self._metrics.ahead_skipped.labels(why).inc(count)
+
+    def forget(self, group: str) -> None:
+        """Forget the members that a group left to kube-scheduler: it waits no more."""
+        self._left.pop(group, None)
+
+    def _beginning(self, group: str) -> Steps[None]:
+        """Begin the members of a group that can be bound.
+
+        Their Bindings go out as soon as the group has its quorum. If it gets none, they are taken
+        back. The state may change after each step, so each part is judged when it begins: a plan
+        yields to pods of higher priority.
+        """
+        found = yield from ahead.members_able(
+            group,
+            view=self._view,
+            schedulers=self._plans.schedulers,
+            proven=self._plans.verdicts.known_schedulers,
+            in_hand=self._awaiting_bind,
+            barred=Left.BEHIND if self._is_behind() else None,
+        )
+        if self._view.tally(group).members:
+            self._left[group] = Counter(found.left)
+        begun, rest, is_sent = list[Member](), iter(found.nodes.items()), False
+        try:
+            while not self._waiting.stopping and (part := dict(islice(rest, SLICE_PODS))):
+                some = self._still_able(group, part)
+                begun += some
+                self._unsent.update((each.pod.uid, each) for each in some)
+                self._cluster.apply(ev.BoundAhead({each.pod.uid: each.node for each in some}))
+                if self._may_send(group, found.coming):
+                    self._send(group, begun, found.coming, is_first=not is_sent)
+                    begun, is_sent = [], True
+                yield
+            while begun:
+                some, begun = begun[:SLICE_PODS], begun[SLICE_PODS:]
+                self.take_back(each.pod.uid for each in some)
+                yield
+        except Exception:
+            self.take_back(each.pod.uid for each in begun)
+            raise
+
+    def _still_able(self, group: str, nodes: Mapping[str, str]) -> list[Member]:
+        """Return the members that may still be bound, of those found before the last step."""
+        if self._is_behind():
+            return []
+        able = ahead.still_able(
+            *(group, nodes),
+            view=self._view,
+            schedulers=self._plans.schedulers,
+            proven=self._plans.verdicts.known_schedulers,
+            in_hand=self._awaiting_bind,
+        )
+        return [Member(self._view.pods[uid], node) for uid, node in able.items()]
+
+    def _may_send(self, group: str, coming: Sequence[str]) -> bool:
+        """Return whether a group has its quorum, and kube-scheduler is there."""
+        if self._waiting.holds(group):
+            self._still_asks()  # its caller has not hung up
+        pod_group, tally = self._view.pod_group(group), self._view.tally(group)
+        if pod_group is None or self._is_silent():
+            return False
+        return tally.assigned + len(tally.planned.intersection(coming)) >= self._view.quorum(
+            pod_group
+        )
+
+    def _send(
+        self, group: str, begun: Sequence[Member], coming: Sequence[str], *, is_first: bool
+    ) -> None:
+        """Queue the Bindings of a group that has its quorum."""
+        there = [each for each in begun if self._unsent.get(each.pod.uid) is each]
+        if is_first:
+            by = "request" if self._waiting.holds(group) else "turn"
+            self._metrics.groups_begun.labels(by).inc()
+        self._waiting.release(group, [each.pod.uid for each in there], coming)
+        for each in there:
+            self._queue.put_nowait(each)
+        _log.debug("members are bound together", group=group, pods=len(there))
+
+    def take_back(self, uids: Iterable[str]) -> None:
+        """Keep the room of unsent members for kube-scheduler, which brings them itself."""
+        unsent = [each for uid in uids if (each := self._unsent.pop(uid, None)) is not None]
+        try:
+            kept = [each for each in unsent if ahead.has_room(each.pod, each.node, view=self._view)]
+            for each in unsent:
+                now = self._view.pods.get(each.pod.uid)
+                if now is None or now.group != each.pod.group:
+                    self._waiting.lose(each.pod.group or "")
+            if kept:
+                self._waiting.follow([(each.pod, each.node) for each in kept])
+        except Exception:
+            self._cluster.apply(ev.Unreserved([each.pod.uid for each in unsent]))
+            raise
+        finally:
+            for each in unsent:
+                self._end(each, HUNG_UP)
+            self._all_sent()
+
+    # --- the Bindings ------------------------------------------------------------------------
+
+    @property
+    def writing(self) -> AbstractSet[str]:
+        """Return the UIDs of the pods whose Bindings are being written."""
+        return self._writing.keys()
+
+    def restarted(self) -> None:
+        """Count pods everywhere as unseen: an earlier run of this process may have bound some."""
+        if self._enabled:
+            self.lag.restarted()
+
+    def stop(self) -> None:
+        """Take back all members that are not being written: this process is about to stop."""
+        self.take_back(list(self._unsent))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.lag.run())
+            if self._enabled:
+                tasks.create_task(self.next_groups.run())
+                tasks.create_task(self.write_on())
+
+    async def write_on(self) -> None:
+        """Write Bindings until cancelled, some at a time."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(PARALLEL):
+                tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            each = await self._queue.get()
+            try:
+                await self._bind(each)
+            except Exception as fault:  # noqa: BLE001 - it harms this pod alone
+                FAULTS.report("bind-together", fault, key=each.pod.uid)
+                if self._unsent.get(each.pod.uid) is each:
+                    self.take_back((each.pod.uid,))
+
+    async def _bind(self, member: Member) -> None:
+        """Write the Binding of a member, or leave it to kube-scheduler after all."""
+        pod, node = member.pod, member.node
+        if self._unsent.get(pod.uid) is not member:
+            return  # taken back; it may have begun anew since, without a quorum yet
+        if self._is_silent():
+            self.take_back({pod.uid, *islice(self._unsent, SLICE_PODS)})
+            await asyncio.sleep(0)
+            return
+        if not ahead.still_holds(pod, node, view=self._view):
+            self.take_back((pod.uid,))
+            return
+        del self._unsent[pod.uid]
+        self._all_sent()
+        seconds, error = self._called + AHEAD_SECONDS - self._loop.time(), HUNG_UP
+        limit = self._writing[pod.uid] = asyncio.timeout(seconds)
+        try:
+            error = await self._writer.write_ahead(pod, node, seconds=seconds, limit=limit)
+            if not error:
+                self._announce_later(pod, node)
+        except Exception:
+            self._cluster.apply(ev.Unreserved((pod.uid,)))
+            raise
+        finally:
+            del self._writing[pod.uid]
+            self._end(member, error)
+
+    def _all_sent(self) -> None:
+        """Answer the bind request that is held back if nothing is left to be sent."""
+        if self._held_answer is not None and not self._unsent:
+            self._still_asks()
+            self._end_held_answer()
+
+    def _end_held_answer(self) -> None:
+        held, self._held_answer = self._held_answer, None
+        if held is not None:
+            held.set_result(None)
+
+    def _end(self, member: Member, error: str) -> None:
+        if error == HUNG_UP and self._called == _NEVER:
+            error = HUNG_UP_ON_ANOTHER  # its own request has no attempt of its own, either
+        joined = self._joined.pop(member.pod.uid, None)
+        if joined is not None and not joined.done():
+            joined.set_result(error)
+
+    def _announce_later(self, pod: PodInfo, node: str) -> None:
+        """Record the Event of a pod that was bound, unless kube-scheduler asks for it by then.
+
+        kube-scheduler records it for the pods that it binds itself, even if its bind request finds
+        the Binding made.
+        """
+        self._events[pod.uid] = self._loop.call_later(EVENT_SECONDS, self._announce, pod, node)
+
+    def _announce(self, pod: PodInfo, node: str) -> None:
+        if pod.uid in self._awaiting_bind:
+            self._announce_later(pod, node)
+        else:
+            del self._events[pod.uid]
+            self._callbacks.record(scheduled(pod, node))
