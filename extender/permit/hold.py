@@ -22,8 +22,9 @@ brings the pods again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from extender.api.reasons import Reason
 from extender.gang.hold import (
@@ -87,13 +88,8 @@ class _Release:
 
     members: set[str]
     min_member: int
-
-
-class _Follower(NamedTuple):
-    """The group of a released member, and the minMember that the gang reached."""
-
-    group: str
-    min_member: int
+    followers: set[str] = field(default_factory=set)
+    """The members whose own Bindings failed, while room is kept for them: they follow alone."""
 
 
 class WaitingPods:
@@ -123,10 +119,9 @@ class WaitingPods:
         self._holds: dict[str, dict[str, _Hold]] = {}
         self._deadlines: dict[str, _Deadline] = {}
         self._keep_until: dict[str, float] = {}
-        self._released: dict[str, _Follower] = {}
-        """The released members whose own Bindings failed, by UID, while room is kept for them."""
-        self._begun: dict[str, _Release] = {}
-        """The released members of each group, while some are being bound and none is lost."""
+        self._released: dict[str, _Release] = {}
+        """The released members of each group, while some are being bound or follow, and none is
+        lost."""
         self._ahead: Ahead | None = None
         cluster.subscribe(self.on_change)
 
@@ -142,10 +137,8 @@ class WaitingPods:
         if denied is not None:  # the group failed between this pod's filter and its bind
             self._metrics.decisions.labels("bind", denied.reason).inc()
             return denied
-        if pod.uid in self._released:
+        if pod.uid in self._followers(group):
             # Its gang has started: it follows alone, even if some members have finished by now.
-            least = self._released[pod.uid].min_member
-            self._begun.setdefault(group, _Release(set(), least)).members.add(pod.uid)
             self._cluster.apply(ev.PodBinding(pod, node))
             return None
         hold = _Hold(pod, node, self._loop.create_future())
@@ -214,10 +207,8 @@ class WaitingPods:
                 self._try_others_soon(pod.group or "")
             else:
                 self.found_no_node(uid)
-        if self._released:
-            self._forget_released()
         for group in change.groups:
-            self._forget_begun(group)
+            self._forget_released(group)
             self._verdicts.changed(group)
             self._end_lost_holds(group)
             self.decide(group)
@@ -227,25 +218,30 @@ class WaitingPods:
 
         Members whose Binding failed, or fails later, need a quorum again.
         """
-        self._begun.pop(group, None)
-        followers = self._released.items()
-        self._released = {uid: each for uid, each in followers if each.group != group}
+        self._released.pop(group, None)
 
-    def _forget_released(self) -> None:
-        """Forget members that lost their room, and all members of a gang that lost one."""
-        for uid, (group, least) in list(self._released.items()):
-            if uid not in self._view.pods or self._is_broken(group, least):
-                self.lose(group)
-            elif self._view.planned_node(uid) is None:
-                self._released.pop(uid, None)
+    def _followers(self, group: str) -> AbstractSet[str]:
+        released = self._released.get(group)
+        return released.followers if released is not None else frozenset()
 
-    def _forget_begun(self, group: str) -> None:
-        """Forget the released members of a group once all are bound, or the group is broken."""
-        begun = self._begun.get(group)
-        if begun is not None and (
-            self._is_broken(group, begun.min_member) or not self._view.tally(group).binding
+    def _forget_released(self, group: str) -> None:
+        """Forget released members that have their Binding or lost their room.
+
+        All are forgotten if the gang has lost one, or is broken in another way.
+        """
+        released, view = self._released.get(group), self._view
+        if released is None:
+            return
+        if (
+            self._is_broken(group, released.min_member)
+            or not released.followers <= view.pods.keys()
         ):
-            del self._begun[group]
+            self.lose(group)
+            return
+        planned = {uid for uid in released.followers if view.planned_node(uid) is not None}
+        released.followers = planned
+        if not planned and not view.tally(group).binding:
+            self.lose(group)
 
     def _is_broken(self, group: str, least: int) -> bool:
         """Return whether a group that was released with a minMember of `least` is no longer whole.
@@ -307,9 +303,9 @@ class WaitingPods:
         nodes: dict[str, str] = {}
         for pod, node in members:
             group = pod.group or ""
-            begun = self._begun.get(group)
-            if begun is not None and pod.uid in begun.members:
-                self._released[pod.uid] = _Follower(group, begun.min_member)
+            released = self._released.get(group)
+            if released is not None and pod.uid in released.members:
+                released.followers.add(pod.uid)
             nodes[pod.uid] = node
         self._cluster.apply(ev.Planned(nodes))
 
@@ -327,9 +323,9 @@ class WaitingPods:
         """Remember members that are about to be bound, and the minMember that they reach."""
         pod_group = self._view.pod_group(group)
         if pod_group is not None:
-            begun = self._begun.setdefault(group, _Release(set(), 0))
-            begun.members.update(uids)
-            begun.min_member = pod_group.min_member
+            released = self._released.setdefault(group, _Release(set(), 0))
+            released.members.update(uids)
+            released.min_member = pod_group.min_member
 
     def _is_promised_twice(self, pod: PodInfo, node: str) -> bool:
         """Return whether others have plans for the room that a pod has on a node."""
@@ -406,7 +402,7 @@ class WaitingPods:
         if group not in self._deadlines:
             self._set_deadline(group)
         now, deadline = self._loop.time(), self._deadlines[group].at
-        if now < deadline and not tally.waiting and tally.planned <= self._released.keys():
+        if now < deadline and not tally.waiting and tally.planned <= self._followers(group):
             return  # the gang has started, whatever became of its members since
         match bind_or_wait(group, view=self._view, now=now, deadline=deadline):
             case Allow():

@@ -18,11 +18,11 @@ from extender.gang import begin
 from extender.gang.begin import Prospect
 from extender.permit.plans import Plans
 from extender.permit.timing import (
-    LOOK_SECONDS,
     MOST_GROUPS,
     PODS_AT_ONCE,
     REST,
     SLICE_SECONDS,
+    SPARED_SECONDS,
     TURNS_SETTLE_SECONDS,
 )
 from extender.runtime.faults import FAULTS
@@ -80,7 +80,7 @@ class NextGroups:
         """Work until cancelled."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS if self._asked else None):
+                async with asyncio.timeout(SPARED_SECONDS if self._asked else None):
                     await self._changed.wait()
             self._changed.clear()
             in_vain = 0.0
@@ -109,7 +109,7 @@ class NextGroups:
             pod_group = self._view.pod_group(group)
             if pod_group is not None:
                 self._kept[group] = self._view.quorum(pod_group)
-                self._asked[group] = self._clock.monotonic() + LOOK_SECONDS
+                self._asked[group] = self._clock.monotonic() + SPARED_SECONDS
                 self._ask(group)
             yield
         return len(ready)

@@ -82,7 +82,8 @@ TURNS_SETTLE_SECONDS: Final = SLICE_SECONDS / 2
 FIRST_PAUSE: Final = MOMENT_SECONDS
 """Seconds until a pod is retried for which kube-scheduler had not seen enough; then longer."""
 SPARED_SECONDS: Final = 0.3 * LOOK_SECONDS
-"""Seconds for which members are not woken that are about to be bound without another try."""
+"""Seconds for which members are not woken, nor their group begun anew, that are about to be bound
+without another try."""
 PREEMPT_EVERY_SECONDS: Final = LOOK_SECONDS
 """Seconds between two looks at the preemptions when nothing changes."""
 PREEMPT_SETTLE_SECONDS: Final = 2 * MOMENT_SECONDS

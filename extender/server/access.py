@@ -26,21 +26,7 @@ Responses = dict[int | str, dict[str, Any]]
 T = TypeVar("T")
 
 
-def described(descriptions: Mapping[int, str]) -> Responses:
-    """Return the answers that are a `Status`, with the description of each."""
-    return {code: {"model": Status, "description": text} for code, text in descriptions.items()}
-
-
-BUSY: Final = "Too many requests; Retry-After says when to come."
-REFUSALS: Final = described(
-    {
-        401: "The bearer token is missing or not valid.",
-        403: "The user may not get this.",
-        429: BUSY,
-        503: "The user's rights are not known.",
-    }
-)
-"""The answers to a user who may not read."""
+ERRORS: Final[Responses] = {"default": {"model": Status, "description": "Why there is no answer"}}
 
 
 class StatusError(Exception):

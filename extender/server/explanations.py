@@ -30,24 +30,13 @@ from extender.explain.lists import PageRequest, group_list, within
 from extender.explain.workload import explain, look_at_nodes
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer, in_slices
-from extender.server import openapi
-from extender.server.access import (
-    BUSY,
-    REFUSALS,
-    Guard,
-    Responses,
-    StatusError,
-    Turnstile,
-    add_statuses,
-    described,
-)
+from extender.server.access import ERRORS, Guard, StatusError, Turnstile, add_statuses
 from extender.steps import Steps
 
 PREFIX: Final = f"/apis/{API_VERSION}"
 _VISIBILITY_GROUP: Final = f"visibility.{QUEUE_GROUP}"
 _CLUSTER_QUEUES: Final = "clusterqueues/pendingworkloads"
 _LOCAL_QUEUES: Final = "localqueues/pendingworkloads"
-_WRONG_NUMBER: Final = "A number that is none, or below zero."
 
 Offset = Annotated[
     int, Query(ge=0, description="The number of items to leave out, from the first on.")
@@ -72,14 +61,6 @@ def add_visibility(
     is known. Without a guard every client that reaches the port may read.
     """
     answers = _Answers(facts, leader, pacer=pacer, guard=guard)
-    responses = REFUSALS | described(
-        {
-            400: _WRONG_NUMBER,
-            404: "There is no such queue or workload.",
-            503: "This replica does not lead, or cannot check the user's rights.",
-        }
-    )
-
     pending = "{name}/pendingworkloads"
     for path, answer in (
         (f"/clusterqueues/{pending}", answers.of_cluster_queue),
@@ -91,7 +72,7 @@ def add_visibility(
             path,
             answer,
             summary="The workloads that wait in a queue",
-            responses=responses,
+            responses=ERRORS,
             response_model=PendingWorkloadsSummary,
         )
     for root in ("/workloads/{namespace}", f"{PREFIX}/namespaces/{{namespace}}/workloads"):
@@ -99,10 +80,9 @@ def add_visibility(
             f"{root}/{{name}}/explanation",
             answers.explanation,
             summary="Why a workload is where it is",
-            responses=responses,
+            responses=ERRORS,
             response_model=Explanation,
         )
-    openapi.without_422(app)
 
 
 class _Answers:
@@ -230,21 +210,12 @@ def add_pod_groups(
                 raise StatusError(404, f'podgroups "{namespace}/{name}" not found')
             return _json(found.model_dump_json(by_alias=True))
 
-    responses: Responses = described(
-        {
-            400: _WRONG_NUMBER,
-            404: "There is no such PodGroup, and no pod names it.",
-            429: BUSY,
-            503: "The extender does not know the whole cluster yet.",
-        }
-    )
     for path, answer, line, model in (
         ("/podgroups", groups, "The gangs, and how far each is", GroupList),
         ("/podgroups/{namespace}/{name}", group, "Why a gang is where it is", GroupExplanation),
     ):
-        app.add_api_route(path, answer, summary=line, responses=responses, response_model=model)
+        app.add_api_route(path, answer, summary=line, responses=ERRORS, response_model=model)
     add_statuses(app)
-    openapi.without_422(app)
 
 
 def _cluster_queue(name: str) -> Access:

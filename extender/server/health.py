@@ -8,12 +8,15 @@ from fastapi import FastAPI, Request, Response
 
 from extender.kube.reviews import Access
 from extender.runtime.process import version
-from extender.server.access import REFUSALS, Guard, Responses, add_statuses
+from extender.server.access import ERRORS, Guard, Responses, add_statuses
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _METRICS: Final = Access(path="/metrics")
-_TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+_TEXT: Final[dict[str, Any]] = {
+    "description": "Lines of text",
+    "content": {"text/plain": {"schema": {"type": "string"}}},
+}
 
 Checks = Callable[[], Mapping[str, str | None]]
 """Returns, by name, what is wrong; None for a check that is passed."""
@@ -63,17 +66,14 @@ def add_health(
             await guard.check(request, _METRICS)
         return Response(await metrics(), media_type=METRICS_TYPE)
 
-    ok: Responses = {200: _TEXT}
-    late: Responses = {503: {**_TEXT, "description": "The event loop is late beyond all reason."}}
-    why = "A cache is empty, its watch is stale, or the process is stopping."
-    unready: Responses = {503: {**_TEXT, "description": why}}
     for path, answer, summary, others in (
-        ("/livez", livez, "The process answers, and keeps up with its work", late),
-        ("/readyz", readyz, "The caches are filled, and have been heard of lately", unready),
-        ("/metrics", metrics_page, "Prometheus", REFUSALS if guard is not None else {}),
+        ("/livez", livez, "The process answers, and keeps up with its work", {503: _TEXT}),
+        ("/readyz", readyz, "The caches are filled, and were heard of lately", {503: _TEXT}),
+        ("/metrics", metrics_page, "Prometheus", ERRORS if guard is not None else {}),
     ):
+        responses: Responses = {200: _TEXT, **others}
         app.add_api_route(
-            path, answer, summary=summary, responses=ok | others, response_class=Response
+            path, answer, summary=summary, responses=responses, response_class=Response
         )
 
 

@@ -3,28 +3,11 @@
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI
 from msgspec import Struct
 
 Schema = dict[str, Any]
 
 _COMPONENT: Final = "#/components/schemas/{name}"
-
-
-def without_422(app: FastAPI) -> None:
-    """Leave 422 out of the document of an application that answers 400 instead."""
-    make = app.openapi
-
-    def document() -> dict[str, Any]:
-        made = make()
-        for operations in made["paths"].values():
-            for operation in operations.values():
-                operation["responses"].pop("422", None)
-        for name in ("HTTPValidationError", "ValidationError"):
-            made.get("components", {}).get("schemas", {}).pop(name, None)
-        return made
-
-    app.openapi = document  # type: ignore[method-assign]
 
 
 def request_body(wire: type[Struct]) -> Schema:

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from extender.kube.reviews import Access
 from extender.runtime.pacer import Pacer
-from extender.server.access import REFUSALS, Guard, Responses, Turnstile, add_statuses, described
+from extender.server.access import ERRORS, Guard, Turnstile, add_statuses
 
 PATH: Final = "/debug/snapshot"
 
@@ -33,16 +33,12 @@ def add_snapshot(
         async with turnstile.turn():
             return Response(await _written(memory(), pacer), media_type="application/json")
 
-    responses: Responses = {
-        200: {"content": {"application/json": {"schema": {"type": "object"}}}},
-        **(REFUSALS if guard is not None else {}),
-        **described({429: "Other snapshots are being written."}),
-    }
+    content = {"application/json": {"schema": {"type": "object"}}}
     app.add_api_route(
         PATH,
         snapshot,
         summary="What the process remembers, for gang-extender snapshot",
-        responses=responses,
+        responses={200: {"content": content}, **ERRORS},
         response_class=Response,
     )
     add_statuses(app)

@@ -40,7 +40,7 @@ from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
 from extender.permit.preempt import Preempting
 from extender.permit.status import ConditionReporter, GroupState
-from extender.permit.unasked_plans import GatedGroups, PartialGangs
+from extender.permit.unasked_plans import UnaskedPlans
 from extender.permit.wake import MissedWakeups, Waker
 from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.runtime.clock import Clock, SystemClock
@@ -136,8 +136,7 @@ class Extender:
             dry_rounds=self.dry_rounds,
             longest_wait=options.max_schedule_timeout,
         )
-        self.gated_groups = GatedGroups(cluster, plans)
-        self.partial_gangs = PartialGangs(cluster, plans)
+        self.unasked_plans = UnaskedPlans(cluster, plans)
         self.node_claims = NodeClaims(
             cluster, options=options, clock=clock, schedulers=plans.schedulers
         )
@@ -248,15 +247,14 @@ class Extender:
         self._loop.garbage.freeze()
         # Only now: a part of the cluster has room where the whole of it has none.
         await self._loop.pacer.go_through(self.preempting.recover())
-        await self._loop.pacer.go_through(self.partial_gangs.recover())
+        await self._loop.pacer.go_through(self.unasked_plans.recover())
         self.ahead.restarted()
         self._recovered = True
         await self._loop.pacer.go_through(self.waker.recover())
         async with asyncio.TaskGroup() as tasks:
             for each in (
                 self.waker,
-                self.gated_groups,
-                self.partial_gangs,
+                self.unasked_plans,
                 self._planner,
                 self.node_claims,
                 self.reporter,

@@ -11,9 +11,8 @@ from extender.gang.options import GangOptions
 from extender.permit import timing
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
-from extender.permit.unasked_plans import GatedGroups
+from extender.permit.unasked_plans import UnaskedPlans
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
 from tests.makers import LoopClock, key, node, nodes, observe, pod, pod_group, pods
@@ -29,10 +28,10 @@ def group(name: str, created: float, *, size: int = 2, cpu: int = 1, **fields: A
     return [pod_group(name, size, created=created), *pods(size, cpu, group=name, **fields)]
 
 
-def keeper(cluster: Cluster, clock: Any = None, **options: Any) -> GatedGroups:
+def keeper(cluster: Cluster, clock: Any = None, **options: Any) -> UnaskedPlans:
     chosen = GangOptions(**{"gate_until_fit": True, **options})
     verdicts = GroupMemory(cluster, options=chosen, clock=clock or LoopClock())
-    return GatedGroups(cluster, Plans(cluster, verdicts))
+    return UnaskedPlans(cluster, Plans(cluster, verdicts))
 
 
 def planned_groups(cluster: Cluster) -> list[str]:
@@ -144,26 +143,9 @@ async def test_what_is_spent_in_vain_is_a_tenth_of_the_time(
 async def test_where_nothing_is_held_back_it_does_nothing(cluster: Cluster) -> None:
     observe(cluster, nodes(9), group("a", 1.0))
 
-    await keeper(cluster, gate_until_fit=False).run()
+    at_once(keeper(cluster, gate_until_fit=False).looking())
 
     assert planned_groups(cluster) == []
-
-
-async def test_others_have_their_turn_between_two_groups(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To see that a group still lacks room takes time, where many nodes have gained some."""
-    looks: list[str] = []
-
-    def had_no_room(_: Plans, other: PodGroupInfo) -> bool:
-        looks.append(other.name)
-        return True
-
-    monkeypatch.setattr(Plans, "had_no_room", had_no_room)
-    observe(cluster, node("n0", 2), *(group(name, float(n)) for n, name in enumerate("abc")))
-    seen = [len(looks) for _ in keeper(cluster).looking()]
-    assert seen == [0, 1, 2]
-    assert looks == ["a", "b", "c"]
 
 
 async def test_a_group_that_is_planned_in_the_middle_of_a_look_is_passed(cluster: Cluster) -> None:

@@ -77,7 +77,7 @@ def test_a_member_that_kube_scheduler_rejected_itself_is_not_the_one(play: Play)
     assert view.pods["a-0"] != rejected
     play.refuse("a-0", "a-1")
 
-    assert play.looks(2) == ["a-1"]
+    assert play.looks() == ["a-1"]
 
 
 def test_a_group_that_has_started_or_lacks_pods_is_left_alone(play: Play) -> None:

