@@ -228,13 +228,9 @@ class BindingWriter:
         back first, so the next one may have begun. After that no attempt begins, and an attempt on
         its way is given up; the watch will show whether it was carried out.
         """
-        began, error = self._began(pod), _GIVEN_UP
-        until = min(began + PATIENCE_SECONDS, latest)
-        try:
-            error = await self._try_while_asked(pod, node, until=until, gone=gone)
-        finally:
-            self._wrote(pod, error, began=began, path="asked")
-        return self._ended(pod, node, error, began=began, path="asked")
+        until = min(self.clock.monotonic() + PATIENCE_SECONDS, latest)
+        tries = self._try_while_asked(pod, node, until=until, gone=gone)
+        return await self._written(pod, node, tries, path="asked")
 
     async def write_ahead(
         self, pod: PodInfo, node: str, *, seconds: float, limit: asyncio.Timeout
@@ -243,30 +239,30 @@ class BindingWriter:
 
         No attempt begins after `seconds`, and one on its way ends with the `limit`.
         """
-        began, error = self._began(pod), _GIVEN_UP
-        try:
-            async with limit:
-                error = await self._try_often(pod, node, until=began + seconds)
-        except TimeoutError:
-            error = UnknownOutcomeError(HUNG_UP)
-        finally:
-            self._wrote(pod, error, began=began, path="ahead")
-        return self._ended(pod, node, error, began=began, path="ahead")
+        until = self.clock.monotonic() + seconds
 
-    def _began(self, pod: PodInfo) -> float:
-        self._waiting.starts.writing(pod)
-        return self.clock.monotonic()
+        async def limited() -> ApiError | None:
+            try:
+                async with limit:
+                    return await self._try_often(pod, node, until=until)
+            except TimeoutError:
+                return UnknownOutcomeError(HUNG_UP)
 
-    def _wrote(self, pod: PodInfo, error: ApiError | None, *, began: float, path: Path) -> None:
-        said = str(error) if error is not None else ""
-        seconds = self.clock.monotonic() - began
-        self._waiting.starts.wrote(pod, said, seconds=seconds, ahead=path == "ahead")
+        return await self._written(pod, node, limited(), path="ahead")
 
-    def _ended(
-        self, pod: PodInfo, node: str, error: ApiError | None, *, began: float, path: Path
+    async def _written(
+        self, pod: PodInfo, node: str, tries: Awaitable[ApiError | None], *, path: Path
     ) -> str:
+        """Return the error of a Binding; take note of it, and keep or free the pod's room."""
+        self._waiting.starts.writing(pod)
+        began, error = self.clock.monotonic(), _GIVEN_UP
+        try:
+            error = await tries
+        finally:
+            said, seconds = str(error or ""), self.clock.monotonic() - began
+            self._waiting.starts.wrote(pod, said, seconds=seconds, ahead=path == "ahead")
         result = "error" if error else "ok"
-        self.metrics.binding_seconds.labels(result).observe(self.clock.monotonic() - began)
+        self.metrics.binding_seconds.labels(result).observe(seconds)
         self.metrics.bindings.labels(path, result).inc()
         if error is None:
             return ""

@@ -234,7 +234,7 @@ Work = Generator[None, None, bool]
 
 
 class Planner:
-    """The plans that one call had no time for, by group; listeners hear when one has ended."""
+    """The plans that one call had no time for, by group; a listener hears when one has ended."""
 
     def __init__(self, clock: Clock, rest: Callable[[str, float], None]) -> None:
         """Call `rest` with a group and seconds to make no plan after one that came to nothing."""
@@ -243,11 +243,11 @@ class Planner:
         self._jobs: dict[str, Work] = {}
         self._spent: dict[str, float] = {}
         self._has_jobs = asyncio.Event()
-        self._listeners: list[Callable[[str, float], None]] = []
+        self._listener: Callable[[str, float], None] = lambda _group, _seconds: None
 
     def on_end(self, listener: Callable[[str, float], None]) -> None:
         """Call `listener` with a group whose plan ended, and the seconds until a look at it."""
-        self._listeners.append(listener)
+        self._listener = listener
 
     def go_on(self, group: str, work: Work) -> None:
         """Queue the rest of a plan, unless one is queued for the group."""
@@ -302,10 +302,6 @@ class Planner:
             self._has_jobs.clear()
         if rest:
             self._rest(group, rest)
-        for listener in self._listeners:
-            try:
-                listener(group, 0.0)
-                if rest:
-                    listener(group, rest)
-            except Exception as error:  # noqa: BLE001 - other plans go on
-                FAULTS.report("planner", error, key=group)
+        self._listener(group, 0.0)
+        if rest:
+            self._listener(group, rest)

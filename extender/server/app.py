@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 import structlog
 from fastapi import FastAPI
 from msgspec import Struct
@@ -27,7 +28,6 @@ from extender.api.extender_v1 import error_text
 from extender.permit.hold import Gone
 from extender.runtime.faults import FAULTS
 from extender.runtime.process import version
-from extender.server import openapi
 from extender.server.connections import Caller
 from extender.server.health import Probes, add_health
 from extender.server.verbs import BindVerb, SchedulingVerbs
@@ -151,7 +151,7 @@ class ExtenderApp(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
         document = super().openapi()
-        parts = openapi.components(
+        parts = _components(
             *(each for asked, answers in _WIRES.values() for each in (asked, *answers))
         )
         document.setdefault("components", {}).setdefault("schemas", {}).update(parts)
@@ -222,19 +222,33 @@ _WIRES: Final[dict[str, tuple[type[Struct], Sequence[object]]]] = {
 }
 
 
+_COMPONENT: Final = "#/components/schemas/{name}"
+
+
+def _components(*wires: object) -> dict[str, Any]:
+    """Return the schemas of types by name, and of the types that these refer to."""
+    return msgspec.json.schema_components(wires, ref_template=_COMPONENT)[1]
+
+
 def _document(app: ExtenderApp, name: str) -> None:
     """Add a verb to the OpenAPI document, and refuse other methods than POST with 405."""
 
     async def never_called() -> None:
         raise AssertionError("the shortcut serves POST")
 
+    def content(schema: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+        return {"content": {"application/json": {"schema": schema}}}
+
     asked, answers = _WIRES[name]
+    schemas, _ = msgspec.json.schema_components(answers, ref_template=_COMPONENT)
+    answer = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
+    body = {"required": True, **content(_components(asked)[asked.__name__])}
     app.add_api_route(
         f"/{name}",
         never_called,
         methods=["POST"],
         name=name,
         summary=f"kube-scheduler's {name} webhook",
-        responses={200: openapi.answered(*answers)},
-        openapi_extra=openapi.request_body(asked),
+        responses={200: content(answer)},
+        openapi_extra={"requestBody": body},
     )

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import uvicorn
 from prometheus_client import Counter, Gauge
@@ -36,14 +36,6 @@ _OF_LOOP: Final = frozenset(("filter", "preempt"))
 only preempt."""
 
 
-class ClientConnection(Protocol):
-    """A connection of a client."""
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether the connection has not ended, and is not about to."""
-
-
 class Caller:
     """The kube-scheduler whose loop called last, known by the address of its connections."""
 
@@ -51,7 +43,7 @@ class Caller:
         """`lost` is called when the last connection from that address has ended."""
         self._lost = lost
         self._host: str | None = None
-        self._open: dict[ClientConnection, str] = {}
+        self._open: dict[Connection, str] = {}
         """The addresses by connection, for each connection by which a verb was called."""
 
     @property
@@ -61,7 +53,7 @@ class Caller:
 
     def called(self, scope: Scope, verb: str) -> None:
         """Take note of a call of a verb."""
-        connection: ClientConnection | None = scope.get("state", {}).get(STATE)
+        connection: Connection | None = scope.get("state", {}).get(STATE)
         if connection is None or not connection.is_open:
             return  # it ended before its request was read
         host, _ = scope.get("client") or ("", 0)
@@ -69,7 +61,7 @@ class Caller:
         if verb in _OF_LOOP:
             self._host = host
 
-    def gone(self, connection: ClientConnection) -> None:
+    def gone(self, connection: "Connection") -> None:
         """Take note that a connection has ended."""
         host = self._open.pop(connection, None)
         if host is not None and host == self._host and host not in self._open.values():

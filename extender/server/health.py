@@ -13,10 +13,7 @@ from extender.server.access import ERRORS, Guard, Responses, add_statuses
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _METRICS: Final = Access(path="/metrics")
-_TEXT: Final[dict[str, Any]] = {
-    "description": "Lines of text",
-    "content": {"text/plain": {"schema": {"type": "string"}}},
-}
+_TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 
 Checks = Callable[[], Mapping[str, str | None]]
 """Returns, by name, what is wrong; None for a check that is passed."""

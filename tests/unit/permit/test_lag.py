@@ -8,7 +8,6 @@ import pytest
 from extender.permit.timing import CHECK_SECONDS, LAG_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from extender.telemetry.metrics import Metrics
 from tests.makers import key, node, nodes, observe, pod, pod_group, pods, shape
 from tests.unit.server.scene import Scene
 from tests.unit.server.scene import said as text_of
@@ -84,15 +83,6 @@ async def test_a_watch_that_catches_up_ends_it(cluster: Cluster) -> None:
     assert scene.pod_filter.lags.disagreements == 0
 
 
-async def test_each_pod_has_its_own_patience(cluster: Cluster) -> None:
-    members = pods(100, HUNGRY)
-    scene = Scene(cluster, nodes(4), pod_group(min_member=100), members)
-
-    for each in members:
-        assert said(scene, each.name, ["n0"], group="gang") == NEWS
-    assert {pause for _, pause in scene.woken} == {0.1}
-
-
 async def test_a_pod_without_a_gang_is_woken_alone(cluster: Cluster) -> None:
     gang = [pod_group(min_member=2), *pods(2, 1)]
     scene = Scene(cluster, [node("n0", 2)], gang, pod("plain", HUNGRY))
@@ -108,11 +98,6 @@ async def test_a_gang_that_lacks_room_for_a_moment_is_woken_as_one(cluster: Clus
 
     said(scene, "gang-0", ["n0"], group="gang")
     assert [woken for woken, _ in scene.woken] == [key("gang")]
-
-
-def test_the_metric_has_a_name_and_a_help_text() -> None:
-    page = Metrics().render().decode()
-    assert "# HELP gang_extender_scheduler_disagreements Pods for which" in page
 
 
 STALE = "gang ns/gang: the extender has not heard of pods for too long"

@@ -13,7 +13,6 @@ from extender.permit import timing
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import PLAN_SECONDS, SLICE_PODS
-from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.store import Cluster
@@ -269,15 +268,6 @@ def test_a_plan_that_breaks_while_it_is_kept_leaves_nothing(
     assert scene.planned == 0
 
 
-def test_a_plan_that_is_ended_while_it_is_kept_leaves_nothing() -> None:
-    scene = Scene(step=0.0)
-    scene.plan()
-    scene.clock.step = timing.CHECK_SECONDS  # each part takes as long as a plan may
-    scene.work()
-    assert scene.planned == 0
-    assert not scene.view.keeps_room
-
-
 def test_the_time_to_keep_room_does_not_count_as_time_to_find_it() -> None:
     scene = Scene(step=0.0)
     scene.plan()
@@ -285,18 +275,3 @@ def test_the_time_to_keep_room_does_not_count_as_time_to_find_it() -> None:
     scene.clock.step = SLOW
     scene.work()
     assert scene.planned == MANY
-
-
-def test_a_listener_that_fails_keeps_no_plan_from_the_others() -> None:
-    scene, before = Scene(), FAULTS.counts.get("planner", 0)
-
-    def fails(*_: object) -> None:
-        raise RuntimeError("a bug")
-
-    scene.plans.planner._listeners.insert(0, fails)
-    scene.plan()
-    scene.work()
-
-    assert scene.planned == MANY
-    assert scene.called == [(key("gang"), 0.0)]
-    assert FAULTS.counts["planner"] == before + 1

@@ -40,11 +40,6 @@ def plans(cluster: Cluster, verdicts: GroupMemory) -> Plans:
     return Plans(cluster, verdicts)
 
 
-def test_room_is_kept_for_a_group_that_fits(cluster: Cluster, plans: Plans) -> None:
-    assert plans.plan_ahead(GANG, schedulers={"default-scheduler"}) == 0
-    assert len(cluster.view().tally(key("gang")).planned) == 2
-
-
 def test_the_time_for_one_that_does_not_fit_is_returned_and_it_is_passed_over(
     cluster: Cluster, plans: Plans
 ) -> None:

@@ -68,17 +68,6 @@ def test_a_pod_is_seen_some_time_after_our_own_watch_showed_it(scene: Scene) -> 
     assert B.uid in scene.unseen, "our watch has not shown it"
 
 
-def test_each_pod_has_its_own_time(scene: Scene) -> None:
-    scene.observe(ON_A)
-    scene.wait(10)
-    scene.observe(ON_B)
-    scene.wait(LAG_SECONDS - 10)
-    assert [pod.uid for pod in scene.unseen.pods] == [B.uid]
-    scene.wait(10)
-
-    assert not scene.unseen.exist
-
-
 def test_a_pod_that_is_brought_long_after_it_was_bound_is_a_sign(scene: Scene) -> None:
     scene.observe(ON_A)
     scene.wait(LATE)

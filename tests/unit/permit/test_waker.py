@@ -141,16 +141,6 @@ async def test_members_are_tried_beside_siblings_by_their_label_and_a_planned_no
     assert (bench.woken("label"), bench.woken("spread")) == (1, 1)
 
 
-async def test_gates_are_taken_away_when_the_pod_group_comes_last(bench: Bench) -> None:
-    observe(bench.cluster, *GATED)
-    await asyncio.sleep(1)
-    assert bench.patcher.done == []
-    observe(bench.cluster, pod_group())
-    await asyncio.sleep(1)
-
-    assert sorted(bench.patcher.done) == [("ungate", each.name) for each in GATED]
-
-
 async def test_gates_of_native_pods_are_taken_away_where_they_are_not_ours(bench: Bench) -> None:
     """The second one comes when its group is none here, and its patch fails once."""
     native = [replace(each, native=key("gang")) for each in GATED[:2]]
@@ -222,16 +212,6 @@ async def test_a_label_of_a_node_wakes_groups_that_ask_for_its_domains(
     assert bench.patcher.done == [("wake", A.name)]
 
 
-async def test_a_group_is_looked_at_later(bench: Bench) -> None:
-    observe(bench.cluster, pod_group(), A, B, C)
-    await asyncio.sleep(1)
-    observe(bench.cluster, ev.PodRefused(A, Reason.RECENTLY_DENIED))
-    bench.waker.after(key("gang"), 3.0)
-    await asyncio.sleep(5)
-
-    assert bench.patcher.patches == [(4.0, "wake", A.name)]
-
-
 async def test_a_gate_that_could_not_be_taken_away_is_tried_again(bench: Bench) -> None:
     bench.patcher.failures = [UnavailableError("down", status=503)]
     observe(bench.cluster, pod_group(min_member=1), GATED[0])
@@ -239,15 +219,6 @@ async def test_a_gate_that_could_not_be_taken_away_is_tried_again(bench: Bench) 
 
     assert bench.patcher.done[:2] == [("ungate", A.name)] * 2
     assert bench.woken("gate") >= 1
-
-
-async def test_a_member_that_could_not_be_woken_is_tried_again(bench: Bench) -> None:
-    bench.patcher.failures = [UnavailableError("down", status=503)] * 2
-    observe(bench.cluster, pod_group(), A, B, ev.PodRefused(A, Reason.NOT_ENOUGH_PODS), C)
-    await asyncio.sleep(5)
-
-    assert bench.patcher.done == [("wake", A.name)] * 3
-    assert bench.woken("annotation") == 1
 
 
 async def test_a_plain_pod_that_could_not_be_woken_is_tried_again(bench: Bench) -> None:
@@ -525,18 +496,6 @@ async def test_a_pod_that_found_a_node_while_it_waited_for_its_patch_is_left_alo
     observe(bench.cluster, ev.Planned({each.uid: "n0" for each in many[33:]}))
     await asyncio.sleep(1)
     assert bench.patcher.done[32:] == [("wake", each.name) for each in many[33:]]
-
-
-async def test_what_is_known_of_a_pod_that_was_tried_meanwhile_is_dropped(bench: Bench) -> None:
-    bench.patcher.broken = {PLAIN.name: ForbiddenError("no", status=403)}
-    observe(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
-    bench.waker.after("", 0)
-    await asyncio.sleep(1)
-    assert set(bench.waker._rests) == {PLAIN.uid}
-    observe(bench.cluster, ev.PodsTried([PLAIN.uid]))
-    await asyncio.sleep(61)
-
-    assert bench.waker._rests == {}
 
 
 async def make_room_often(bench: Bench, *, seconds: int, pause: float = 0.5) -> None:
