@@ -30,9 +30,9 @@ from extender.kube.recorder import Event, ObjectRef
 from extender.permit.bind import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
 from extender.permit.callbacks import Callbacks
 from extender.permit.hold import Gone, WaitingPods
+from extender.permit.lags import SchedulerLag
 from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
-from extender.permit.scheduler_lag import SchedulerLag
 from extender.permit.timing import (
     AHEAD_SECONDS,
     BACKLOG,

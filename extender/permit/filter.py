@@ -43,8 +43,8 @@ from extender.gang.verdicts import (
 )
 from extender.permit.callbacks import Callbacks
 from extender.permit.dry_rounds import DryRounds
+from extender.permit.lags import SchedulerLag, WatchLag
 from extender.permit.plans import Plans
-from extender.permit.scheduler_lag import SchedulerLag
 from extender.permit.timing import (
     BACK_OFF_SECONDS,
     LOOK_SECONDS,
@@ -56,7 +56,6 @@ from extender.permit.timing import (
     TURN_SECONDS,
 )
 from extender.permit.wake import ROOM
-from extender.permit.watch_lag import WatchLag
 from extender.runtime.clock import Clock
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
@@ -69,7 +68,7 @@ _WORDS: Final = {AnyNode: "AnyNode", OneOf: "OneOf", OneNode: "Place"}
 """The words for answers in metrics."""
 _HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
 """The reasons for which a planned member is not tried at once: other parts set its time, for
-NOT_SEEN_YET `scheduler_lag.py`, for dry rounds `dry_rounds.py`."""
+NOT_SEEN_YET `lags.py`, for dry rounds `dry_rounds.py`."""
 
 
 class PodFilter:

@@ -79,8 +79,6 @@ STANDBY_SECONDS: Final = UNSURE_SECONDS
 
 TURNS_SETTLE_SECONDS: Final = SLICE_SECONDS / 2
 """Seconds between two looks at whose turn it is, to handle changes together."""
-FIRST_PAUSE: Final = MOMENT_SECONDS
-"""Seconds until a pod is retried for which kube-scheduler had not seen enough; then longer."""
 SPARED_SECONDS: Final = 0.3 * LOOK_SECONDS
 """Seconds for which members are not woken, nor their group begun anew, that are about to be bound
 without another try."""

@@ -42,7 +42,7 @@ from extender.permit.preempt import Preempting
 from extender.permit.status import ConditionReporter, GroupState
 from extender.permit.unasked_plans import UnaskedPlans
 from extender.permit.wake import MissedWakeups, Waker
-from extender.permit.watch_lag import PodsSeenOnlyInRequests
+from extender.permit.lags import PodsSeenOnlyInRequests
 from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app

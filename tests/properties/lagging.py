@@ -20,9 +20,9 @@ from extender.gang.wake import decide_group, deciding_room
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory
+from extender.permit.lags import SchedulerLag
 from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
-from extender.permit.scheduler_lag import SchedulerLag
 from extender.resources.quantity import Resources, add
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, Pattern, PodInfo, Shape

@@ -10,7 +10,7 @@ from extender.api.wellknown import GANG_GATE
 from extender.gang import begin
 from extender.gang.begin import Prospect
 from extender.gang.verdicts import about
-from extender.permit.awaiting_bind import AwaitingBind
+from extender.permit.group_memory import AwaitingBind
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo
 from extender.state.cluster.store import Cluster

@@ -13,7 +13,7 @@ from extender.gang import ahead
 from extender.gang.ahead import Left
 from extender.gang.fit import fitting
 from extender.gang.wake import UngroupedPods
-from extender.permit.awaiting_bind import AwaitingBind
+from extender.permit.group_memory import AwaitingBind
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Pattern, PodInfo
 from extender.state.cluster.reservations import Claim

@@ -11,7 +11,7 @@ from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import GANG_GATE
 from extender.gang import ahead
 from extender.gang.ahead import Left, Together
-from extender.permit.awaiting_bind import AwaitingBind
+from extender.permit.group_memory import AwaitingBind
 from extender.permit.timing import ASSUMED_SECONDS, BACK_OFF_SECONDS, LOOK_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo, PodTerm, Shape

@@ -14,7 +14,7 @@ from tests.makers import cluster_of, key, nodes, pod_group, pods
 SOURCE = Path(__file__).parents[3] / "extender"
 FILTERS = (
     *("gang/filter.py", "gang/gates.py", "gang/verdicts.py"),
-    *("permit/filter.py", "permit/plans.py", "permit/watch_lag.py"),
+    *("permit/filter.py", "permit/plans.py", "permit/lags.py"),
 )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.permit.awaiting_bind import KnownSchedulers
+from extender.permit.group_memory import KnownSchedulers
 from extender.state.cluster.records import Pattern, PodInfo, Shape
 from extender.state.cluster.store import Cluster
 from tests.makers import nodes, observe, pod, pod_group, requests, shape

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
-from extender.permit.timing import FIRST_PAUSE, LAG_SECONDS
+from extender.permit.timing import LAG_SECONDS, MOMENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import key, node, nodes, observe, pod, pod_group, pods
@@ -47,7 +47,7 @@ async def test_room_that_kube_scheduler_saw_first_is_found_when_it_is_known_here
         scene.filter(each.name, ["n0", "n1", "n2"], group="gang")
     soonest = min((seconds for group, seconds in scene.woken if group == GANG), default=None)
     assert soonest is not None, "no member is to be woken"
-    assert FIRST_PAUSE / 10 <= soonest <= LAG_SECONDS
+    assert MOMENT_SECONDS / 10 <= soonest <= LAG_SECONDS
 
     observe(cluster, ev.PodDeleted(old.uid), ev.PodDeleted(AHEAD.uid), node("n0", 4))
     await asyncio.sleep(soonest)
@@ -69,7 +69,7 @@ async def test_such_a_failure_is_remembered_and_its_group_woken_each_time_later(
         pauses.append(pause)
         await asyncio.sleep(pause + 0.001)
 
-    assert pauses == pytest.approx([FIRST_PAUSE * 2**tries for tries in range(4)])
+    assert pauses == pytest.approx([MOMENT_SECONDS * 2**tries for tries in range(4)])
     failure = scene.verdicts.last_failure(GANG)
     assert failure is not None
     assert failure.reason is Reason.NOT_ENOUGH_RESOURCES

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from extender.permit.lags import PodsSeenOnlyInRequests
 from extender.permit.timing import LAG_SECONDS
-from extender.permit.watch_lag import PodsSeenOnlyInRequests
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import cluster_of, nodes, observe, planned, pod

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from extender.permit.scheduler_lag import SchedulerLag
-from extender.permit.timing import FIRST_PAUSE, LAG_SECONDS, LATE_SECONDS
+from extender.permit.lags import SchedulerLag
+from extender.permit.timing import LAG_SECONDS, LATE_SECONDS, MOMENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, nodes, observe, planned, pod, pod_group, pods
@@ -164,6 +164,6 @@ def test_a_pod_that_is_refused_again_and_again_is_woken_less_often(scene: Scene)
     pauses = [seconds for _, seconds in scene.woken]
 
     assert len(pauses) == 20
-    assert pauses[0] == FIRST_PAUSE
+    assert pauses[0] == MOMENT_SECONDS
     assert pauses == sorted(pauses)
     assert pauses[-1] == LAG_SECONDS

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
-from extender.permit.timing import FIRST_PAUSE
+from extender.permit.timing import MOMENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
@@ -52,7 +52,7 @@ async def test_a_pod_that_finds_no_other_node_is_refused_and_woken(cluster: Clus
 
     assert ask(scene, PLAIN, ("n0", "n1")) == Refuse(Reason.NOT_SEEN_YET, TEXT)
     assert scene.view.refused["plain"].reason == Reason.NOT_SEEN_YET
-    assert scene.woken == [("plain", FIRST_PAUSE)]
+    assert scene.woken == [("plain", MOMENT_SECONDS)]
 
 
 async def test_a_member_goes_to_its_planned_node_though_it_is_full_of_others(

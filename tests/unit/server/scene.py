@@ -22,8 +22,8 @@ from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
+from extender.permit.lags import SchedulerLag
 from extender.permit.plans import Plans
-from extender.permit.scheduler_lag import SchedulerLag
 from extender.runtime.retry import Backoff, Retry
 from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
 from extender.state.cluster.records import PodInfo
