@@ -15,7 +15,6 @@ other pods. It counts as there while it calls, or has a request open.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ import structlog
 from extender.gang import ahead
 from extender.gang.ahead import Left
 from extender.kube.recorder import Event, ObjectRef
-from extender.permit.bind import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
+from extender.permit.bindings import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
 from extender.permit.callbacks import Callbacks
 from extender.permit.hold import Gone, WaitingPods
 from extender.permit.lags import SchedulerLag
@@ -93,7 +92,6 @@ class Ahead:
         self._writer = writer
         self._plans = plans
         self._awaiting_bind = plans.verdicts.awaiting_bind
-        self._metrics = writer.metrics
         self._callbacks = callbacks
         self._enabled = plans.verdicts.options.bind_equal
         self.lag = SchedulerLag(cluster, clock=plans.clock, wake_after=callbacks.wake_after)
@@ -105,8 +103,6 @@ class Ahead:
         self._begun: dict[str, bool] = {}
         """The groups that are being begun, or rest after that; True if a group was asked for again
         meanwhile."""
-        self._left: dict[str, Counter[Left]] = {}
-        """The members that the last decision left to kube-scheduler, counted by reason."""
         self._queue: asyncio.Queue[Member] = asyncio.Queue()
         """The members in their order; those no longer in `_unsent` are passed over."""
         self._unsent: dict[str, Member] = {}
@@ -116,7 +112,7 @@ class Ahead:
         self._events: dict[str, asyncio.TimerHandle] = {}
         """The timers that record the Events of pods that were bound, by UID."""
         self.next_groups = NextGroups(cluster, plans, is_open=self.is_open, ask=self.ask)
-        waiting.set_ahead(self)
+        waiting.set_ahead(self.ask)
 
     # --- what kube-scheduler asks ------------------------------------------------------------
 
@@ -255,15 +251,6 @@ class Ahead:
         except Exception as fault:  # noqa: BLE001 - it harms this group alone
             FAULTS.report("bind-together", fault, key=group)
 
-    def started(self, group: str) -> None:
-        """Count the members that a group left to kube-scheduler: it was released."""
-        for why, count in self._left.pop(group, Counter()).items():
-            self._metrics.ahead_skipped.labels(why).inc(count)
-
-    def forget(self, group: str) -> None:
-        """Forget the members that a group left to kube-scheduler: it waits no more."""
-        self._left.pop(group, None)
-
     def _beginning(self, group: str) -> Steps[None]:
         """Begin the members of a group that can be bound.
 
@@ -280,7 +267,7 @@ class Ahead:
             barred=Left.BEHIND if self._is_behind() else None,
         )
         if self._view.tally(group).members:
-            self._left[group] = Counter(found.left)
+            self._waiting.note_left(group, found.left)
         begun, rest, is_sent = list[Member](), iter(found.nodes.items()), False
         try:
             while not self._waiting.stopping and (part := dict(islice(rest, SLICE_PODS))):
@@ -331,7 +318,7 @@ class Ahead:
         there = [each for each in begun if self._unsent.get(each.pod.uid) is each]
         if is_first:
             by = "request" if self._waiting.holds(group) else "turn"
-            self._metrics.groups_begun.labels(by).inc()
+            self._writer.metrics.groups_begun.labels(by).inc()
         self._waiting.release(group, [each.pod.uid for each in there], coming)
         for each in there:
             self._queue.put_nowait(each)

@@ -21,12 +21,13 @@ brings the pods again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from extender.api.reasons import Reason
+from extender.gang.ahead import Left
 from extender.gang.hold import (
     are_sought,
     bind_or_wait,
@@ -44,9 +45,6 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
-
-if TYPE_CHECKING:
-    from extender.permit.ahead import Ahead
 
 _TICK: Final = 0.001
 """Seconds by which a timer may fire early, at most."""
@@ -122,12 +120,18 @@ class WaitingPods:
         self._released: dict[str, _Release] = {}
         """The released members of each group, while some are being bound or follow, and none is
         lost."""
-        self._ahead: Ahead | None = None
+        self._ask_ahead: Callable[[str], None] = lambda _: None
+        self._left: dict[str, Mapping[Left, int]] = {}
+        """The members that groups which wait leave to kube-scheduler, counted by reason."""
         cluster.subscribe(self.on_change)
 
-    def set_ahead(self, ahead: "Ahead") -> None:
-        """Set the part that binds members ahead of requests; it is made after this one."""
-        self._ahead = ahead
+    def set_ahead(self, ask: Callable[[str], None]) -> None:
+        """Set what begins to bind the members of a waiting group ahead; it is made after this."""
+        self._ask_ahead = ask
+
+    def note_left(self, group: str, left: Mapping[Left, int]) -> None:
+        """Take note of the members that a group leaves to kube-scheduler if it starts now."""
+        self._left[group] = left
 
     async def wait(self, pod: PodInfo, node: str, gone: Gone) -> Refuse | None:
         """Hold a member until it may be bound (None) or is refused."""
@@ -408,8 +412,8 @@ class WaitingPods:
             case Allow():
                 self._release(group)
             case Wait():
-                if tally.waiting and self._ahead is not None:
-                    self._ahead.ask(group)
+                if tally.waiting:
+                    self._ask_ahead(group)
             case Refuse() as refusal:
                 self._refuse(group, self._bindings_refused(group) or refusal)
 
@@ -431,8 +435,8 @@ class WaitingPods:
         if holds:
             self._metrics.decisions.labels("bind", Reason.QUORUM_REACHED).inc(len(holds))
         self.starts.released(group, len(holds))
-        if self._ahead is not None:
-            self._ahead.started(group)
+        for why, count in self._left.pop(group, {}).items():
+            self._metrics.ahead_skipped.labels(why).inc(count)
         self._verdicts.started(group)
         if not self._view.tally(group).planned:
             self._clear_deadline(group)
@@ -527,8 +531,7 @@ class WaitingPods:
 
     def _clear_deadline(self, group: str) -> None:
         deadline = self._deadlines.pop(group, None)
-        if self._ahead is not None:
-            self._ahead.forget(group)
+        self._left.pop(group, None)
         if deadline is not None:
             deadline.timer.cancel()
             deadline.look.cancel()

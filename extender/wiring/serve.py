@@ -30,19 +30,20 @@ from extender.kube.pods import PodWriter
 from extender.kube.recorder import Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.permit.ahead import Ahead
-from extender.permit.bind import BindingWriter, Binds
+from extender.permit.bind import Binds
+from extender.permit.bindings import BindingWriter
 from extender.permit.callbacks import Callbacks
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
+from extender.permit.lags import PodsSeenOnlyInRequests
 from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
 from extender.permit.preempt import Preempting
 from extender.permit.status import ConditionReporter, GroupState
 from extender.permit.unasked_plans import UnaskedPlans
 from extender.permit.wake import MissedWakeups, Waker
-from extender.permit.lags import PodsSeenOnlyInRequests
 from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app

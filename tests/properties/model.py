@@ -23,7 +23,8 @@ from extender.kube.patterns import Patterns
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.permit.ahead import Ahead
-from extender.permit.bind import BindingWriter, Binds
+from extender.permit.bind import Binds
+from extender.permit.bindings import BindingWriter
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory

@@ -16,7 +16,8 @@ from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.permit.ahead import Ahead
-from extender.permit.bind import BindingWriter, Binds
+from extender.permit.bind import Binds
+from extender.permit.bindings import BindingWriter
 from extender.permit.callbacks import Callbacks
 from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
