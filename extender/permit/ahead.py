@@ -35,8 +35,8 @@ from extender.permit.plans import Plans
 from extender.permit.timing import (
     AHEAD_SECONDS,
     BACKLOG,
-    EVENT_SECONDS,
     FEW_UNSENT,
+    LATE_SECONDS,
     MOMENT_SECONDS,
     PARALLEL,
     PATIENCE_SECONDS,
@@ -434,7 +434,7 @@ class Ahead:
         kube-scheduler records it for the pods that it binds itself, even if its bind request finds
         the Binding made.
         """
-        self._events[pod.uid] = self._loop.call_later(EVENT_SECONDS, self._announce, pod, node)
+        self._events[pod.uid] = self._loop.call_later(LATE_SECONDS, self._announce, pod, node)
 
     def _announce(self, pod: PodInfo, node: str) -> None:
         if pod.uid in self._awaiting_bind:

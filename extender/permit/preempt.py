@@ -29,18 +29,18 @@ from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit.plans import Plans
 from extender.permit.timing import (
     EVICTED_IN_VAIN_SECONDS,
-    MOST_ATTEMPTS,
+    LATE_SECONDS,
+    LOOK_SECONDS,
+    MOMENT_SECONDS,
     MOST_GROUPS,
-    MOST_MEMBERS,
     NO_VICTIMS_SECONDS,
-    OFFER_SECONDS,
-    PREEMPT_EVERY_SECONDS,
+    PARALLEL,
     PREEMPT_SETTLE_SECONDS,
     REMEMBERED,
     REST,
-    STANDBY_SECONDS,
     TAKEN_SECONDS,
-    VAIN_SECONDS,
+    TRIES,
+    UNSURE_SECONDS,
     WRITE_AGAIN_SECONDS,
 )
 from extender.runtime.controller import WorkQueue
@@ -203,7 +203,7 @@ class Preempting:
     async def _look_on(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(PREEMPT_EVERY_SECONDS):
+                async with asyncio.timeout(LOOK_SECONDS):
                     await self._changed.wait()
             self._changed.clear()
             in_vain = 0.0
@@ -229,7 +229,7 @@ class Preempting:
             if lowest is None or self._view.tally(group).priority <= lowest:
                 break  # the groups behind it have no higher priority
             namespace = group.partition("/")[0]
-            if in_vain[namespace] <= VAIN_SECONDS:
+            if in_vain[namespace] <= MOMENT_SECONDS:
                 yield
                 in_vain[namespace] += yield from self._serving(group)
             if self._options.strict_order and group not in self._courses:
@@ -264,7 +264,7 @@ class Preempting:
             seen=course.seen,
             view=self._view,
             now=self._clock.wall(),
-            standby=0.0 if self._is_ours(group) else STANDBY_SECONDS,
+            standby=0.0 if self._is_ours(group) else UNSURE_SECONDS,
             enabled=self._options.preempts,
         )
         if over is None and self._is_ours(group):
@@ -285,7 +285,7 @@ class Preempting:
         now = self._clock.monotonic()
         if course.offered is None:
             course.offered = now  # most start by themselves
-        elif now - course.offered >= OFFER_SECONDS:
+        elif now - course.offered >= LATE_SECONDS:
             course.offered = now
             self._cluster.apply(ev.Nominated(group, course.nomination))
 
@@ -315,10 +315,10 @@ class Preempting:
             over = taken or over
         pause = self._pause(group, course.uid, _IN_VAIN[over.reason])
         pause.evicted += choice.has_cost(course.nomination, view=self._view)
-        if pause.evicted < MOST_ATTEMPTS:
+        if pause.evicted < TRIES:
             return over
         self._pauses.pop((group, course.uid))
-        text = f"it has evicted {MOST_ATTEMPTS} times in vain, and does not until its spec changes"
+        text = f"it has evicted {TRIES} times in vain, and does not until its spec changes"
         return Ended(PreemptionReason.GIVEN_UP, f"{text}; the last time {over.message}")
 
     def _is_due(self, group: str) -> bool:
@@ -439,7 +439,7 @@ class Preempting:
         already.
         """
         tried = self._plans.verdicts.no_room(group) is not None
-        for pod in islice(self._view.members(group), MOST_MEMBERS):
+        for pod in islice(self._view.members(group), PARALLEL):
             if pod.node is not None or self._view.reservation(pod.uid) is not None:
                 continue
             asks = pod.scheduler in self._plans.schedulers or pod.is_gated_by_us

@@ -67,13 +67,9 @@ SILENT_SECONDS: Final = AHEAD_SECONDS - 1
 STOPPED_SECONDS: Final = AHEAD_SECONDS + 5
 """This long after its last call, open requests do not show that kube-scheduler is there: if its
 process hangs it loses its lease in 13 seconds, and they stay open. Else it calls for new pods."""
-EVENT_SECONDS: Final = LATE_SECONDS
-"""The most seconds until kube-scheduler asks for a pod that was bound after it passed filter."""
 SETTLED_SECONDS: Final = LOOK_SECONDS - 2 * MOMENT_SECONDS
 """Seconds within which kube-scheduler writes its condition to a group that was put off, if it
 writes one. It tries the group again a second later, at the earliest."""
-STANDBY_SECONDS: Final = UNSURE_SECONDS
-"""Seconds by which a process that is not asked about a group ends its preemption later."""
 
 # --- Derived: how often we look -----------------------------------------------------------
 
@@ -82,8 +78,6 @@ TURNS_SETTLE_SECONDS: Final = SLICE_SECONDS / 2
 SPARED_SECONDS: Final = 0.3 * LOOK_SECONDS
 """Seconds for which members are not woken, nor their group begun anew, that are about to be bound
 without another try."""
-PREEMPT_EVERY_SECONDS: Final = LOOK_SECONDS
-"""Seconds between two looks at the preemptions when nothing changes."""
 PREEMPT_SETTLE_SECONDS: Final = 2 * MOMENT_SECONDS
 """Seconds between two looks at the preemptions, to handle changes together."""
 NO_VICTIMS_SECONDS: Final = (LATE_SECONDS, LAG_SECONDS)
@@ -94,8 +88,6 @@ EVICTED_IN_VAIN_SECONDS: Final = (LAG_SECONDS, LONG_SECONDS)
 """The first and the longest pause after a preemption that came to nothing."""
 TAKEN_SECONDS: Final = (LONG_SECONDS, 6 * LONG_SECONDS)
 """The first and the longest pause where pods of schedulers that do not ask us took the room."""
-OFFER_SECONDS: Final = LATE_SECONDS
-"""Seconds between two announcements that a group has its room, once all victims are gone."""
 WRITE_AGAIN_SECONDS: Final = (LOOK_SECONDS, LAG_SECONDS)
 """The first and the longest pause before a status is written again."""
 
@@ -114,12 +106,6 @@ PATCHES_PARALLEL: Final = PARALLEL // 2
 """The most patches that are on their way at a time."""
 PLAN_SECONDS: Final = 1.5 * SLICE_SECONDS
 """The most seconds that one call plans for the group that is asked for; the rest follows later."""
-VAIN_SECONDS: Final = MOMENT_SECONDS
-"""The most seconds that one look may search in vain for the groups of one namespace."""
-MOST_ATTEMPTS: Final = TRIES
-"""Once it has evicted in vain this many times, a group preempts no more until it changes."""
-MOST_MEMBERS: Final = PARALLEL
-"""The most members that are read to see whether kube-scheduler has tried one."""
 TURN_SECONDS: Final = 2 * SLICE_SECONDS
 """The most seconds that one call of filter may plan for others. To find that a gang does not fit on
 thousands of nodes takes milliseconds, and kube-scheduler's loop waits."""

@@ -275,7 +275,8 @@ class Waker:
             self._running[uid] = asyncio.get_running_loop().create_task(work)
 
     async def _make(self, patch: Patch) -> None:
-        pod, error = patch.pod, None
+        pod = patch.pod
+        error: ApiError | None = None
         try:
             await self._write(patch)
         except ApiError as failure:

@@ -18,7 +18,7 @@ from extender.permit import preempt
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.preempt import Preempting
-from extender.permit.timing import MOST_ATTEMPTS, STANDBY_SECONDS
+from extender.permit.timing import TRIES, UNSURE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import (
@@ -258,20 +258,20 @@ async def test_one_that_has_evicted_in_vain_several_times_gives_up_until_it_chan
     play: Play, looks: list[str]
 ) -> None:
     observe(play.cluster, WAITS)
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(TRIES):
         await lost(play)
     assert [reason for kept, reason in play.said if not kept] == [
-        *("RoomLost" for _ in range(MOST_ATTEMPTS - 1)),
+        *("RoomLost" for _ in range(TRIES - 1)),
         "GivenUp",
     ]
     await asyncio.sleep(10_000)
-    assert looks == [GROUP] * MOST_ATTEMPTS
+    assert looks == [GROUP] * TRIES
 
     now = play.view.pod_group(GROUP)
     assert now is not None
     observe(play.cluster, replace(now, generation=7))
     await asyncio.sleep(2)
-    assert looks == [GROUP] * (MOST_ATTEMPTS + 1)
+    assert looks == [GROUP] * (TRIES + 1)
 
 
 async def test_one_that_nobody_evicts_for_does_not_give_up(play: Play) -> None:
@@ -473,7 +473,7 @@ async def test_a_process_that_is_not_asked_ends_one_later(
     play.plans.schedulers.clear()
     [*play.shell.recover()]
     running = asyncio.create_task(play.shell.run())
-    await asyncio.sleep(32 + STANDBY_SECONDS - 2)
+    await asyncio.sleep(32 + UNSURE_SECONDS - 2)
     assert play.written == []
     await asyncio.sleep(5)
     running.cancel()
@@ -491,7 +491,7 @@ async def test_a_process_that_is_not_asked_gives_lost_room_up_later(
     running = asyncio.create_task(play.shell.run())
     gone = (ev.PodDeleted(f"low-{n}") for n in range(2))
     observe(cluster, *gone, pod("new", 4, on="n0", scheduler="other"))
-    await asyncio.sleep(PATIENCE_SECONDS + STANDBY_SECONDS - 2)
+    await asyncio.sleep(PATIENCE_SECONDS + UNSURE_SECONDS - 2)
     assert play.written == []
     await asyncio.sleep(5)
     running.cancel()

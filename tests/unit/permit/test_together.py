@@ -15,7 +15,7 @@ from extender.permit.timing import (
     AHEAD_SECONDS,
     ASSUMED_SECONDS,
     BACKLOG,
-    EVENT_SECONDS,
+    LATE_SECONDS,
     PARALLEL,
     SILENT_SECONDS,
     SLICE_PODS,
@@ -619,7 +619,7 @@ async def test_kube_schedulers_event_is_written_of_what_it_does_not_ask_for(play
     await until(lambda: play.ahead == 3)
     assert await play.begin(B) == ""
     assert isinstance(play.filter(C), OneNode)
-    await asyncio.sleep(EVENT_SECONDS + 0.1)
+    await asyncio.sleep(LATE_SECONDS + 0.1)
 
     [event] = play.scene.events
     assert event.about == ObjectRef("v1", "Pod", NAMESPACE, D.name, D.uid)
