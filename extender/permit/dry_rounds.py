@@ -143,13 +143,6 @@ class DryRounds:
         for uid in self._view.refused_of(group):
             self._wake_after(uid, 0.0)
 
-    def said(self, group: str) -> str:
-        """Return the progress of a group's dry round, as the end of a sentence."""
-        dry = self._rounds.get(group)
-        if dry is None or dry.passed is not None:
-            return ""
-        return f"; kube-scheduler found nodes for {len(dry.found)} of the {dry.need} that it needs"
-
     def on_change(self, change: ClusterChange) -> None:
         """End the rounds of groups that have started or lost their plan; look at claims again."""
         for key in change.claims:

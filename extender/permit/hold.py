@@ -23,7 +23,7 @@ brings the pods again.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.reasons import Reason
@@ -38,7 +38,6 @@ from extender.gang.hold import (
 )
 from extender.gang.verdicts import Allow, Refuse, Wait, about, is_ours
 from extender.permit.callbacks import Callbacks
-from extender.permit.dry_rounds import DryRounds
 from extender.permit.group_memory import GroupMemory
 from extender.permit.timing import BACK_OFF_SECONDS, LOOK_SECONDS
 from extender.state.cluster import events as ev
@@ -97,13 +96,11 @@ class WaitingPods:
         self,
         cluster: Cluster,
         verdicts: GroupMemory,
-        dry_rounds: DryRounds,
         *,
         callbacks: Callbacks,
         max_held: int = 20_000,
     ) -> None:
         """Take as `max_held` the most requests of all gangs that may be held at once."""
-        self._dry_rounds = dry_rounds
         self._try_beside = callbacks.try_beside
         self._max_held = max_held
         self._stopping: Refuse | None = None
@@ -265,8 +262,7 @@ class WaitingPods:
             return
         refusal = no_node(pod, pod.group, view=self._view, options=self._options)
         if refusal is not None:
-            text = refusal.message + self._dry_rounds.said(pod.group)
-            self._refuse(pod.group, replace(refusal, message=text))
+            self._refuse(pod.group, refusal)
 
     def keep(self, pod: PodInfo, node: str) -> None:
         """Keep the room of a released member whose Binding failed, until it comes again.

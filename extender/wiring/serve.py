@@ -115,9 +115,7 @@ class Extender:
             stale=self.watches.stale,
             natives_stale=partial(self.watches.unsure_of, NATIVE_GROUPS),
         )
-        self.waiting = WaitingPods(
-            cluster, verdicts, self.dry_rounds, callbacks=callbacks, max_held=held
-        )
+        self.waiting = WaitingPods(cluster, verdicts, callbacks=callbacks, max_held=held)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
         bindings = BindingWriter(cluster, self.waiting, writer.bind, metrics=metrics, retry=retry)
         self.ahead = Ahead(cluster, self.waiting, bindings, plans=plans, callbacks=callbacks)

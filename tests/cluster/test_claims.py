@@ -79,7 +79,7 @@ def test_no_volume_is_made_while_a_member_has_no_node(
         def says_why() -> bool:
             found = api.get(POD_GROUPS, "g", gangs.namespace).get("status", {})
             said = [c["message"] for c in found.get("conditions", ()) if c["type"] == "Permitted"]
-            return any("found nodes for 1 of the 2" in text for text in said)
+            return any("no node for one of its pods" in text for text in said)
 
         api.wait_for("its PodGroup says why", says_why, SECONDS)
         assert claimed.with_volumes("made") == []

@@ -143,7 +143,7 @@ class World:
         plans = Plans(self.cluster, verdicts)
         callbacks = callbacks_of(metrics, record=self.announced.append)
         claims = DryRounds(self.cluster, NoClaims(), clock=clock, wake_after=callbacks.wake_after)
-        self.waiting = WaitingPods(self.cluster, verdicts, claims, callbacks=callbacks)
+        self.waiting = WaitingPods(self.cluster, verdicts, callbacks=callbacks)
         retry = Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock)
         writer = BindingWriter(self.cluster, self.waiting, self.bind, metrics=metrics, retry=retry)
         self.ahead = Ahead(self.cluster, self.waiting, writer, plans=plans, callbacks=callbacks)

@@ -11,12 +11,11 @@ from extender.gang.options import GangOptions
 from extender.gang.room import Lack, Room
 from extender.gang.verdicts import Refuse
 from extender.permit import group_memory as module
-from extender.permit.dry_rounds import DryRounds
 from extender.permit.group_memory import ENDED_BY, GroupMemory, VerdictKind
 from extender.permit.hold import WaitingPods
 from extender.state.cluster import events as ev
 from tests.makers import ManualClock, cluster_of, key, node, nodes, observe, pod, pod_group, shape
-from tests.unit.server.scene import NoClaims, callbacks_of
+from tests.unit.server.scene import callbacks_of
 
 pytestmark = pytest.mark.looptime
 
@@ -43,9 +42,8 @@ class Scene:
         self.cluster = cluster_of(nodes(4, 4, 1), full, small, GANG, members)
         self.clock = ManualClock()
         self.verdicts = GroupMemory(self.cluster, options=GangOptions(**options), clock=self.clock)
-        claims = DryRounds(self.cluster, NoClaims(), clock=self.clock, wake_after=lambda *_: None)
         # It reports what changes.
-        WaitingPods(self.cluster, self.verdicts, claims, callbacks=callbacks_of())
+        WaitingPods(self.cluster, self.verdicts, callbacks=callbacks_of())
 
     def see(self, *facts: Any) -> None:
         observe(self.cluster, *facts)

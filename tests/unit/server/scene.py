@@ -139,9 +139,7 @@ class Scene:
             natives_stale=lambda: self.natives_stale,
         )
         dry_rounds = DryRounds(cluster, NoClaims(), clock=LoopClock(), wake_after=self._wake_after)
-        self.waiting = WaitingPods(
-            cluster, verdicts, dry_rounds, callbacks=callbacks, max_held=max_held
-        )
+        self.waiting = WaitingPods(cluster, verdicts, callbacks=callbacks, max_held=max_held)
         retry = Retry(lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause, self.clock)
         if patient:
             retry = replace(retry, sleep=asyncio.sleep, clock=LoopClock())
