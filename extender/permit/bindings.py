@@ -117,7 +117,9 @@ class BindingWriter:
         elif pod.group is not None:
             # Its siblings are bound or about to be, and kube-scheduler brings the pod again.
             self._waiting.keep(pod, node)
-            if _is_refusal(error):
+            passing = isinstance(error, ConflictError | UnavailableError)
+            if 400 <= error.status < 500 and not passing:
+                # The API server gives the same answer until a rule is changed.
                 self._waiting.binding_refused(pod, _general_words(error, pod, node))
         elif isinstance(error, UnknownOutcomeError):
             self._keep_for_now(pod, node)
@@ -171,12 +173,6 @@ class BindingWriter:
         except ApiError as error:
             return error
         return None
-
-
-def _is_refusal(error: ApiError) -> bool:
-    """Return whether the API server gives the same answer until a rule is changed."""
-    passing = isinstance(error, ConflictError | UnavailableError)
-    return 400 <= error.status < 500 and not passing
 
 
 def _general_words(error: ApiError, pod: PodInfo, node: str) -> str:

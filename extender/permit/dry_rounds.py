@@ -90,11 +90,13 @@ class DryRounds:
         if refusal is None:
             self._wake(group)
             return dry_round.beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)
-        return replace(refusal, reserve={} if refusal.deny else _kept(verdict))
+        kept = verdict.reserve if isinstance(verdict, OneNode) and not refusal.deny else {}
+        return replace(refusal, reserve=kept)
 
     def _refusal(self, group: str, dry: _Round, classes: frozenset[str]) -> Refuse | None:
         """Return why the members of a gang may not pass yet; None if they may from now on."""
-        used = next((name for name in sorted(classes) if self._is_used(name)), None)
+        in_use = {name for other in self._rounds.values() for name in other.passed or ()}
+        used = min(classes & in_use, default=None)
         if used is not None:
             self._blocked[group] = None
             dry.found.clear()  # the other gang may be given what was found
@@ -102,7 +104,10 @@ class DryRounds:
             return Refuse(Reason.CLASS_IN_USE, text)
         good = {uid: nodes for uid, (_, nodes) in [*dry.found.items()] if self._holds(uid, dry)}
         complete = len(good) >= dry.need
-        able = good if complete else self._without_nodes(group) if len(good) <= 1 else {}
+        able: Mapping[str, Sequence[NodeInfo] | None] = good if complete else {}
+        if not complete and len(good) <= 1:
+            # kube-scheduler has not said where the members fit that have no node.
+            able = {pod.uid: None for pod in self._view.members(group) if pod.node is None}
         volumes = dry_round.match_volumes(able, dry.need, view=self._view) if able else {}
         if isinstance(volumes, str):
             text = f"{about(group)}too few free volumes of {volumes} for the pods that it needs"
@@ -115,10 +120,6 @@ class DryRounds:
             return Refuse(Reason.NODES_FOR_ALL_FIRST, text)
         dry.passed, dry.volumes = classes, volumes
         return None
-
-    def _without_nodes(self, group: str) -> Mapping[str, None]:
-        """Return the members that have no node; kube-scheduler has not said where they fit."""
-        return {pod.uid: None for pod in self._view.members(group) if pod.node is None}
 
     def _holds(self, uid: str, dry: _Round) -> bool:
         """Return whether a member still has one of the nodes that were found for it.
@@ -136,9 +137,6 @@ class DryRounds:
         self._wake_after(uid, 0.0)
         return False
 
-    def _is_used(self, name: str) -> bool:
-        return any(dry.passed is not None and name in dry.passed for dry in self._rounds.values())
-
     def _wake(self, group: str) -> None:
         for uid in self._view.refused_of(group):
             self._wake_after(uid, 0.0)
@@ -155,20 +153,17 @@ class DryRounds:
                 self.refused(self._view.pods[uid])
             ended = self._rounds.pop(group, None)
             if ended is not None and ended.passed is not None:
-                self._end_use()
+                # The groups that waited for a class that this one used are tried again.
+                blocked, self._blocked = self._blocked, {}
+                for other in blocked:
+                    self._wake_after(other, 0.0)
+                    self._wake(other)
 
     def _is_over(self, group: str) -> bool:
         tally, pod_group = self._view.tally(group), self._view.pod_group(group)
         on_their_way = tally.planned or tally.waiting or tally.binding
         has_started = pod_group is None or tally.assigned >= self._view.quorum(pod_group)
         return has_started or not on_their_way
-
-    def _end_use(self) -> None:
-        """Have the groups tried again that waited for a class that another group used."""
-        blocked, self._blocked = self._blocked, {}
-        for group in blocked:
-            self._wake_after(group, 0.0)
-            self._wake(group)
 
     # --- devices that refused members leave --------------------------------------------------
 
@@ -204,7 +199,3 @@ class DryRounds:
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's alone
                 FAULTS.report("dry-rounds", error, key=key)
                 self._queue.add_after(key, BACK_OFF_SECONDS)
-
-
-def _kept(verdict: FilterVerdict) -> Mapping[str, str]:
-    return verdict.reserve if isinstance(verdict, OneNode) else {}

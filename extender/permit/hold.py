@@ -143,7 +143,10 @@ class WaitingPods:
             self._cluster.apply(ev.PodBinding(pod, node))
             return None
         hold = _Hold(pod, node, self._loop.create_future())
-        self._supersede(group, pod.uid)
+        old = self._holds.get(group, {}).get(pod.uid)
+        if old is not None:
+            text = f"{about(group)}kube-scheduler asked for this pod again"
+            self._end(old, Refuse(Reason.DISCONNECTED, text))
         holds = self._holds.setdefault(group, {})
         holds[pod.uid] = hold
         self._cluster.apply(ev.PodWaiting(pod, node))
@@ -271,7 +274,8 @@ class WaitingPods:
         counted from the first failure, the next failure gives the room back.
         """
         now, pods = self._loop.time(), self._view.pods
-        failing = {uid: at for uid, at in self._keep_until.items() if _is_pending(pods.get(uid))}
+        waiting = (uid for uid in self._keep_until if uid in pods and pods[uid].node is None)
+        failing = {uid: self._keep_until[uid] for uid in waiting}
         self._keep_until = failing
         until = failing.setdefault(pod.uid, now + self._timeout(pod.group or ""))
         if now < until and not self._is_promised_twice(pod, node):
@@ -339,27 +343,21 @@ class WaitingPods:
             self._refuse(group, self._stopping)
 
     async def _outcome(self, hold: _Hold, gone: Gone) -> Refuse | None:
+        async def until_gone() -> None:
+            await gone()
+            if not hold.outcome.done():
+                self._hung_up(hold)
+
         async with asyncio.TaskGroup() as tasks:
-            watch = tasks.create_task(self._until_gone(gone, hold))
+            watch = tasks.create_task(until_gone())
             # Shielded: the cancellation of a request must not cancel the future during a release.
             outcome = await asyncio.shield(hold.outcome)
             watch.cancel()
         return outcome
 
-    async def _until_gone(self, gone: Gone, hold: _Hold) -> None:
-        await gone()
-        if not hold.outcome.done():
-            self._hung_up(hold)
-
     def _hung_up(self, hold: _Hold) -> None:
         text = f"{about(hold.pod.group or '')}kube-scheduler hung up"
         self._end(hold, Refuse(Reason.DISCONNECTED, text))
-
-    def _supersede(self, group: str, uid: str) -> None:
-        old = self._holds.get(group, {}).get(uid)
-        if old is not None:
-            text = f"{about(group)}kube-scheduler asked for this pod again"
-            self._end(old, Refuse(Reason.DISCONNECTED, text))
 
     def _end(self, hold: _Hold, refusal: Refuse) -> None:
         """End one hold, and free its room unless kube-scheduler is to bring the pod again.
@@ -368,7 +366,10 @@ class WaitingPods:
         member whose siblings still wait. The gang's deadline frees that room in the end.
         """
         group = hold.pod.group or ""
-        self._drop(group, hold.pod.uid)
+        holds = self._holds[group]
+        del holds[hold.pod.uid]
+        if not holds:
+            del self._holds[group]
         hold.outcome.set_result(refusal)
         self._metrics.decisions.labels("bind", refusal.reason).inc()
         if hold.pod.uid not in self._view.tally(group).waiting:
@@ -533,13 +534,3 @@ class WaitingPods:
             deadline.look.cancel()
             if deadline.again is not None:
                 deadline.again.cancel()
-
-    def _drop(self, group: str, uid: str) -> None:
-        holds = self._holds[group]
-        del holds[uid]
-        if not holds:
-            del self._holds[group]
-
-
-def _is_pending(pod: PodInfo | None) -> bool:
-    return pod is not None and pod.node is None

@@ -147,13 +147,10 @@ class SchedulerLag:
         if now - max(shown[0].at, self._sign) >= LAG_SECONDS:
             seen = [*self._unseen.shown_until(shown[0].number)]
             if seen:
-                self._end(seen)
-
-    def _end(self, seen: list[str]) -> None:
-        self._cluster.apply(ev.Sighted(seen))
-        self._ended.update(dict.fromkeys(seen))
-        while len(self._ended) > REMEMBERED:
-            del self._ended[next(iter(self._ended))]
+                self._cluster.apply(ev.Sighted(seen))
+                self._ended.update(dict.fromkeys(seen))
+                while len(self._ended) > REMEMBERED:
+                    del self._ended[next(iter(self._ended))]
 
     def _is_late(self, uid: str, now: float) -> bool:
         """Return whether our watch has long shown a pod, bound ahead, on its node."""
@@ -213,7 +210,10 @@ class WatchLag:
                 self._lags.pop(pod.uid, None)
             return verdict
         lag = self._lags.pop(pod.uid, None) or _Lag(self._timer())
-        before, pause = lag.disagrees, self._count_try(lag)
+        before, pause = lag.disagrees, min(LAG_SECONDS, MOMENT_SECONDS * 2.0 ** min(lag.tries, 32))
+        lag.tries += 1
+        late = self._timer() - lag.since >= CHECK_SECONDS
+        lag.disagrees = before or (late and lag.tries >= TRIES)
         self._lags[pod.uid] = lag
         self._wake_after(pod.group or pod.uid, pause)
         found = disagreement(pod, sent, view=self._view) if lag.disagrees else None
@@ -228,14 +228,6 @@ class WatchLag:
                 resources=found.resources,
             )
         return Refuse(Reason.SCHEDULER_DISAGREES, about(pod.group) + found.sentence())
-
-    def _count_try(self, lag: _Lag) -> float:
-        """Count one more try that shows the lag; return the seconds until the next one."""
-        pause = min(LAG_SECONDS, MOMENT_SECONDS * 2.0 ** min(lag.tries, 32))
-        lag.tries += 1
-        late = self._timer() - lag.since >= CHECK_SECONDS
-        lag.disagrees = lag.disagrees or (late and lag.tries >= TRIES)
-        return pause
 
 
 class PodsSeenOnlyInRequests:

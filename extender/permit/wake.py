@@ -367,11 +367,12 @@ class MissedWakeups:
 
     def looking(self) -> Steps[None]:
         """Have one group and one pod without a group tried again."""
-        waiting = yield from wake.waiting_unwoken(self._view, has_no_room=self._has_no_room)
+        plans = self._plans
+        waiting = yield from wake.waiting_unwoken(
+            self._view,
+            has_no_room=lambda key: plans.planner.is_busy(key) or plans.verdicts.has_no_room(key),
+        )
         for share, found in zip(self._shares, waiting, strict=True):
             for key in (yield from share.choosing(found)):
                 _log.debug("a pod is tried again that nothing has woken", key=key)
                 self._wake(found[key])
-
-    def _has_no_room(self, group: str) -> bool:
-        return self._plans.planner.is_busy(group) or self._plans.verdicts.has_no_room(group)
