@@ -21,7 +21,6 @@ from extender.telemetry.metrics import ProcessMetrics
 from extender.telemetry.traces import Trace
 from extender.wiring import process
 from tests.harness.collector import PATH, Collector
-from tests.harness.process import free_port
 from tests.makers import ManualClock
 
 PATIENCE = 120.0
@@ -106,21 +105,6 @@ def test_a_trace_arrives_as_it_was_noted(collector: Collector, counts: Counter[s
     assert counts == {"made": 3, "sent": 3}
 
 
-def test_the_environment_says_where_the_collector_is_and_who_sends(
-    collector: Collector, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "gangs-of-berlin")
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-    provider = sender(counts, None)
-    trace(provider)
-    otel.close(provider, PATIENCE)
-
-    (found,) = collector.traces.values()
-    assert found.root.resource["service.name"] == "gangs-of-berlin"
-    assert found.root.resource["deployment.environment.name"] == "test"
-
-
 def test_the_setting_wins_over_the_environment(
     collector: Collector, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,20 +142,6 @@ def test_a_collector_that_does_not_answer_holds_up_neither_gangs_nor_the_end(
     assert collector.spans == []
 
 
-def test_of_more_spans_than_may_wait_some_are_dropped(
-    collector: Collector, counts: Counter[str]
-) -> None:
-    collector.may_answer.clear()
-    provider = sender(counts, collector.endpoint)
-    for _ in range(1500):
-        trace(provider)
-    collector.may_answer.set()
-    otel.close(provider, PATIENCE)
-
-    assert counts["made"] == 4500
-    assert 0 < counts["sent"] == len(collector.spans) < 4500
-
-
 @pytest.mark.parametrize("status", [400, 500])
 def test_spans_that_a_collector_refuses_are_counted(status: int, counts: Counter[str]) -> None:
     with Collector(status=status) as collector:
@@ -180,14 +150,6 @@ def test_spans_that_a_collector_refuses_are_counted(status: int, counts: Counter
         otel.close(provider, PATIENCE)
 
     assert counts == {"made": 3, "failed": 3}
-
-
-def test_without_a_collector_the_end_takes_no_longer_than_it_may(counts: Counter[str]) -> None:
-    provider = sender(counts, f"http://127.0.0.1:{free_port()}")
-    trace(provider)
-    otel.close(provider, 0.1)
-
-    assert counts["sent"] == 0
 
 
 async def test_the_last_traces_are_sent_at_the_end_of_a_process(collector: Collector) -> None:

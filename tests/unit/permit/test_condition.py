@@ -76,17 +76,6 @@ async def test_what_could_not_be_written_is_written_later(cluster: Cluster, writ
     assert writer.written == [(15.0, "gang", "1/3")]
 
 
-async def test_many_are_written_one_after_the_other(cluster: Cluster, writer: Writer) -> None:
-    for name in ("red", "blue"):
-        members = pods(3, group=name)
-        observe(cluster, pod_group(name), members)
-        observe(cluster, ev.Planned({each.uid: "n0" for each in members}))
-        observe(cluster, ev.PodWaiting(members[0], "n0"))
-    await asyncio.sleep(6)
-
-    assert [(when, name) for when, name, _ in writer.written] == [(5.0, "red"), (5.1, "blue")]
-
-
 def said(reason: Reason) -> PodGroupInfo:
     """Return the gang's PodGroup with a condition that it is not permitted."""
     condition = ConditionInfo("Permitted", "False", reason, "")

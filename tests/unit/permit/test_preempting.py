@@ -392,21 +392,6 @@ async def test_what_others_do_meanwhile_is_no_time_spent_in_vain(
     assert looks == [key("odd")]
 
 
-async def test_a_group_behind_any_number_that_never_start_has_its_look(
-    cluster: Cluster, looks: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preempt, "MOST_GROUPS", 4)
-    volume = "0/2 nodes: 2 had a bad volume"
-    for number in range(20):
-        never = pods(2, 4, group=f"never-{number}", priority=20, unschedulable=volume)
-        observe(cluster, pod_group(f"never-{number}", 2), never)
-    observe(cluster, FACTS, WAITS)
-    play = Play(cluster)
-    for _ in range(11):
-        at_once(play.shell.looking())
-    assert looks == [GROUP]
-
-
 async def test_time_spent_in_vain_for_a_namespace_is_its_own(
     cluster: Cluster, looks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,17 +91,6 @@ async def test_kube_scheduler_that_is_found_behind_between_two_slices_judges_all
 # --- the look before it
 
 
-async def test_a_look_at_a_large_group_takes_several_turns(cluster: Cluster) -> None:
-    play = play_of(cluster)
-    play.start(play.scene.view.pods["gang-0"])
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert not play.scene.view.tally(GANG).binding
-    await until(lambda: len(play.scene.binder.calls) == COUNT)
-
-    assert play.ahead == COUNT - 1
-
-
 async def test_what_changes_during_the_look_counts(cluster: Cluster) -> None:
     """The room of members that were looked at first is gone when the look ends."""
     play = play_of(cluster)
