@@ -63,9 +63,10 @@ def add_health(
             await guard.check(request, _METRICS)
         return Response(await metrics(), media_type=METRICS_TYPE)
 
+    late: Responses = {503: _TEXT}
     for path, answer, summary, others in (
-        ("/livez", livez, "The process answers, and keeps up with its work", {503: _TEXT}),
-        ("/readyz", readyz, "The caches are filled, and were heard of lately", {503: _TEXT}),
+        ("/livez", livez, "The process answers, and keeps up with its work", late),
+        ("/readyz", readyz, "The caches are filled, and were heard of lately", late),
         ("/metrics", metrics_page, "Prometheus", ERRORS if guard is not None else {}),
     ):
         responses: Responses = {200: _TEXT, **others}
