@@ -87,7 +87,10 @@ def parsed(said: str) -> tuple[Overrides, tuple[str, ...]]:
         if problem:
             wrong.append(f"{entry[:SHOWN]} is ignored: {problem}")
         if setting:
-            found[setting] = None if problem else _both(found.get(setting), bound)
+            before = found.get(setting) or Bound()
+            least = bound.least if before.least is None else before.least
+            most = bound.most if before.most is None else before.most
+            found[setting] = None if problem else Bound(least, most)
     if wrong and others == "any":
         others = "stricter"  # an entry that cannot be read may have been a bound
     return Overrides(others, found), tuple(wrong)
@@ -118,23 +121,11 @@ def _entry(entry: str) -> tuple[str, Bound, str]:
     return setting, Bound(most=value) if match[2] == "<=" else Bound(least=value), ""
 
 
-def _both(before: Bound | None, after: Bound) -> Bound:
-    """Return the bound of two entries for one setting."""
-    if before is None:
-        return after
-    least = after.least if before.least is None else before.least
-    return Bound(least, after.most if before.most is None else before.most)
-
-
 def _lower(wanted: float | None, ruled: float | None) -> float | None:
     """Return the smaller value. None means without limit."""
     if wanted is None or ruled is None:
         return ruled if wanted is None else wanted
     return min(wanted, ruled)
-
-
-def _later(wanted: object, ruled: object) -> object:
-    return "OnTerminal" if "OnTerminal" in (wanted, ruled) else ruled
 
 
 _WORDS: Final[Mapping[str, Literal["none", "any"]]] = {"*": "any", "none": "none"}
@@ -148,7 +139,7 @@ _STRICTER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     names.PODS_READY_BACKOFF_MAX: lambda _, ruled: ruled,
     # A job that waits for others may be the head of its queue, and hold up those behind it.
     names.PODS_READY_BLOCK_ADMISSION: lambda _, ruled: ruled,
-    names.RELEASE_QUOTA: _later,
+    names.RELEASE_QUOTA: lambda wanted, ruled: wanted if wanted == "OnTerminal" else ruled,
 }
 """Functions by setting that return the value that counts, given the job's and the queue's."""
 _DURATION: Final = (seconds, "a duration such as 300, 90s or 5m")

@@ -90,7 +90,7 @@ class Group(Wire, frozen=True):
 
 
 class FlavorFungibility(Wire, frozen=True):
-    """FlavorFungibility, in the words of either version."""
+    """The conditions under which the search for a flavor may stop before the last one."""
 
     when_can_borrow: str = "MayStopSearch"
     when_can_preempt: str = "TryNextFlavor"
@@ -170,13 +170,19 @@ class PriorityClass(OnlyMetadata, frozen=True):
     global_default: bool = False
 
 
-class LimitRangeItem(Wire, frozen=True):
-    type: str = ""
-    default: dict[str, Amount] | None = None
-    default_request: dict[str, Amount] | None = None
-    min: dict[str, Amount] | None = None
-    max: dict[str, Amount] | None = None
-    max_limit_request_ratio: dict[str, Amount] | None = None
+class LimitRangeItem(Wire, frozen=True, eq=False):
+    """One item of a LimitRange, for each container or for a pod; quantities as they are written."""
+
+    per: str = field(default="", name="type")
+    """`Container` or `Pod`."""
+    limits: dict[str, Amount] = field(default_factory=dict, name="default")
+    """The limit of a container that sets none."""
+    requests: dict[str, Amount] = field(default_factory=dict, name="defaultRequest")
+    """The request of a container that sets none."""
+    least: dict[str, Amount] = field(default_factory=dict, name="min")
+    most: dict[str, Amount] = field(default_factory=dict, name="max")
+    ratio: dict[str, Amount] = field(default_factory=dict, name="maxLimitRequestRatio")
+    """The largest number of times that a limit may be the request."""
 
 
 class LimitRangeSpec(Wire, frozen=True):
@@ -283,10 +289,10 @@ class Reclaimable(Wire, frozen=True):
 
 
 class Eviction(Wire, frozen=True):
-    """WorkloadSchedulingStatsEviction."""
+    """The number of times that a workload was evicted for a reason."""
 
     reason: str = ""
-    underlying_cause: str = ""
+    cause: str = field(default="", name="underlyingCause")
     count: int = 0
 
 

@@ -160,8 +160,11 @@ def speaks_against_together(document: object) -> str | None:
         for name in plugins:
             if name not in KNOWN_PLUGINS and name != "*":
                 return f"the plugin {name} is not one of the stock kube-scheduler"
-        if any(map(_spreads, profile.plugin_config or ())):
-            return f"{SPREAD} has defaultConstraints that say DoNotSchedule"
+        for plugin in profile.plugin_config or ():
+            args = _args(plugin, _SpreadArgs) if plugin.name == SPREAD else _SpreadArgs()
+            said = {each.when_unsatisfiable for each in args.default_constraints or ()}
+            if "DoNotSchedule" in said:
+                return f"{SPREAD} has defaultConstraints that say DoNotSchedule"
     return _of_extenders(found.extenders or ())
 
 
@@ -172,19 +175,15 @@ def gangs_itself(document: object) -> bool | None:
     kube-scheduler would not start without them. If every profile disables it, it schedules none.
     Raises SchedulerConfigError.
     """
-    said = [_of_gangs(profile) for profile in _read(document).profiles or ()]
-    if True in said:
-        return True
-    return False if said and None not in said else None
-
-
-def _of_gangs(profile: _Profile) -> bool | None:
-    sets = [point for name, point in (profile.plugins or {}).items() if name in _OF_GANGS]
-    enabled = {each.name for point in sets for each in point.enabled or ()}
-    disabled = {each.name for point in sets for each in point.disabled or ()}
-    if GANG_SCHEDULING in enabled:
-        return True
-    return None if disabled.isdisjoint(("*", GANG_SCHEDULING)) else False
+    profiles = _read(document).profiles or ()
+    all_disable = bool(profiles)
+    for profile in profiles:
+        sets = [point for name, point in (profile.plugins or {}).items() if name in _OF_GANGS]
+        if any(each.name == GANG_SCHEDULING for point in sets for each in point.enabled or ()):
+            return True
+        disabled = {each.name for point in sets for each in point.disabled or ()}
+        all_disable = all_disable and not disabled.isdisjoint(("*", GANG_SCHEDULING))
+    return False if all_disable else None
 
 
 def _of_extenders(extenders: Sequence[_Extender]) -> str | None:
@@ -204,13 +203,6 @@ def _of_extenders(extenders: Sequence[_Extender]) -> str | None:
 
 def _address(extender: _Extender) -> str:
     return extender.url_prefix.rstrip("/")
-
-
-def _spreads(plugin: _PluginConfig) -> bool:
-    if plugin.name != SPREAD:
-        return False
-    constraints = _args(plugin, _SpreadArgs).default_constraints or ()
-    return any(each.when_unsatisfiable == "DoNotSchedule" for each in constraints)
 
 
 def _args(plugin: _PluginConfig, kind: type[_Args]) -> _Args:

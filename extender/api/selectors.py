@@ -12,17 +12,12 @@ def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
     """Return whether tolerations allow a taint. PreferNoSchedule allows every pod."""
     if taint.effect == "PreferNoSchedule":
         return True
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.value == taint.value
+    return any(
+        each.effect in ("", taint.effect)
+        and each.key in ("", taint.key)
+        and (each.operator == "Exists" or (each.key and each.value == taint.value))
+        for each in tolerations
+    )
 
 
 def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], *, name: str) -> bool:

@@ -38,11 +38,11 @@ from extender.check.scheduler import entries, ours, scheduler
 from extender.check.smoke import Smoke
 from extender.config import Settings, SettingsError
 from extender.config.sections import read_yaml
+from extender.kube.certificates import CertificateSecret
 from extender.kube.client import KubeClient
 from extender.kube.credentials import CERTIFICATE, keyring
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.reviews import Access, Reviews
-from extender.kube.webhooks import CertificateSecret
 from extender.runtime.clock import SystemClock
 
 LEAST: Final = (1, 31)

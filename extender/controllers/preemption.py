@@ -18,7 +18,7 @@ from extender.gang.options import GangOptions
 from extender.gang.preempt import choice
 from extender.gang.preempt.choice import Checked, check, has_started_since
 from extender.kube.errors import ApiError, BudgetError
-from extender.kube.pod_groups import VictimWriter
+from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pod_groups import about as about_group
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event, ObjectRef
@@ -84,7 +84,7 @@ class PreemptionController:
     def __init__(
         self,
         view: ClusterView,
-        writer: VictimWriter,
+        writer: PodGroupWriter,
         *,
         outlet: Outlet,
         clock: Clock,

@@ -9,12 +9,12 @@ from typing import Final
 import structlog
 
 from extender.controllers.timing import SETTLE
+from extender.kube.certificates import Bundle, CertificateSecret, ends, fault, is_due, issue
 from extender.kube.errors import ApiError, ConflictError
-from extender.kube.webhooks import CertificateSecret, Kept, StoredVersions, WebhookClients
+from extender.kube.webhooks import StoredVersions, WebhookClients
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Backoff
-from extender.webhooks.certificates import Bundle, ends, fault, is_due, issue
 
 _log = structlog.get_logger(__name__)
 
@@ -39,8 +39,7 @@ class MadeByUs:
     async def current(self, served: Bundle | None) -> Bundle:
         """Return the certificate of the Secret, renewed where needed; raises ApiError."""
         for _ in range(_ATTEMPTS):
-            kept = await self._secret.read()
-            found = Bundle(kept.authorities, kept.certificate, kept.key) if kept else None
+            found = await self._secret.read()
             now, why = self._clock.wall(), ""
             if found is not None:
                 why = fault(found, self._names, now=now)
@@ -56,14 +55,13 @@ class MadeByUs:
                 former=[each.authorities for each in (found, served) if each is not None],
             )
             try:
-                new = Kept(made.authorities, made.certificate, made.key)
-                if kept is None:
-                    await self._secret.create(new)
+                if found is None:
+                    await self._secret.create(made)
                 else:
-                    await self._secret.replace(new, version=kept.version)
+                    await self._secret.replace(made, version=found.version)
             except ConflictError:
                 continue  # another replica did the same: its certificate is as good
-            why = why or ("it ends soon" if kept else "there was none")
+            why = why or ("it ends soon" if found else "there was none")
             _log.info("made a certificate for the webhooks", why=why)
             return made
         raise ApiError("the Secret of the webhooks' certificate changes all the time")

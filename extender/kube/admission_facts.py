@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from msgspec import Raw, field
+from msgspec import Raw
 
-from extender.api.core_v1 import Condition, LabelSelector, ObjectMeta, Wire
-from extender.api.queue_wire import Reclaimable
+from extender.api.core_v1 import LabelSelector, ObjectMeta, Wire
+from extender.api.queue_wire import Workload
 from extender.api.wellknown import QUEUE_LABEL, WorkloadCondition
 from extender.kube.client import MERGE_PATCH, KubeClient
 from extender.kube.decode import controller_of, readable
@@ -23,31 +23,6 @@ MANAGED_JOBS: Final = "gang-managed-jobs"
 _MANAGED_JOBS_KEY: Final = "withoutQueueName"
 
 
-class _PodCount(Wire, frozen=True):
-    name: str = "main"
-    count: int | None = None
-
-
-class _AskedPods(Wire, frozen=True):
-    pod_sets: list[_PodCount] = field(default_factory=list)
-
-
-class _Admission(Wire, frozen=True):
-    pod_set_assignments: list[_PodCount] = field(default_factory=list)
-
-
-class _AdmittedStatus(Wire, frozen=True):
-    admission: _Admission | None = None
-    conditions: list[Condition] | None = None
-    reclaimable_pods: list[Reclaimable] | None = None
-
-
-class _WorkloadPods(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _AskedPods = _AskedPods()
-    status: _AdmittedStatus = _AdmittedStatus()
-
-
 class _JobSpec(Wire, frozen=True):
     cluster_selector: dict[str, str] | None = None
 
@@ -57,7 +32,7 @@ class _OtherJob(Wire, frozen=True):
     spec: _JobSpec = _JobSpec()
 
 
-_decode_workload = msgspec.json.Decoder(_WorkloadPods).decode
+_decode_workload = msgspec.json.Decoder(Workload).decode
 _decode_job = msgspec.json.Decoder(_OtherJob).decode
 
 
@@ -68,7 +43,7 @@ def read_workload(raw: bytes | Raw) -> AdmittedPods:
     meta, status = found.metadata, found.status
     owners = meta.owner_references or ()
     given = status.admission.pod_set_assignments if status.admission is not None else ()
-    asked = {each.name: each.count or 0 for each in found.spec.pod_sets}
+    asked = {each.name: each.count for each in found.spec.pod_sets}
     done = {each.name: each.count for each in status.reclaimable_pods or ()}
     runs = _may_run(each.type for each in status.conditions or () if each.status == "True")
     return AdmittedPods(

@@ -1,6 +1,6 @@
 """Read the volumes and devices that pods claim, and take devices back."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -141,20 +141,19 @@ def device_claim(raw: bytes | Raw) -> ClaimInfo:
     """Return a ResourceClaim. Raises DecodeError where the JSON is not one."""
     found = _decode_device_claim(raw)
     meta, status = found.metadata, found.status
+    wanted = [
+        device
+        for request in found.spec.devices.requests or ()
+        for device in (request.exactly, *(request.first_available or ()))
+    ]
     return ClaimInfo(
         key=f"{RESOURCE_CLAIMS}/{meta.namespace}/{meta.name}",
         uid=meta.uid,
         version=meta.resource_version,
-        classes=frozenset(f"DeviceClass {name}" for name in _classes(found.spec.devices)),
+        classes=frozenset(f"DeviceClass {d.device_class_name}" for d in wanted if d is not None),
         allocated=bytes(status.allocation) not in (b"", b"null"),
         users=frozenset(each.uid for each in status.reserved_for or ()),
     )
-
-
-def _classes(devices: _Devices) -> Iterator[str]:
-    for request in devices.requests or ():
-        wanted: Iterable[_Device | None] = (request.exactly, *(request.first_available or ()))
-        yield from (each.device_class_name for each in wanted if each is not None)
 
 
 DECODERS: Final[Mapping[str, tuple[str, Callable[[bytes], ClaimObject]]]] = {

@@ -230,7 +230,6 @@ class KubeClient:
             if response.status >= 300:
                 status, headers = response.status, response.headers
                 raise from_response(status, bytes(answer), doing=doing, headers=headers)
-            self.keyring.accepted(shown)
             return bytes(answer), response.headers
 
     async def _post(self, path: str, body: bytes, seconds: float) -> None:
@@ -239,11 +238,10 @@ class KubeClient:
             await self._once("POST", path, body=body, content_type=JSON, seconds=seconds)
             return
         doing = f"POST {path}"
-        async with self._using(doing, writes=True) as (_, shown):
+        async with self._using(doing, writes=True):
             answer = await posts.post(path, body, seconds=seconds)
             if answer.status >= 300:
                 raise from_response(answer.status, answer.body, doing=doing, headers=answer.headers)
-            self.keyring.accepted(shown)
 
     @asynccontextmanager
     async def stream(
@@ -269,7 +267,6 @@ class KubeClient:
             if response.status >= 300:
                 answer, status, headers = await response.read(), response.status, response.headers
                 raise from_response(status, answer, doing=doing, headers=headers)
-            self.keyring.accepted(shown)
             try:
                 yield response.content.iter_any()
             except aiohttp.SocketTimeoutError as error:
@@ -348,19 +345,13 @@ def _headers(credentials: Credentials, content_type: str) -> Mapping[str, str]:
 def _unreachable(doing: str, error: Exception, *, writes: bool) -> ApiError:
     """Return the error for a request that no whole answer came to."""
     text = f"{doing}: {str(error) or type(error).__name__}"
-    if _is_about_certificates(error):
-        return UnauthorizedError(text)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (aiohttp.ClientSSLError, ssl.SSLError)):
+            return UnauthorizedError(text)  # one side refused the other's certificate
+        cause = cause.__cause__
     # A connection that was not made has carried nothing.
     unsent = isinstance(error, _UNSENT)
     found = UnknownOutcomeError(text) if writes and not unsent else UnavailableError(text)
     found.is_unsent = unsent
     return found
-
-
-def _is_about_certificates(error: BaseException | None) -> bool:
-    """Return whether one side refused the other's certificate, in the handshake or after it."""
-    while error is not None:
-        if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
-            return True
-        error = error.__cause__
-    return False

@@ -28,7 +28,6 @@ from yaml import YAMLError
 from extender.kube.errors import ConfigurationError
 from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.faults import FAULTS
-from extender.runtime.retry import Backoff
 
 LOOK_SECONDS: Final = 5.0
 """The time between looks at what seldom changes, such as the files of credentials."""
@@ -83,8 +82,10 @@ async def load(kubeconfig: Path | None) -> Credentials:
             load_incluster_config(configuration, try_refresh_token=False)
             return _credentials(configuration, (Path(SERVICE_TOKEN_FILENAME),))
         path = str(kubeconfig) if kubeconfig else None
-        loader = await load_kube_config(config_file=path, client_configuration=configuration)
-        user: dict[str, Any] = _user(loader)
+        loader: Any = await load_kube_config(config_file=path, client_configuration=configuration)
+        # The library has no public way to the user of the kubeconfig's context.
+        named = getattr(loader, "_user", None)
+        user: dict[str, Any] = dict(named.value) if named is not None else {}
         found = _credentials(configuration, tuple(_sources(kubeconfig, user)))
     except _UNUSABLE as error:
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
@@ -95,12 +96,6 @@ async def load(kubeconfig: Path | None) -> Credentials:
     if plugin and found.authorization is None and configuration.cert_file is None:
         raise ConfigurationError("the credential plugin of the kubeconfig gave nothing, see above")
     return found
-
-
-def _user(loader: Any) -> dict[str, Any]:  # noqa: ANN401 - the library has no types
-    """Return the user of the kubeconfig's context, for which the library has no public way."""
-    user = getattr(loader, "_user", None)
-    return dict(user.value) if user is not None else {}
 
 
 def _sources(kubeconfig: Path | None, user: Mapping[str, Any]) -> Iterator[Path]:
@@ -117,6 +112,13 @@ def _credentials(configuration: Configuration, files: tuple[Path, ...]) -> Crede
     pems = [Path(path) for path in shown if path]
     token = configuration.api_key.get("BearerToken")
     authorization = token.strip() if token else None
+    ends = dict[str, float]()
+    if configuration.cert_file:
+        first = x509.load_pem_x509_certificate(Path(configuration.cert_file).read_bytes())
+        ends[CERTIFICATE] = first.not_valid_after_utc.timestamp()
+    end = token_end(authorization.rpartition(" ")[2]) if authorization else None
+    if end is not None:
+        ends[TOKEN] = end
     print_ = hashlib.sha256(repr((configuration.host, authorization, configuration.proxy)).encode())
     for pem in pems:
         print_.update(pem.read_bytes())
@@ -126,19 +128,10 @@ def _credentials(configuration: Configuration, files: tuple[Path, ...]) -> Crede
         authorization=authorization,
         server_name=configuration.tls_server_name,
         proxy=configuration.proxy or None,
-        ends=dict(_ends(configuration.cert_file, authorization)),
+        ends=ends,
         files=(*files, *pems),
         fingerprint=print_.digest(),
     )
-
-
-def _ends(certificate: str | None, authorization: str | None) -> Iterator[tuple[str, float]]:
-    if certificate:
-        first = x509.load_pem_x509_certificate(Path(certificate).read_bytes())
-        yield CERTIFICATE, first.not_valid_after_utc.timestamp()
-    end = token_end(authorization.rpartition(" ")[2]) if authorization else None
-    if end is not None:
-        yield TOKEN, end
 
 
 def token_end(token: str) -> float | None:
@@ -189,7 +182,6 @@ class Keyring:
         read: Callable[[], Awaitable[Credentials]],
         *,
         clock: Clock | None = None,
-        backoff: Backoff | None = None,
     ) -> None:
         self.current = first
         self.counts: Counter[str] = Counter()
@@ -198,7 +190,6 @@ class Keyring:
         """The number of times the API server refused them."""
         self._read = read
         self._clock = clock or SystemClock()
-        self._backoff = backoff or Backoff(1.0, 30.0, jitter=lambda: 1.0)
         self._not_before = 0.0
         self._lock = asyncio.Lock()
         self._stamp = stamp(first.files)
@@ -206,8 +197,7 @@ class Keyring:
     async def refused(self, shown: Credentials) -> bool:
         """Count refused credentials, and return whether others replace them.
 
-        The first of many refusals reads them again. The pause until the next reading grows each
-        time that it finds nothing new.
+        The first of many refusals reads them again, and later ones after a pause.
         """
         self.refusals += 1
         async with self._lock:
@@ -216,17 +206,11 @@ class Keyring:
             now = self._clock.monotonic()
             if now < self._not_before:
                 return False
-            self._not_before = now + self._backoff.next()
+            self._not_before = now + LOOK_SECONDS
             renewed = await self._renew("the API server refuses them")
             if not renewed:
                 _log.warning("the API server refuses our credentials", api_server=shown.host)
             return renewed
-
-    def accepted(self, shown: Credentials) -> None:
-        """Reset the pauses: the API server accepted these credentials."""
-        if self._not_before and self.current is shown:
-            self._not_before = 0.0
-            self._backoff.reset()
 
     async def look(self) -> None:
         """Read them again if a file has changed."""

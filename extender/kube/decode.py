@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from extender.api import core_v1 as core
-from extender.api.batch_v1 import INDEX_END, count_below, pods_at_first, pods_left
+from extender.api.batch_v1 import INDEX_END, indexes_below, pods_at_first, pods_left
 from extender.api.core_v1 import NativePodGroup
 from extender.api.values import whole
 from extender.api.wellknown import (
@@ -36,13 +36,13 @@ from extender.api.wellknown import (
 from extender.kube import kept_room, topology_wire
 from extender.kube.patterns import Patterns
 from extender.kube.shapes import Shapes
-from extender.kube.sharing import SharedLabels
 from extender.kube.sizes import (
     MOST_CHARACTERS,
     MOST_ENTRIES,
     MOST_NAMES,
     NamespaceBytes,
     OversizedError,
+    SharedLabels,
     WeakDict,
     check_lists,
     check_raw,
@@ -61,7 +61,6 @@ from extender.state.cluster.records import (
     ConditionInfo,
     JobInfo,
     NodeInfo,
-    Pattern,
     PodGroupInfo,
     PodGroupStatusInfo,
     PodInfo,
@@ -183,9 +182,15 @@ class Decoder:
             if not spec.node_name:
                 raise
             shape, labels, unreadable = self._shapes.taken(pod, raw), {}, str(error)
-        holding = {c.type for c in pod.status.conditions or () if c.status == "True"}
+        conditions = pod.status.conditions or ()
+        holding = {c.type for c in conditions if c.status == "True"}
+        scheduled = next((c for c in conditions if c.type == "PodScheduled"), None)
         native = native_of(meta.namespace, spec.scheduling_group)
         group = group_of(meta.namespace, meta.labels) or native
+        owners, said = meta.owner_references or (), meta.annotations or core.PodAnnotations()
+        workload = f"{meta.namespace}/{said.workload[:MOST_CHARACTERS]}" if said.workload else None
+        # Clusters before 1.28 have the completion index in the annotation alone.
+        index = (meta.labels or {}).get(INDEX_LABEL, said.completion_index)
         waits = group is not None and not (spec.node_name or spec.scheduling_gates)
         return PodInfo(
             uid=meta.uid,
@@ -201,33 +206,36 @@ class Decoder:
             terminating=meta.deletion_timestamp is not None,
             finished=pod.status.phase in _FINISHED,
             created=seconds_of(meta.creation_timestamp),
-            unschedulable=None if spec.node_name else _unschedulable(pod.status),
+            unschedulable=_unschedulable(scheduled) if not spec.node_name else None,
             scheduler=spec.scheduler_name[:MOST_CHARACTERS],
             phase=pod.status.phase or "Pending",
             ready="ContainersReady" in holding,
-            owners=tuple(f"{meta.namespace}/{o.name}" for o in _owners(meta)),
+            owners=tuple(f"{meta.namespace}/{o.name}" for o in owners[:MOST_NAMES]),
             controller=controller_of(meta),
             controller_kind=_controller_kind(meta),
             only_node=_only_node(meta, shape),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
             pod_set=(meta.labels or {}).get(PODSET_LABEL),
-            workload=_workload(meta),
+            workload=workload,
             gang_ready=GANG_READY in holding,
-            index=_index(meta),
+            index=_count(index),
             preempts=spec.preemption_policy != "Never",
-            cost=_cost(meta.annotations.preemption_cost) if meta.annotations else None,
-            mirror=meta.annotations is not None and meta.annotations.mirror is not None,
-            bound_at=_bound_at(pod.status) if spec.node_name else 0.0,
+            cost=_cost(said.preemption_cost),
+            mirror=said.mirror is not None,
+            bound_at=seconds_of(_decode_time(scheduled.last_transition_time or b"null"))
+            if spec.node_name and scheduled
+            else 0.0,
             refused_at=_refused_at(pod.status, meta) if pod.status.phase == "Failed" else None,
             gone_by=_time(meta.deletion_timestamp) if meta.deletion_timestamp else None,
             labels=labels,
             unreadable=unreadable,
-            pattern=self._pattern(raw, meta, shape) if waits else None,
-            claim_keys=_some(_claim_keys(pod)) if shape.individually_constrained else (),
+            pattern=self._patterns.of(raw, meta, shape)
+            if waits and self._patterns is not None
+            else None,
+            claim_keys=tuple(islice(_claim_keys(pod), MOST_ENTRIES))
+            if shape.individually_constrained
+            else (),
         )
-
-    def _pattern(self, raw: bytes | Raw, meta: core.ObjectMeta, shape: Shape) -> Pattern | None:
-        return self._patterns.of(raw, meta, shape) if self._patterns is not None else None
 
     @readable("Node")
     def node(self, raw: bytes | Raw) -> NodeInfo:
@@ -243,7 +251,9 @@ class Decoder:
             taints=tuple(node.spec.taints or ()),
             unschedulable=node.spec.unschedulable,
             ready=ready,
-            unready_since=_since(said) if said is not None and not ready else None,
+            unready_since=seconds_of(_decode_time(said.last_transition_time or b"null")) or None
+            if said and not ready
+            else None,
             features=frozenset(node.status.declared_features or ()),
         )
 
@@ -374,7 +384,7 @@ def _pods_of(spec: core.JobSpec, status: core.JobStatus) -> tuple[int, int, int]
     parallel = 1 if spec.parallelism is None else spec.parallelism
     wanted = spec.completions
     begun = pods_at_first(parallel, wanted)
-    failed = count_below(wanted or 0, status.failed_indexes or "")
+    failed = len(indexes_below(wanted or 0, status.failed_indexes or ""))
     done = (status.succeeded or 0) + failed
     left = pods_left(parallel, wanted, done=done, active=status.active or 0)
     return begun, begun - left, 0 if wanted is None else wanted - begun
@@ -428,17 +438,9 @@ def _words(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
     return said
 
 
-def _owners(meta: core.ObjectMeta) -> Sequence[core.OwnerReference]:
-    return (meta.owner_references or ())[:MOST_NAMES]
-
-
 def controller_of(meta: core.ObjectMeta) -> str | None:
     """Return the UID of the owner that makes others in an object's place."""
     return next((o.uid for o in meta.owner_references or () if o.controller), None)
-
-
-def _some(keys: Iterator[str]) -> tuple[str, ...]:
-    return tuple(islice(keys, MOST_ENTRIES))
 
 
 def _claim_keys(pod: core.UnreadPod) -> Iterator[str]:
@@ -496,19 +498,6 @@ def _named(term: core.NodeSelectorTerm) -> str | None:
     return None
 
 
-def _workload(meta: core.PodMeta) -> str | None:
-    name = meta.annotations.workload if meta.annotations else ""
-    return f"{meta.namespace}/{name[:MOST_CHARACTERS]}" if name else None
-
-
-def _index(meta: core.PodMeta) -> int | None:
-    """Return the completion index; clusters before 1.28 have it in the annotation alone."""
-    said = (meta.labels or {}).get(INDEX_LABEL)
-    if said is None and meta.annotations is not None:
-        said = meta.annotations.completion_index
-    return _count(said)
-
-
 def _count(said: str | None) -> int | None:
     found = whole(said) if said is not None else None
     return found if found is not None and found < INDEX_END else None
@@ -522,13 +511,6 @@ def _cost(said: str | None) -> int | None:
     return -found if found is not None and said.startswith("-") else found
 
 
-def _bound_at(status: core.PodStatus) -> float:
-    for condition in status.conditions or ():
-        if condition.type == "PodScheduled" and condition.last_transition_time:
-            return seconds_of(_decode_time(condition.last_transition_time))
-    return 0.0
-
-
 def _refused_at(status: core.PodStatus, meta: core.PodMeta) -> float | None:
     """Return when the kubelet refused a pod: then it writes `OutOf` and what the node lacks."""
     if not status.reason.startswith("OutOf"):
@@ -536,18 +518,11 @@ def _refused_at(status: core.PodStatus, meta: core.PodMeta) -> float | None:
     return _time(status.start_time) if status.start_time else seconds_of(meta.creation_timestamp)
 
 
-def _since(condition: core.NodeCondition) -> float | None:
-    said = condition.last_transition_time
-    return seconds_of(_decode_time(said)) or None if said else None
-
-
 def _time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _unschedulable(status: core.PodStatus) -> str | None:
-    for condition in status.conditions or ():
-        if condition.type == "PodScheduled":
-            failed = condition.status == "False" and condition.reason == "Unschedulable"
-            return condition.message if failed else None
-    return None
+def _unschedulable(scheduled: core.PodCondition | None) -> str | None:
+    if scheduled is None or (scheduled.status, scheduled.reason) != ("False", "Unschedulable"):
+        return None
+    return scheduled.message

@@ -10,10 +10,9 @@ from cachetools import LRUCache
 from msgspec import Raw
 
 from extender.api import queue_wire as wire
-from extender.api.core_v1 import Amount, OwnerReference
+from extender.api.core_v1 import OwnerReference
 from extender.api.wellknown import (
     INDEX_LABEL,
-    JOB_UID_LABEL,
     POD_SET_FIELDS_WITHOUT_EFFECT,
     QUEUE_LABEL,
     fields_without_effect,
@@ -29,7 +28,6 @@ from extender.kube.decode import (
     readable,
     seconds_of,
 )
-from extender.kube.sharing import SharedMappings
 from extender.kube.sizes import FREE_OF_A_JOB, JOBS, NamespaceBytes, size_of
 from extender.resources.quantity import amount, parse_resources
 from extender.runtime.process import deep_stack
@@ -41,12 +39,9 @@ from extender.state.queue.records import (
     CohortInfo,
     CompletionMode,
     DomainRequest,
-    EvictionCount,
     FlavorInfo,
     FlavorQuotasInfo,
-    Fungibility,
     JobObject,
-    LimitInfo,
     LimitRangeInfo,
     LocalQueueInfo,
     Meta,
@@ -69,16 +64,13 @@ T = TypeVar("T")
 Labelled = dict[str, object]
 """An object, or as much of it as its labels."""
 _REMEMBERED: Final = 4096
-"""The number of pod templates that are remembered, and of pod sets and of admissions: what many
-Workloads have is in memory once."""
+"""The number of pod templates that are remembered: what many Workloads have is in memory once."""
 _USUAL: Final = 4096
 """Bytes of a template; with longer ones fewer are remembered."""
 _NO_SHAPE: Final = Shape()
 """The shape of a template that cannot be read."""
 _KUEUE: Final = b"kueue.x-k8s.io/"
 _JOB: Final = "batch/job"
-_PREFERENCES: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
-"""Words of `v1beta1`."""
 
 
 def _or(read: Callable[[bytes | Raw], T], raw: bytes | Raw, otherwise: T) -> T:
@@ -122,11 +114,6 @@ class QueueDecoder:
         self._templates: LRUCache[tuple[object, ...], tuple[bytes, Shape, str]] = LRUCache(
             _REMEMBERED * _USUAL, lambda known: max(_USUAL, len(known[0]))
         )
-        self._pod_sets: LRUCache[tuple[object, ...], PodSetInfo] = LRUCache(
-            _REMEMBERED * _USUAL, lambda known: max(_USUAL, len(known.template))
-        )
-        self._admissions: LRUCache[tuple[object, ...], AdmissionInfo] = LRUCache(_REMEMBERED)
-        self._mappings = SharedMappings()
         self._account = NamespaceBytes(JOBS, FREE_OF_A_JOB)
 
     @readable("ResourceFlavor")
@@ -154,14 +141,21 @@ class QueueDecoder:
         found = _cluster_queue(raw)
         spec = found.spec
         checks = spec.admission_checks_strategy
+        preemption = spec.preemption or wire.QueuePreemption()
+        borrow = preemption.borrow_within_cohort or wire.BorrowWithinCohort()
         return ClusterQueueInfo(
             meta=_meta_of("ClusterQueue", found.metadata, raw),
             resource_groups=_groups(spec.resource_groups),
             cohort=spec.cohort_name or None,
             strategy=cast(Any, spec.queueing_strategy),
             namespace_selector=spec.namespace_selector,
-            fungibility=_fungibility(spec.flavor_fungibility or wire.FlavorFungibility()),
-            preemption=_preemption(spec.preemption or wire.QueuePreemption()),
+            fungibility=spec.flavor_fungibility or wire.FlavorFungibility(),
+            preemption=PreemptionPolicy(
+                cast(Any, preemption.within_cluster_queue),
+                cast(Any, preemption.reclaim_within_cohort),
+                cast(Any, borrow.policy),
+                borrow.max_priority_threshold,
+            ),
             stop_policy=_stop_policy(spec.stop_policy),
             admission_checks=tuple(
                 check.name for check in (checks.admission_checks if checks else None) or ()
@@ -214,15 +208,19 @@ class QueueDecoder:
     def limit_range(self, raw: bytes | Raw) -> LimitRangeInfo:
         """Return a LimitRange."""
         found = _limit_range(raw)
-        items = tuple(map(_limit, found.spec.limits or ()))
+        items = tuple(found.spec.limits or ())
+        for each in items:
+            for amounts in (each.limits, each.requests, each.least, each.most, each.ratio):
+                parse_resources(amounts)  # they stay as they are written, and are to be readable
         return LimitRangeInfo(_meta(found.metadata), items)
 
     @readable("RuntimeClass")
     def runtime_class(self, raw: bytes | Raw) -> RuntimeClassInfo:
         """Return a RuntimeClass."""
         found = _runtime_class(raw)
-        overhead = found.overhead.pod_fixed if found.overhead else None
-        return RuntimeClassInfo(found.metadata.name, _quantities(overhead))
+        overhead = (found.overhead.pod_fixed if found.overhead else None) or {}
+        parse_resources(overhead)  # it stays as it is written, and is to be readable
+        return RuntimeClassInfo(found.metadata.name, overhead)
 
     def workload(self, raw: bytes | Raw) -> WorkloadInfo:
         """Return a Workload; of an unreadable one, the parts that can be read.
@@ -254,7 +252,7 @@ class QueueDecoder:
         pod_sets = tuple(map(self._pod_set, spec.pod_sets))
         opened = {gate.name for gate in status.preemption_gates or () if gate.position == "Open"}
         gates = [gate.name for gate in spec.preemption_gates or ()]
-        meta = _meta(found.metadata, self._mappings)
+        meta = _meta(found.metadata)
         unused = {path for each in spec.pod_sets for path in _unused(each)}.difference(meta.ignored)
         return WorkloadInfo(
             meta=replace(meta, ignored=(*meta.ignored, *sorted(unused))) if unused else meta,
@@ -265,7 +263,12 @@ class QueueDecoder:
             active=spec.active,
             max_execution=spec.maximum_execution_time_seconds,
             owners=tuple(map(_ref, found.metadata.owner_references or ())),
-            admission=self._admission(status.admission),
+            admission=AdmissionInfo(
+                status.admission.cluster_queue,
+                tuple(map(_assignment, status.admission.pod_set_assignments)),
+            )
+            if status.admission
+            else None,
             conditions=conditions_of(status.conditions),
             requeue=RequeueInfo(
                 requeue.count or 0, seconds_of(requeue.requeue_at) if requeue.requeue_at else None
@@ -274,10 +277,7 @@ class QueueDecoder:
             else None,
             reclaimable={pods.name: pods.count for pods in status.reclaimable_pods or ()},
             past_execution=status.accumulated_past_execution_time_seconds or 0,
-            evictions=tuple(
-                EvictionCount(each.reason, each.underlying_cause, each.count)
-                for each in (stats.evictions if stats else None) or ()
-            ),
+            evictions=tuple((stats.evictions if stats else None) or ()),
             closed_gates=tuple(name for name in gates if name not in opened),
             open_gates=tuple(name for name in gates if name in opened),
             unreadable=next((each.fault for each in pod_sets if each.fault), ""),
@@ -304,7 +304,9 @@ class QueueDecoder:
         meta = deeply(_metadata, raw).metadata
         kept = bytes(raw)
         if concerns is not None and not concerns(kept):
-            kept, meta = _bare(meta), msgspec.structs.replace(meta, annotations=None)
+            bare = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+            kept = msgspec.json.encode({"metadata": {**bare, "labels": meta.labels or {}}})
+            meta = msgspec.structs.replace(meta, annotations=None)
         found = JobObject(
             kind=kind,
             meta=_meta(meta),
@@ -327,28 +329,20 @@ class QueueDecoder:
         except DecodeError as error:
             why = f"pod set {found.name}: {error}"
             return PodSetInfo(found.name, found.count, _NO_SHAPE, found.min_count, raw, why)
-        claims = pod_templates.has_resource_claims(raw)
-        request = _topology_request(found.topology_request, found.count)
-        key = (found.name, found.count, found.min_count, template)
-        known = self._pod_sets.get(key) if request is None else None
-        if known is None:
-            known = PodSetInfo(
-                found.name,
-                found.count,
-                shape,
-                found.min_count,
-                template,
-                resource_claims=claims,
-                topology=request,
-            )
-            if request is None:
-                self._pod_sets[key] = known
-        return known
+        return PodSetInfo(
+            found.name,
+            found.count,
+            shape,
+            found.min_count,
+            template,
+            resource_claims=pod_templates.has_resource_claims(raw),
+            topology=_topology_request(found.topology_request, found.count),
+        )
 
     def completed(
         self,
         pod_set: PodSetInfo,
-        limits: Sequence[LimitInfo],
+        limits: Sequence[wire.LimitRangeItem],
         classes: Mapping[str, RuntimeClassInfo],
     ) -> PodSetInfo:
         """Return a pod set as its pods will be under these limits and with these RuntimeClasses."""
@@ -361,7 +355,10 @@ class QueueDecoder:
         return replace(pod_set, shape=shape, template=template, fault=fault)
 
     def _template(
-        self, raw: bytes, limits: Sequence[LimitInfo], classes: Mapping[str, RuntimeClassInfo]
+        self,
+        raw: bytes,
+        limits: Sequence[wire.LimitRangeItem],
+        classes: Mapping[str, RuntimeClassInfo],
     ) -> tuple[bytes, Shape, str]:
         """Return the first of equal templates, what its pods ask for, and what is wrong with it."""
         named = classes.values() if pod_templates.names_class(raw) else ()
@@ -373,24 +370,6 @@ class QueueDecoder:
             fault = pod_templates.fault(complete, limits)
             known = self._templates[key] = (raw, shape, fault)
         return known
-
-    def _admission(self, found: wire.WorkloadAdmission | None) -> AdmissionInfo | None:
-        if found is None:
-            return None
-        given = found.pod_set_assignments
-        if any(bytes(each.topology_assignment) for each in given):
-            return AdmissionInfo(found.cluster_queue, tuple(map(_assignment, given)))
-        key = (found.cluster_queue, *map(_words, given))
-        known = self._admissions.get(key)
-        if known is None:
-            assignments = tuple(map(_assignment, given))
-            known = self._admissions[key] = AdmissionInfo(found.cluster_queue, assignments)
-        return known
-
-
-def _words(found: wire.PodSetAssignment) -> tuple[object, ...]:
-    flavors, usage = found.flavors or {}, found.resource_usage or {}
-    return found.name, found.count, tuple(flavors.items()), tuple(usage.items())
 
 
 def _assignment(found: wire.PodSetAssignment) -> Assignment:
@@ -435,28 +414,12 @@ def _topology_fault(found: wire.TopologyRequest, count: int) -> str:
     return ""
 
 
-def _limit(found: wire.LimitRangeItem) -> LimitInfo:
-    return LimitInfo(
-        per=found.type,
-        limits=_quantities(found.default),
-        requests=_quantities(found.default_request),
-        least=_quantities(found.min),
-        most=_quantities(found.max),
-        ratio=_quantities(found.max_limit_request_ratio),
+def _meta(found: wire.Metadata) -> Meta:
+    version, labels, annotations = (
+        found.resource_version,
+        found.labels or {},
+        found.annotations or {},
     )
-
-
-def _quantities(found: Mapping[str, Amount] | None) -> Mapping[str, Amount]:
-    """Return amounts as they are written. Raises QuantityError where one cannot be read."""
-    parse_resources(found)
-    return found or {}
-
-
-def _meta(found: wire.Metadata, shared: SharedMappings | None = None) -> Meta:
-    """Return metadata; with `shared` of one of many objects that have the same labels."""
-    version, labels, annotations = found.resource_version, found.labels, found.annotations
-    if labels and JOB_UID_LABEL in labels:
-        shared = None  # no other object has these
     return Meta(
         name=found.name,
         namespace=intern(found.namespace),
@@ -465,10 +428,10 @@ def _meta(found: wire.Metadata, shared: SharedMappings | None = None) -> Meta:
         generation=found.generation,
         created=seconds_of(found.creation_timestamp),
         terminating=found.deletion_timestamp is not None,
-        labels=shared.of(labels) if shared else labels or {},
-        annotations=shared.of(annotations) if shared else annotations or {},
+        labels=labels,
+        annotations=annotations,
         finalizers=tuple(found.finalizers or ()),
-        ignored=names_without_effect(labels or (), annotations or ()),
+        ignored=names_without_effect(labels, annotations),
     )
 
 
@@ -492,12 +455,6 @@ def _unused(found: wire.PodSet) -> Iterator[str]:
     for name, value in zip(POD_SET_FIELDS_WITHOUT_EFFECT, said, strict=True):
         if value:
             yield f"spec.podSets[{found.name}].topologyRequest.{name}"
-
-
-def _bare(meta: wire.Metadata) -> bytes:
-    """Return JSON of an object with nothing but the metadata that is needed."""
-    said = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
-    return msgspec.json.encode({"metadata": {**said, "labels": meta.labels or {}}})
 
 
 def _ref(owner: OwnerReference) -> OwnerRef:
@@ -526,25 +483,6 @@ def _quotas(found: wire.FlavorQuota) -> FlavorQuotasInfo:
             )
             for quota in found.resources
         },
-    )
-
-
-def _fungibility(found: wire.FlavorFungibility) -> Fungibility:
-    borrow, preempt = found.when_can_borrow, found.when_can_preempt
-    return Fungibility(
-        cast(Any, _PREFERENCES.get(borrow, borrow)),
-        cast(Any, _PREFERENCES.get(preempt, preempt)),
-        found.preference,
-    )
-
-
-def _preemption(found: wire.QueuePreemption) -> PreemptionPolicy:
-    borrow = found.borrow_within_cohort or wire.BorrowWithinCohort()
-    return PreemptionPolicy(
-        cast(Any, found.within_cluster_queue),
-        cast(Any, found.reclaim_within_cohort),
-        cast(Any, borrow.policy),
-        borrow.max_priority_threshold,
     )
 
 

@@ -138,10 +138,16 @@ def from_response(
 
     Only the message of a `kind: Status` is taken over, and cut: other bodies may hold secrets.
     """
-    said = _status(body)
+    try:
+        parsed = msgspec.json.decode(body, type=_ErrorStatus)
+    except msgspec.MsgspecError:
+        parsed = _NO_STATUS
+    said = parsed if parsed.kind == "Status" else _NO_STATUS
     kind = _kind(status, said, reads=doing.partition(" ")[0] in _READS)
     text = f"{doing}: {status} {said.message[:LONGEST_NOTE]}".rstrip()
-    return kind(text, status=status, retry_after=_retry_after(headers or {}))
+    pause = (headers or {}).get("Retry-After", "")  # the API server never writes a date
+    seconds = float(pause) if pause.isascii() and pause.isdigit() else None
+    return kind(text, status=status, retry_after=seconds)
 
 
 def _kind(status: int, said: _ErrorStatus, *, reads: bool) -> type[ApiError]:
@@ -155,17 +161,3 @@ def _kind(status: int, said: _ErrorStatus, *, reads: bool) -> type[ApiError]:
     if status in _UNKNOWN and not reads:
         return UnknownOutcomeError
     return _BY_STATUS.get(status, UnavailableError if status >= 500 else ApiError)
-
-
-def _status(body: bytes) -> _ErrorStatus:
-    try:
-        parsed = msgspec.json.decode(body, type=_ErrorStatus)
-    except msgspec.MsgspecError:
-        return _NO_STATUS
-    return parsed if parsed.kind == "Status" else _NO_STATUS
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After; the API server never writes it as a date."""
-    said = headers.get("Retry-After", "")
-    return float(said) if said.isascii() and said.isdigit() else None

@@ -45,7 +45,11 @@ def preemption_as_json(nomination: PreemptedRoom) -> dict[str, Any] | None:
             {"name": node, "pods": list(room.pods), "room": plain(room.amounts)}
             for node, room in nomination.rooms.items()
         ],
-        "victims": [_victim(each) for each in nomination.victims],
+        "victims": [
+            {"kind": each.kind, "uid": each.uid}
+            | ({"pods": list(each.pods)} if each.kind == "PodGroup" else {})
+            for each in nomination.victims
+        ],
     }
     return found if len(msgspec.json.encode(found)) <= _LARGEST else None
 
@@ -71,11 +75,6 @@ def read_preemption(raw: bytes | msgspec.Raw) -> PreemptedRoom | None:
     )
     good = all(is_amount(room.amounts) for room in rooms.values())
     return PreemptedRoom(since, rooms, victims) if good else None
-
-
-def _victim(victim: VictimInfo) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": victim.kind, "uid": victim.uid}
-    return found | ({"pods": list(victim.pods)} if victim.kind == "PodGroup" else {})
 
 
 class _GrantWire(msgspec.Struct, frozen=True):

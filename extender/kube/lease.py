@@ -151,12 +151,15 @@ class LeaseElection:
         try:
             found = decoded(_decode, await self._client.request("GET", self._of.path))
         except NotFoundError:
-            return await self._create()
+            now = self._now()
+            return await self._write("POST", _Spec(self._of.identity, self._seconds, now, now, 0))
         if found.spec != self._record:
             self._record, self._seen = found.spec, self._clock.monotonic()
-        if not self._is_free(found.spec):
-            return None
         mine = found.spec.holder_identity == self._of.identity
+        promised = found.spec.lease_duration_seconds or self._times.duration
+        is_over = self._clock.monotonic() >= self._seen + promised
+        if found.spec.holder_identity and not mine and not is_over:
+            return None
         now = self._now()
         spec = _Spec(
             self._of.identity,
@@ -166,17 +169,6 @@ class LeaseElection:
             (found.spec.lease_transitions or 0) + (not mine),
         )
         return await self._write("PUT", spec, resource_version=found.metadata.resource_version)
-
-    def _is_free(self, spec: _Spec) -> bool:
-        if not spec.holder_identity or spec.holder_identity == self._of.identity:
-            return True
-        promised = spec.lease_duration_seconds or self._times.duration
-        return self._clock.monotonic() >= self._seen + promised
-
-    async def _create(self) -> _Lease:
-        now = self._now()
-        spec = _Spec(self._of.identity, self._seconds, now, now, 0)
-        return await self._write("POST", spec)
 
     async def _write(self, method: str, spec: _Spec, *, resource_version: str = "") -> _Lease:
         began = self._clock.monotonic()

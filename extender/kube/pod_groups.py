@@ -13,9 +13,9 @@ import msgspec
 
 from extender.api.wellknown import GANG_READY, GROUP_NATIVE, NATIVE_VERSIONS
 from extender.kube import kept_room
-from extender.kube.client import APPLY_PATCH, KubeClient
+from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import ConflictError, InvalidError, NotFoundError, UndeclaredFieldsError
-from extender.kube.pods import PodRef, evict, set_condition
+from extender.kube.pods import PodRef
 from extender.kube.recorder import ObjectRef
 from extender.kube.watch import decoded
 from extender.state.cluster.records import (
@@ -34,47 +34,6 @@ BY_SCHEDULER: Final = "PreemptionByScheduler"
 """The reason of kube-scheduler's own victims. A pod stays nominated while one of them ends."""
 
 _encode = msgspec.json.Encoder().encode
-
-
-class PodGroupWriter:
-    """Writes to the API server for the reconciler's roles; every method raises ApiError."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> bool:
-        """Make the reconciler's part of a status this one; return whether all of it was written."""
-        found = await apply_part(self._client, pod_group, as_json(status), manager=FIELD_MANAGER)
-        return found.is_whole
-
-    async def set_gang_ready(
-        self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
-    ) -> None:
-        """Write whether the gang of a pod is ready; a pod that is gone is no error."""
-        condition = {
-            "type": GANG_READY,
-            "status": "True" if ready else "False",
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": as_time(at),
-        }
-        await set_condition(self._client, pod, condition)
-
-    async def evict(self, pod: PodRef) -> None:
-        """Evict a pod; raises UnavailableError while a disruption budget forbids it."""
-        await evict(self._client, pod)
-
-
-class PodGroupConditionWriter:
-    """Writes what the extender says of a group; raises ApiError."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
-        """Make this the one condition of a PodGroup that is the extender's."""
-        status = {"conditions": [as_condition(condition)]}
-        await apply_part(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
 
 
 class WrittenStatus(NamedTuple):
@@ -187,10 +146,15 @@ _decode_stored = msgspec.json.Decoder(_PodGroupStored).decode
 
 
 class PreemptorWriter:
-    """Writes for the extender which victims leave for a group; raises ApiError."""
+    """Writes what the extender says of a group, and which victims leave for it; raises ApiError."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
+
+    async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
+        """Make this the one condition of a PodGroup that is the extender's."""
+        status = {"conditions": [as_condition(condition)]}
+        await apply_part(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
 
     async def apply(
         self, pod_group: PodGroupInfo, nomination: PreemptedRoom | None, condition: ConditionInfo
@@ -218,11 +182,23 @@ class PreemptorWriter:
             )
 
 
-class VictimWriter:
+class PodGroupWriter:
     """Writes for the reconciler; every method raises ApiError. A pod that is gone is no error."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
+
+    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> bool:
+        """Make the reconciler's part of a status this one; return whether all of it was written."""
+        found = await apply_part(self._client, pod_group, as_json(status), manager=FIELD_MANAGER)
+        return found.is_whole
+
+    async def set_gang_ready(
+        self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
+    ) -> None:
+        """Write whether the gang of a pod is ready."""
+        status = "True" if ready else "False"
+        await self._set_condition(pod, ConditionInfo(GANG_READY, status, reason, message, at))
 
     async def nominate(self, pod: PodRef, node: str | None) -> None:
         """Make a node the nominated one of a pod; None withdraws what was written so."""
@@ -240,18 +216,30 @@ class VictimWriter:
 
     async def mark(self, pod: PodRef, message: str, *, at: float) -> None:
         """Write into a victim that it is preempted; `at` in seconds since the epoch."""
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": BY_SCHEDULER,
-            "message": message,
-            "lastTransitionTime": as_time(at),
-        }
-        await set_condition(self._client, pod, condition)
+        found = ConditionInfo("DisruptionTarget", "True", BY_SCHEDULER, message, at)
+        await self._set_condition(pod, found)
+
+    async def _set_condition(self, pod: PodRef, condition: ConditionInfo) -> None:
+        status = {"conditions": [as_condition(condition)]}
+        body = _encode({"metadata": {"uid": pod.uid}, "status": status})
+        with suppress(NotFoundError, ConflictError):
+            path = f"{pod.path}/status"
+            await self._client.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
 
     async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
-        """Evict a pod, or only ask whether that may be; BudgetError while a budget forbids it."""
-        await evict(self._client, pod, dry_run=dry_run)
+        """Evict a pod, or only ask whether that may be.
+
+        While a disruption budget forbids it that is a BudgetError, an UnavailableError.
+        """
+        body = _encode({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        })  # fmt: skip
+        with suppress(NotFoundError, ConflictError, InvalidError):
+            path = f"{pod.path}/eviction{'?dryRun=All' if dry_run else ''}"
+            await self._client.request("POST", path, body=body)
 
     async def delete(self, pod: PodRef) -> None:
         """Delete a pod that is marked, whatever its disruption budget says."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from extender.api.queue_wire import LimitRangeItem
 from extender.api.values import wrong_label
 from extender.kube.decode import UNREADABLE, DecodeError
 from extender.resources.quantity import (
@@ -20,7 +21,7 @@ from extender.resources.quantity import (
     pod_requests,
     show,
 )
-from extender.state.queue.records import LimitInfo, RuntimeClassInfo
+from extender.state.queue.records import RuntimeClassInfo
 
 Template = dict[str, Any]
 _LIMITS: Final = b'"limits"'
@@ -41,7 +42,7 @@ def has_resource_claims(raw: bytes) -> bool:
 
 
 def complete(
-    raw: bytes, limits: Sequence[LimitInfo], classes: Mapping[str, RuntimeClassInfo]
+    raw: bytes, limits: Sequence[LimitRangeItem], classes: Mapping[str, RuntimeClassInfo]
 ) -> bytes:
     """Return a template with the requests, limits and overhead that its pods will have.
 
@@ -63,7 +64,7 @@ def complete(
         raise DecodeError(f"not a readable pod template: {error}") from error
 
 
-def fault(completed: bytes, limits: Sequence[LimitInfo]) -> str:
+def fault(completed: bytes, limits: Sequence[LimitRangeItem]) -> str:
     """Return why the API server takes no pod of a completed template, or nothing.
 
     Raises DecodeError where an amount is none.
@@ -83,7 +84,7 @@ def fault(completed: bytes, limits: Sequence[LimitInfo]) -> str:
         raise DecodeError(f"not a readable pod template: {error}") from error
 
 
-def _faults(spec: Template, limits: Sequence[LimitInfo]) -> Iterator[str]:
+def _faults(spec: Template, limits: Sequence[LimitRangeItem]) -> Iterator[str]:
     """Yield what is wrong with the amounts of a pod, as LimitRanger finds it."""
     for container in _containers(spec):
         which = f"container {container.get('name', '')}"
@@ -111,7 +112,7 @@ def _of_pod(spec: Template, which: int) -> Mapping[str, int]:
 
 
 def _outside(
-    requests: Mapping[str, int], limits: Mapping[str, int], item: LimitInfo
+    requests: Mapping[str, int], limits: Mapping[str, int], item: LimitRangeItem
 ) -> Iterator[str]:
     for what, least in parse_resources(item.least).items():
         asked = requests.get(what, 0)
@@ -137,7 +138,7 @@ def _containers(spec: Template) -> Iterator[Template]:
     yield from spec.get("containers") or ()
 
 
-def _complete(container: Template, limits: Sequence[LimitInfo]) -> None:
+def _complete(container: Template, limits: Sequence[LimitRangeItem]) -> None:
     resources: dict[str, Any] = dict(container.get("resources") or {})
     most: dict[str, Quantity] = dict(resources.get("limits") or {})
     requests: dict[str, Quantity] = {**most, **(resources.get("requests") or {})}
@@ -161,16 +162,16 @@ def _complete_pod(spec: Template) -> None:
     """
     resources: dict[str, Any] = spec.get("resources") or {}
     most: dict[str, Quantity] = resources.get("limits") or {}
-    asked = {name for each in _containers(spec) for name in _asked(each)}
+    asked = {
+        name
+        for each in _containers(spec)
+        for part in ("requests", "limits")
+        for name in (each.get("resources") or {}).get(part) or ()
+    }
     requests = resources.get("requests") or {}
     given = {name: limit for name, limit in most.items() if name not in asked}
     if given:
         spec["resources"] = {**resources, "requests": {**given, **requests}}
-
-
-def _asked(container: Template) -> set[str]:
-    resources = container.get("resources") or {}
-    return {*(resources.get("requests") or {}), *(resources.get("limits") or {})}
 
 
 def _amounts(container: Template) -> tuple[Mapping[str, int], Mapping[str, int]]:

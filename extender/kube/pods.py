@@ -39,30 +39,6 @@ class PodRef:
         return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
-async def evict(client: KubeClient, pod: PodRef, *, dry_run: bool = False) -> None:
-    """Evict a pod, or only ask whether that may be. Raises ApiError.
-
-    One that is gone, or is another one by now, is no error. While a disruption budget forbids it
-    that is a BudgetError, an UnavailableError.
-    """
-    body = _encode({
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.uid}},
-    })  # fmt: skip
-    with suppress(NotFoundError, ConflictError, InvalidError):
-        path = f"{pod.path}/eviction{'?dryRun=All' if dry_run else ''}"
-        await client.request("POST", path, body=body)
-
-
-async def set_condition(client: KubeClient, pod: PodRef, condition: Mapping[str, str]) -> None:
-    """Write a condition into the status of a pod; one that is gone is no error. Raises ApiError."""
-    body = _encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
-    with suppress(NotFoundError, ConflictError):
-        await client.request("PATCH", f"{pod.path}/status", body=body, content_type=STRATEGIC_PATCH)
-
-
 class TopologyGateWriter:
     """Lets gated pods go; the reconciler's identity may do that."""
 

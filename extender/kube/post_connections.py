@@ -19,7 +19,8 @@ from typing_extensions import override
 from extender.kube.credentials import Credentials
 
 IDLE_SECONDS: Final = 15.0
-"""After which an unused connection is closed: what is between may have dropped it silently."""
+"""A connection that was unused for longer is not used again: what is between may have dropped it
+silently."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -164,7 +165,6 @@ class PostConnections:
         self._opened: set[PostConnection] = set()
         self._idle: list[PostConnection] = []
         """The last one was used last: those that a lesser load does not need grow old."""
-        self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def post(self, path: str, body: bytes, *, seconds: float) -> PostAnswer:
@@ -181,7 +181,11 @@ class PostConnections:
                 connection = self._take() or await self._connect()
                 unsent = False
                 answer = await connection.post(request)
-                self._keep(connection)
+                if self._closed or not connection.is_usable:
+                    connection.close()
+                else:
+                    connection.idle_since = asyncio.get_running_loop().time()
+                    self._idle.append(connection)
                 return answer
         except OSError as error:
             if unsent:
@@ -191,8 +195,6 @@ class PostConnections:
     async def close(self) -> None:
         """Close all connections; requests under way fail."""
         self._closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
         gone = [each.gone for each in self._opened]
         for each in list(self._opened):
             each.abort()
@@ -222,23 +224,6 @@ class PostConnections:
             connection.abort()
             raise ConnectionAbortedError("the client is closed")
         return connection
-
-    def _keep(self, connection: PostConnection) -> None:
-        if self._closed or not connection.is_usable:
-            connection.close()
-            return
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
-        self._idle.append(connection)
-        if self._sweep is None:
-            self._sweep = loop.call_later(IDLE_SECONDS, self._close_idle)
-
-    def _close_idle(self) -> None:
-        loop = asyncio.get_running_loop()
-        latest = loop.time() - IDLE_SECONDS
-        while self._idle and self._idle[0].idle_since <= latest:
-            self._idle.pop(0).close()
-        self._sweep = loop.call_later(IDLE_SECONDS, self._close_idle) if self._idle else None
 
 
 def post_connections(

@@ -23,6 +23,7 @@ import msgspec
 import structlog
 from cachetools import LRUCache
 
+from extender.api.core_v1 import Wire
 from extender.api.reasons import JobReason
 from extender.kube.client import KubeClient
 from extender.kube.errors import LONGEST_NOTE, ApiError, ConflictError, UnavailableError
@@ -47,8 +48,7 @@ _log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+class ObjectRef(Wire, frozen=True):
     """The object that an Event is about."""
 
     api_version: str
@@ -100,7 +100,11 @@ class Recorder:
 
     def record(self, event: Event) -> None:
         """Queue an Event for writing. Where too many wait, one of the longest line is dropped."""
-        if not self._is_allowed(event.about.uid):
+        now = self._clock.monotonic()
+        left, at = self._allowed.get(event.about.uid, (BURST, now))
+        left = min(BURST, left + (now - at) / INTERVAL)
+        self._allowed[event.about.uid] = left - (left >= 1), now
+        if left < 1:
             self._drop(event)
             return
         line = self._lines.setdefault((event.about.namespace, event.warning), deque())
@@ -116,19 +120,14 @@ class Recorder:
         self._count("dropped")
         _log.debug("event dropped", about=event.about.name, reason=event.reason)
 
-    def _is_allowed(self, uid: str) -> bool:
-        """Return whether another Event about an object is allowed, and count it."""
-        now = self._clock.monotonic()
-        left, at = self._allowed.get(uid, (BURST, now))
-        left = min(BURST, left + (now - at) / INTERVAL)
-        self._allowed[uid] = left - (left >= 1), now
-        return left >= 1
-
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
         while True:
             while self._lines:
-                at, event = self._next()
+                key, line = self._lines.popitem(last=False)
+                at, event = line.popleft()
+                if line:
+                    self._lines[key] = line  # behind all others
                 began = self._clock.monotonic()
                 try:
                     await self._write(event, at)
@@ -139,14 +138,6 @@ class Recorder:
                 await asyncio.sleep(min(LONGEST_REST, took * (1 / self._share - 1)))
             self._wakeup.clear()
             await self._wakeup.wait()
-
-    def _next(self) -> tuple[float, Event]:
-        """Take the first Event of the line whose turn it is."""
-        key, line = self._lines.popitem(last=False)
-        found = line.popleft()
-        if line:
-            self._lines[key] = line
-        return found
 
     async def _write(self, event: Event, at: float) -> None:
         try:
@@ -177,24 +168,20 @@ class Recorder:
 
     def _body(self, event: Event, at: float) -> dict[str, object]:
         about = event.about
+        said = "\0".join((about.uid, event.reason, event.occasion))
+        name = f"{about.name[:200].rstrip('-.')}.{sha256(said.encode()).hexdigest()[:16]}"
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": _name(event), "namespace": _namespace(event)},
+            "metadata": {"name": name, "namespace": _namespace(event)},
             "eventTime": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
             "action": event.action,
             "reason": event.reason,
             "type": "Warning" if event.warning else "Normal",
-            "note": _cut(event.note, LONGEST_NOTE),
-            "regarding": {
-                "apiVersion": about.api_version,
-                "kind": about.kind,
-                "namespace": about.namespace,
-                "name": about.name,
-                "uid": about.uid,
-            },
+            "note": event.note.encode()[:LONGEST_NOTE].decode(errors="ignore"),
+            "regarding": about,
         }
 
 
@@ -212,16 +199,6 @@ def refusal(about: ObjectRef, error: ApiError) -> Event:
     return Event(about, JobReason.INVALID, note, "Write", warning=True, occasion=note)
 
 
-def _cut(text: str, size: int) -> str:
-    """Return the start of a text that takes no more than so many bytes."""
-    return text.encode()[:size].decode(errors="ignore")
-
-
 def _namespace(event: Event) -> str:
     """Return the namespace of an Event: `default` for one about an object without a namespace."""
     return event.about.namespace or "default"
-
-
-def _name(event: Event) -> str:
-    said = "\0".join((event.about.uid, event.reason, event.occasion))
-    return f"{event.about.name[:200].rstrip('-.')}.{sha256(said.encode()).hexdigest()[:16]}"

@@ -90,7 +90,10 @@ class Reflector(Generic[T]):
             await pacer.go_through(self.feed.listed(listing, version))
         except Exception as error:  # noqa: BLE001 - a bug, which costs one object and no more
             FAULTS.report("state", error, key=self.kind)
-            await pacer.go_through(self._one_by_one(listing))
+            for each in listing:
+                self._report(self.feed.applied, [each])
+                if pacer.is_due:
+                    await pacer.rest()
         if listing or not self.synced:
             _log.info("listed", kind=self.kind, objects=len(listing))
         self.aside.keep(self.kind, self._unread)
@@ -149,11 +152,6 @@ class Reflector(Generic[T]):
         except DecodeError:
             return []
         return [found] if found is not None else []
-
-    def _one_by_one(self, listing: Sequence[T]) -> Iterator[None]:
-        for each in listing:
-            self._report(self.feed.applied, [each])
-            yield
 
     def _report(self, callback: Callable[[T], object], found: Sequence[T]) -> None:
         for each in found:

@@ -6,7 +6,7 @@ once.
 """
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import Final
@@ -116,9 +116,16 @@ class Shapes:
         labels = _whose(pod.metadata, affinity)
         ports = frozenset(_host_ports(spec))
         selector, features = _frozen(spec.node_selector), _features(spec)
-        spread, extended = bytes(spec.topology_spread_constraints), _names_extended(spec)
-        constrained = _is_individually_constrained(spec, affinity) or any(
-            map(stands_for_device_class, beside)
+        spread = bytes(spec.topology_spread_constraints)
+        every = chain(spec.containers, spec.init_containers or ())
+        # One of these is what a `managedResources` of kube-scheduler may name.
+        extended = any(is_extended(name) for c in every for name in c.resources.requests or ())
+        constrained = bool(
+            spread
+            or b'"podAffinity"' in affinity
+            or b'"podAntiAffinity"' in affinity
+            or _has_claims(spec)
+            or any(map(stands_for_device_class, beside))
         )
         key = (
             _frozen(asked),
@@ -231,12 +238,6 @@ def _features(spec: core.PodSpec) -> frozenset[str]:
     return frozenset(found) if found else _NO_FEATURES
 
 
-def _names_extended(spec: core.PodSpec) -> bool:
-    """Return whether a container names a resource that a `managedResources` may name."""
-    containers = chain(spec.containers, spec.init_containers or ())
-    return any(is_extended(name) for each in containers for name in each.resources.requests or ())
-
-
 def _terms(affinity: core.PodAffinity | None) -> Iterator[PodTerm]:
     """Yield which pods the required terms are about."""
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
@@ -270,15 +271,6 @@ def _containers(field: str, found: Sequence[core.Container]) -> list[ContainerRe
         )
         for index, each in enumerate(found)
     ]
-
-
-def _is_individually_constrained(spec: core.PodSpec, affinity: bytes) -> bool:
-    return bool(
-        _has_claims(spec)
-        or bytes(spec.topology_spread_constraints)
-        or b'"podAffinity"' in affinity
-        or b'"podAntiAffinity"' in affinity
-    )
 
 
 def _frozen(mapping: Mapping[str, object] | None) -> tuple[tuple[str, object], ...]:
@@ -320,13 +312,21 @@ def as_counted(pod: core.Pod, raw: bytes | Raw) -> core.Pod:
     """
     found = _decode_resized(raw)
     status, spec = found.status, pod.spec
-    spec_counts = not _is_infeasible(status.conditions or ())
+    pending = (c.reason for c in status.conditions or () if c.type == "PodResizePending")
+    spec_counts = next(pending, None) != "Infeasible"
     reported = {
         each.name: each
         for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     }
     containers = zip(spec.containers, found.spec.containers, strict=True)
     first = zip(spec.init_containers or (), found.spec.init_containers or (), strict=True)
+    whole = spec.resources
+    if whole is not None and whole.requests and status.resources is not None:
+        asked = whole.requests if spec_counts else None
+        largest = _largest(asked, status.resources.requests, status.allocated_resources)
+        # Of the pod as a whole counts what its spec names.
+        named = {r: n for r, n in largest.items() if r in whole.requests}
+        whole = core.ResourceRequirements(named)
     changed = replace(
         spec,
         containers=[
@@ -340,7 +340,7 @@ def as_counted(pod: core.Pod, raw: bytes | Raw) -> core.Pod:
             else c
             for c, n in first
         ],
-        resources=_resized_pod_resources(spec.resources, status, spec_counts=spec_counts),
+        resources=whole,
     )
     return replace(pod, spec=changed)
 
@@ -360,17 +360,6 @@ def _resized_container(
     return replace(container, resources=core.ResourceRequirements(largest))
 
 
-def _resized_pod_resources(
-    asked: core.ResourceRequirements | None, status: core.ResizeStatus, *, spec_counts: bool
-) -> core.ResourceRequirements | None:
-    """Return what counts of the requests of a pod as a whole: of what its spec names."""
-    if asked is None or not asked.requests or status.resources is None:
-        return asked
-    wanted = asked.requests if spec_counts else None
-    largest = _largest(wanted, status.resources.requests, status.allocated_resources)
-    return core.ResourceRequirements({r: n for r, n in largest.items() if r in asked.requests})
-
-
 def _largest(*lists: _Amounts) -> dict[str, core.Amount]:
     """Return the largest amount of each resource. Raises QuantityError where one is none."""
     largest: dict[str, core.Amount] = {}
@@ -379,8 +368,3 @@ def _largest(*lists: _Amounts) -> dict[str, core.Amount]:
             if name not in largest or parse(amount) > parse(largest[name]):
                 largest[name] = amount
     return largest
-
-
-def _is_infeasible(conditions: Iterable[core.PodCondition]) -> bool:
-    pending = (each.reason for each in conditions if each.type == "PodResizePending")
-    return next(pending, None) == "Infeasible"

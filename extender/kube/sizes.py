@@ -1,4 +1,4 @@
-"""The one rule for how much of what tenants write is kept in memory.
+"""The one rule for how much of what tenants write is kept in memory, and labels that pods share.
 
 What is read of a field takes ten times its bytes and more, and is looked at for each node. So a pod
 with a field beyond a limit is set aside, and so is an object for which its namespace has no bytes
@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from msgspec import Raw
 
 from extender.api.core_v1 import PodMeta, UnreadSpec
+from extender.api.wellknown import BESIDE_LABEL, INDEX_LABEL
 
 MOST_BYTES: Final = 64 * 1024
 """Bytes of one field, as it is written."""
@@ -31,6 +32,11 @@ FREE: Final = 1024
 JOBS: Final = 32 * 1024 * 1024
 """Bytes for the jobs of one namespace, beyond what is free for each."""
 FREE_OF_A_JOB: Final = 8 * 1024
+
+_SHARED: Final = 4096
+"""The most bytes of labels, by `size_of`, that are kept when no pod has them any more."""
+_NONE: Final[Mapping[str, str]] = {}
+_LEFT_OUT: Final = frozenset((INDEX_LABEL, BESIDE_LABEL))
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -126,3 +132,41 @@ def check(what: str, have: int, most: int) -> None:
     """Raise OversizedError for more of something than is read."""
     if have > most:
         raise OversizedError(f"{what}: {have}, and at most {most} are read")
+
+
+class SharedLabels:
+    """The labels that pods have, one mapping for all pods that have the same.
+
+    A disruption budget may name any label, and the state has 100,000 pods: most of them are of a
+    few templates. What numbers the pods of a Job is left out, because the state has it beside the
+    labels; and the label that only makes kube-scheduler try a pod.
+    """
+
+    def __init__(self, account: NamespaceBytes) -> None:
+        self._account = account
+        self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._long = weakref.WeakValueDictionary[tuple[object, ...], WeakDict[str, str]]()
+        """Labels that take many bytes, for as long as a pod has them."""
+
+    def of(self, labels: dict[str, str] | None, namespace: str) -> Mapping[str, str]:
+        """Return labels but for these two; equal ones are one mapping.
+
+        Raises OversizedError where a namespace has no bytes left for them.
+        """
+        if labels and not _LEFT_OUT.isdisjoint(labels):
+            labels = {name: value for name, value in labels.items() if name not in _LEFT_OUT}
+        if not labels:
+            return _NONE
+        size = size_of(labels)
+        if size <= _SHARED:
+            short = tuple(labels.items())  # the API server writes them in the order of their names
+            if len(self._known) >= REMEMBERED and short not in self._known:
+                self._known.clear()
+            return self._known.setdefault(short, labels)
+        key = (namespace, *labels.items())
+        found = self._long.get(key)
+        if found is None:
+            found = WeakDict(labels)
+            self._account.charge(namespace, found, size)
+            self._long[key] = found
+        return found

@@ -16,7 +16,6 @@ watch last heard of the API server.
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
@@ -52,8 +51,6 @@ WATCH_SECONDS: Final = 290
 """The server ends a watch after this; bookmarks keep the resource version fresh until then."""
 IDLE_SECONDS: Final = 100.0
 """Bookmarks come about once a minute, so a longer silence says that a watch may be broken."""
-_FAILURES: Final = 3
-"""After so many errors that the server sends on a watch, one after the other, it lists again."""
 
 T = TypeVar("T")
 
@@ -280,9 +277,6 @@ class Watcher:
         """The version from which the watch goes on; none if it has to list first."""
         self._highest = 0
         """The highest version before the last list."""
-        self._latest: Raw | None = None
-        """The object of the last event since, which has a later version."""
-        self._failures = 0
         self.freshness = Freshness()
 
     async def events(self) -> AsyncIterator[WatchEvent]:
@@ -292,13 +286,21 @@ class Watcher:
                 async for event in self._once():
                     yield event
             except (NotFoundError, ForbiddenError) as error:
-                if not self._may_be_absent(error):
+                refused = str(error) if isinstance(error, ForbiddenError) else ""
+                several = len(self._versions) > 1 and not self._has_listed
+                if not self._optional or (refused and not several):
                     await self._interrupted(error)
                     continue
                 self._go_on_from("")
-                if await self._is_another_due():
-                    continue
-                self._be_absent(error)
+                known, self._misses = len(self._versions), self._misses + 1
+                self._path = self._versions[(self._versions.index(self._path) + 1) % known]
+                if self._misses < known + self._has_listed:
+                    continue  # each version is looked for, and what was served once more
+                if refused and not self.forbidden:
+                    _log.warning("may not be read, so it counts as absent", error=refused)
+                self.forbidden, self.is_absent = refused, True
+                self._misses, self._has_listed, self._path = 0, False, self._versions[0]
+                self.freshness.heard()
                 yield Init()
                 yield InitDone()
                 await self._sleep(LOOK_SECONDS)
@@ -313,35 +315,6 @@ class Watcher:
             except ApiError as error:
                 await self._interrupted(error)
 
-    def _may_be_absent(self, error: ApiError) -> bool:
-        """Return whether an error may say that there is no such resource."""
-        if isinstance(error, ForbiddenError):
-            return self._optional and len(self._versions) > 1 and not self._has_listed
-        return self._optional
-
-    async def _is_another_due(self) -> bool:
-        """Return whether a version is to be looked for before the resource is absent; turn to it.
-
-        Each one is; and the one that was served, once more.
-        """
-        self._misses += 1
-        known = len(self._versions)
-        if self._misses >= known + (self._has_listed and known > 1):
-            return False
-        self._path = self._versions[(self._versions.index(self._path) + 1) % known]
-        if self._misses == known:
-            await self._sleep(self._backoff.next())
-        return True
-
-    def _be_absent(self, error: ApiError) -> None:
-        self._misses, self._has_listed, self.is_absent = 0, False, True
-        self._path = self._versions[0]
-        forbidden = str(error) if isinstance(error, ForbiddenError) else ""
-        if forbidden and not self.forbidden:
-            _log.warning("may not be read, so it counts as absent", error=forbidden)
-        self.forbidden = forbidden
-        self.freshness.heard()
-
     async def _interrupted(self, error: ApiError) -> None:
         self.freshness.failed(error)
         if getattr(error, "is_unsent", False):
@@ -355,19 +328,10 @@ class Watcher:
         await self._sleep(pause)
 
     def _go_on_from(self, version: str) -> None:
-        with suppress(ApiError):
-            self._read_version()
         self._highest = max(self._highest, _number(self._version))
-        self._version, self._latest = version, None
-
-    def _read_version(self) -> None:
-        """Read where the last watch ended: of its events only the last one is read for that."""
-        latest, self._latest = self._latest, None
-        if latest is not None:
-            self._version = decoded(_decode_version, latest).metadata.resource_version
+        self._version = version
 
     async def _once(self) -> AsyncIterator[WatchEvent]:
-        self._read_version()
         if not self._version:
             async for event in self._list():
                 yield event
@@ -410,13 +374,9 @@ class Watcher:
         raw = decoded(_decode_event, line)
         if raw.type == "ERROR":
             status = decoded(_decode_status, raw.object)
-            self._failures += 1
-            if self._failures >= _FAILURES:
-                self._go_on_from("")
-                self._failures = 0
+            self._go_on_from("")  # whatever it is: it may be about the version
             raise from_response(status.code, bytes(raw.object), doing=f"WATCH {self._path}")
-        self._latest = raw.object
-        self._failures = 0
+        self._version = decoded(_decode_version, raw.object).metadata.resource_version
         self.freshness.heard()
         match raw.type:
             case "ADDED" | "MODIFIED":

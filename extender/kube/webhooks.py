@@ -1,7 +1,4 @@
-"""The objects that make the API server call the webhooks, and the Secret with their certificate.
-
-The API server calls them for the conversion of CRDs and for webhook configurations.
-"""
+"""The objects that make the API server call the webhooks: CRDs and webhook configurations."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,20 +8,16 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from extender.api.core_v1 import Stored
-from extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
+from extender.kube.client import JSON_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
 _KINDS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-_MANAGER: Final = "fieldManager=gang-extender-reconciler"
+MANAGER: Final = "fieldManager=gang-extender-reconciler"
 CONVERT: Final = "/convert"
 OLDER_VERSIONS: Final = "scheduling.x-k8s.io/older-versions"
 """Annotation of a CRD. Where it stands, with any value, `served` is the administrator's alone."""
-_AUTHORITIES: Final = "ca.crt"
-_CERTIFICATE: Final = "tls.crt"
-_KEY: Final = "tls.key"
 
 _T = TypeVar("_T")
 
@@ -168,8 +161,12 @@ class WebhookClients:
         current = {each.name for each in found.spec.versions if each.storage}
         conversion = found.spec.conversion
         webhook = conversion.webhook
-        wanted = self._address.client_config(CONVERT, b"")
-        ours = webhook is not None and _same_place(webhook.client_config, wanted)
+        place = msgspec.convert(self._address.client_config(CONVERT, b""), _ClientConfig)
+        found_at = webhook.client_config if webhook is not None else _NO_CONFIG
+        ours = webhook is not None and (found_at.url, found_at.service) == (
+            place.url,
+            place.service,
+        )
         older = tuple(each for each in found.status.stored_versions if each not in current)
         return StoredVersions(name, older, conversion.strategy, ours)
 
@@ -221,7 +218,7 @@ class WebhookClients:
     async def _patch(self, path: str, change: object, *, content_type: str) -> None:
         body = _encode(change)
         await self._client.request(
-            "PATCH", f"{path}?{_MANAGER}", body=body, content_type=content_type
+            "PATCH", f"{path}?{MANAGER}", body=body, content_type=content_type
         )
 
 
@@ -260,75 +257,3 @@ def _serving(found: _Crd) -> list[dict[str, Any]]:
 
 def _agrees(found: _ClientConfig, wanted: Mapping[str, Any]) -> bool:
     return found == msgspec.convert(wanted, _ClientConfig)
-
-
-def _same_place(found: _ClientConfig, wanted: Mapping[str, Any]) -> bool:
-    place = msgspec.convert(wanted, _ClientConfig)
-    return (found.url, found.service) == (place.url, place.service)
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The content of the Secret; parts that are missing are empty."""
-
-    authorities: bytes
-    certificate: bytes
-    key: bytes
-    version: str = ""
-    """The resourceVersion that it was read at."""
-
-
-class _Secret(Stored, frozen=True):
-    data: dict[str, bytes] | None = None
-
-
-class CertificateSecret:
-    """One Secret of the type kubernetes.io/tls; every method raises ApiError."""
-
-    def __init__(self, client: KubeClient, *, namespace: str, name: str) -> None:
-        self._client = client
-        self._name = name
-        self._collection = f"/api/v1/namespaces/{namespace}/secrets"
-
-    async def read(self) -> Kept | None:
-        """Return what it holds, None where there is no such Secret."""
-        try:
-            answer = await self._client.request("GET", f"{self._collection}/{self._name}")
-        except NotFoundError:
-            return None
-        try:
-            found = msgspec.json.decode(answer, type=_Secret)
-        except msgspec.MsgspecError as error:
-            raise ApiError(f"not a readable Secret: {error}") from error
-        data = found.data or {}
-        return Kept(
-            data.get(_AUTHORITIES, b""),
-            data.get(_CERTIFICATE, b""),
-            data.get(_KEY, b""),
-            found.metadata.resource_version,
-        )
-
-    async def create(self, kept: Kept) -> None:
-        """Make the Secret; ConflictError where another replica was quicker."""
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": self._name,
-                "labels": {"app.kubernetes.io/name": "gang-extender"},
-            },
-            "type": "kubernetes.io/tls",
-            "data": _data(kept),
-        }
-        await self._client.request("POST", self._collection, body=_encode(body))
-
-    async def replace(self, kept: Kept, *, version: str) -> None:
-        """Write over what was read at a version; ConflictError where it has changed since."""
-        body = {"metadata": {"resourceVersion": version}, "data": _data(kept)}
-        path = f"{self._collection}/{self._name}?{_MANAGER}"
-        await self._client.request("PATCH", path, body=_encode(body), content_type=MERGE_PATCH)
-
-
-def _data(kept: Kept) -> dict[str, bytes]:
-    # msgspec writes bytes as base64, as a Secret has them.
-    return {_AUTHORITIES: kept.authorities, _CERTIFICATE: kept.certificate, _KEY: kept.key}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from extender.api.core_v1 import NodeSelectorTerm
+from extender.api.queue_wire import FlavorFungibility
 from extender.api.reasons import Unadmitted
 from extender.api.selectors import is_tolerated, matches_term
 from extender.api.values import wrong_label
@@ -22,7 +23,6 @@ from extender.state.queue.records import (
     ClusterQueueInfo,
     FlavorInfo,
     FlavorResource,
-    Fungibility,
     PodSetInfo,
     ResourceGroupInfo,
     WorkloadInfo,
@@ -313,7 +313,7 @@ class _FlavorSearch:
         return Mode.NO_FIT, height, lack
 
 
-def _may_stop(choice: Choice, fungibility: Fungibility) -> bool:
+def _may_stop(choice: Choice, fungibility: FlavorFungibility) -> bool:
     may_borrow = not choice.borrow or fungibility.when_can_borrow == "MayStopSearch"
     if choice.mode is Mode.FIT:
         return may_borrow
@@ -321,7 +321,7 @@ def _may_stop(choice: Choice, fungibility: Fungibility) -> bool:
     return found and may_borrow and fungibility.when_can_preempt == "MayStopSearch"
 
 
-def _is_better(choice: Choice, than: Choice | None, fungibility: Fungibility) -> bool:
+def _is_better(choice: Choice, than: Choice | None, fungibility: FlavorFungibility) -> bool:
     if than is None:
         return True
     hopeless = Mode.NO_CANDIDATES in (choice.mode, than.mode)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from extender.api.queue_wire import Eviction
 from extender.api.reasons import (
     EvictionReason,
     GateReason,
@@ -20,7 +21,6 @@ from extender.api.wellknown import WorkloadCondition
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import (
     AdmissionInfo,
-    EvictionCount,
     Meta,
     RequeueInfo,
     WorkloadInfo,
@@ -234,15 +234,13 @@ def queued_since(workload: WorkloadInfo) -> float:
     return workload.meta.created
 
 
-def _counted(
-    before: tuple[EvictionCount, ...], reason: str, cause: str
-) -> tuple[EvictionCount, ...]:
+def _counted(before: tuple[Eviction, ...], reason: str, cause: str) -> tuple[Eviction, ...]:
     deactivated, due_to, why = reason.partition("DueTo")
     if due_to and deactivated == EvictionReason.DEACTIVATED:
         reason, cause = deactivated, why
     reason, cause = reason[:_LONGEST_CAUSE], cause[:_LONGEST_CAUSE]
     found = next((each for each in before if (each.reason, each.cause) == (reason, cause)), None)
-    counted = EvictionCount(reason, cause, (found.count if found else 0) + 1)
+    counted = Eviction(reason, cause, (found.count if found else 0) + 1)
     return (*(each for each in before if each is not found), counted)
 
 

@@ -21,12 +21,13 @@ from extender.api.wellknown import Phase
 from extender.config import Settings, SettingsError
 from extender.controllers.pod_group import PodGroupController, touched
 from extender.controllers.preemption import Outlet, PreemptionController, StoredNominations
+from extender.kube.certificates import issue
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError, RefusedError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
-from extender.kube.pod_groups import PodGroupWriter, VictimWriter, about
+from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.recorder import Event, ObjectRef, Recorder, refusal, unreadable
 from extender.kube.reflector import Reflector
 from extender.kube.reviews import Reviews
@@ -46,7 +47,6 @@ from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import ComputedMetrics, ReconcilerMetrics, page, waiting_groups
 from extender.telemetry.queue_metrics import JobMetrics, QueueGauges, QueueMetrics
-from extender.webhooks.certificates import issue
 from extender.wiring import http
 from extender.wiring.process import Loop, Watches, tracing
 from extender.wiring.queue import QueueControllers, Shared
@@ -98,7 +98,7 @@ class Reconciler:
         self._nominations = StoredNominations(cluster)
         self._preemption = PreemptionController(
             view,
-            VictimWriter(client),
+            PodGroupWriter(client),
             outlet=Outlet(
                 self._recorder.record, lambda how: self.metrics.victims.labels(how).inc()
             ),

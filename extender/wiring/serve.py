@@ -25,7 +25,7 @@ from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ConfigurationError
 from extender.kube.patterns import Patterns
-from extender.kube.pod_groups import PodGroupConditionWriter, PreemptorWriter
+from extender.kube.pod_groups import PreemptorWriter
 from extender.kube.pods import PodWriter
 from extender.kube.recorder import Recorder
 from extender.kube.set_aside import ObjectsSetAside
@@ -142,7 +142,7 @@ class Extender:
         self.only_in_requests = PodsSeenOnlyInRequests(cluster, clock=clock)
         self.missed = MissedWakeups(cluster, plans, wake=self.waker.again)
         self.reporter = ConditionReporter(
-            cluster, PodGroupConditionWriter(client).apply_condition, verdicts, clock=clock
+            cluster, PreemptorWriter(client).apply_condition, verdicts, clock=clock
         )
         self.preempting = Preempting(
             *(cluster, plans, PreemptorWriter(client)),

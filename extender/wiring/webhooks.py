@@ -19,14 +19,14 @@ from extender.config import Settings
 from extender.config import Webhooks as Section
 from extender.controllers.webhooks import Certificates, ConversionGate, GivenFiles, MadeByUs
 from extender.jobs import registry
+from extender.kube.certificates import Bundle, CertificateSecret
 from extender.kube.client import KubeClient
-from extender.kube.webhooks import CertificateSecret, WebhookClients
+from extender.kube.webhooks import WebhookClients
 from extender.runtime.clock import Clock
 from extender.server.connections import Connections
 from extender.server.webhooks import webhooks_app
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
-from extender.webhooks.certificates import Bundle
 from extender.webhooks.conversion import CONVERTED
 from extender.webhooks.jobs import by_kind
 from extender.wiring import http

@@ -10,7 +10,7 @@ import pytest
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.errors import BudgetError
-from extender.kube.pod_groups import VictimWriter
+from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
@@ -269,7 +269,7 @@ def test_whether_a_budget_allows_an_eviction_can_be_asked(
 
     async def ask() -> None:
         async with KubeClient(await keyring(control_plane.admin_kubeconfig)) as client:
-            await VictimWriter(client).evict(pod, dry_run=True)
+            await PodGroupWriter(client).evict(pod, dry_run=True)
 
     asyncio.run(ask())
     assert leaving(gangs, "low") == {}

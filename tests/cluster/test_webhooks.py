@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from extender.config import Webhooks
+from extender.kube.certificates import Bundle, fault, issue
 from extender.webhooks import conversion
-from extender.webhooks.certificates import Bundle, fault, issue
 from tests.cluster.alone import alone
 from tests.cluster.served import CONVERTED, CRDS, OLDER, is_older_served
 from tests.harness import objects
@@ -83,7 +83,8 @@ def bundle(api: Api) -> Bundle | None:
 
 def bundle_in(secret: Object) -> Bundle:
     parts = (secret["data"].get(part, "") for part in ("ca.crt", "tls.crt", "tls.key"))
-    return Bundle(*map(base64.b64decode, parts))
+    authorities, certificate, key = map(base64.b64decode, parts)
+    return Bundle(authorities, certificate, key)
 
 
 def served(replica: Reconciler, authorities: bytes) -> bytes | None:

@@ -57,7 +57,7 @@ class Writer(PodGroupWriter):
         return True
 
     @override
-    async def evict(self, pod: PodRef) -> None:
+    async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
         raise AssertionError("gangs are kept")
 
 

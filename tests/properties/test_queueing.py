@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 )
 from typing_extensions import override
 
+from extender.api.queue_wire import Eviction, FlavorFungibility
 from extender.queueing.cycle import Admit, Outcome, Preempt
 from extender.queueing.flavors import counts
 from extender.queueing.nominate import Nomination, Nominator
@@ -24,9 +25,7 @@ from extender.queueing.status import Queued, standing
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     AdmissionInfo,
-    EvictionCount,
     FlavorResource,
-    Fungibility,
     Quota,
     RequeueInfo,
     ResourceGroupInfo,
@@ -119,7 +118,7 @@ class Queueing(RuleBasedStateMachine):
             name = f"q{number}"
             inside = draw(st.sampled_from([*names[: parents + 1], None]))
             self.names.append(name)
-            fungibility = Fungibility(
+            fungibility = FlavorFungibility(
                 draw(STEP), draw(STEP), draw(st.sampled_from([None, "PreemptionOverBorrowing"]))
             )
             self.world.put(
@@ -392,7 +391,7 @@ class Queueing(RuleBasedStateMachine):
             assert found is not None
             assert not leaves(found), "evicted twice"
             evicted = condition("Evicted", "Preempted", at=self.world.now)
-            counted = (EvictionCount("Preempted", "", 1),)
+            counted = (Eviction("Preempted", "", 1),)
             self.change(found, admission=held, conditions=(evicted,), evictions=counted)
 
     def run_down(self) -> None:

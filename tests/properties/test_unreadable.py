@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api import wellknown
+from extender.api.queue_wire import LimitRangeItem
 from extender.jobs import registry
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.set_aside import identify
 from extender.server.webhooks import webhooks_app
 from extender.state.queue import events as ev
-from extender.state.queue.records import LimitInfo, WorkloadInfo
+from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.webhooks import conversion
 from extender.webhooks.jobs import by_kind
@@ -121,7 +122,7 @@ QUOTAS = [
         ],
     }
 ]
-LIMITS = (LimitInfo("Container", {"cpu": "2"}, {"cpu": "1"}, {"cpu": "1m"}, {"cpu": "100"}),)
+LIMITS = (LimitRangeItem("Container", {"cpu": "2"}, {"cpu": "1"}, {"cpu": "1m"}, {"cpu": "100"}),)
 
 JOB = {
     "spec": {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
+from extender.api.queue_wire import Eviction, FlavorFungibility, LimitRangeItem
 from extender.api.reasons import EvictionReason
 from extender.api.wellknown import (
     ADMISSION_GATED_BY,
@@ -111,15 +112,6 @@ def quotas_of(groups: Iterable[ResourceGroupInfo]) -> dict[FlavorResource, Quota
 
 
 @dataclass(frozen=True, slots=True)
-class Fungibility:
-    """The conditions under which the search for a flavor may stop before the last one."""
-
-    when_can_borrow: Literal["MayStopSearch", "TryNextFlavor"] = "MayStopSearch"
-    when_can_preempt: Literal["MayStopSearch", "TryNextFlavor"] = "TryNextFlavor"
-    preference: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PreemptionPolicy:
     """The workloads that a ClusterQueue's workloads may preempt."""
 
@@ -139,7 +131,7 @@ class ClusterQueueInfo:
     strategy: Literal["StrictFIFO", "BestEffortFIFO"] = "BestEffortFIFO"
     namespace_selector: LabelSelector | None = None
     """None selects nothing, an empty one everything."""
-    fungibility: Fungibility = Fungibility()
+    fungibility: FlavorFungibility = field(default_factory=FlavorFungibility)
     preemption: PreemptionPolicy = PreemptionPolicy()
     stop_policy: StopPolicy = "None"
     admission_checks: tuple[str, ...] = ()
@@ -214,28 +206,12 @@ class PriorityClassInfo:
     """True if pods get it that name none."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LimitInfo:
-    """One item of a LimitRange, for each container or for a pod; quantities as they are written."""
-
-    per: str
-    """`Container` or `Pod`."""
-    limits: Mapping[str, Quantity] = field(default_factory=dict)
-    """The limit of a container that sets none."""
-    requests: Mapping[str, Quantity] = field(default_factory=dict)
-    """The request of a container that sets none."""
-    least: Mapping[str, Quantity] = field(default_factory=dict)
-    most: Mapping[str, Quantity] = field(default_factory=dict)
-    ratio: Mapping[str, Quantity] = field(default_factory=dict)
-    """The largest number of times that a limit may be the request."""
-
-
 @dataclass(frozen=True, slots=True)
 class LimitRangeInfo:
     """A LimitRange: what pods of its namespace ask for and may ask for."""
 
     meta: Meta
-    items: tuple[LimitInfo, ...] = field(default=(), compare=False)
+    items: tuple[LimitRangeItem, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -341,15 +317,6 @@ class OwnerRef:
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionCount:
-    """The number of times that a workload was evicted for a reason."""
-
-    reason: str
-    cause: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class WorkloadInfo:
     """A Workload: what asks for quota."""
 
@@ -371,7 +338,7 @@ class WorkloadInfo:
     """Pods that are done, by pod set."""
     past_execution: int = 0
     """Seconds that it ran in earlier admissions."""
-    evictions: tuple[EvictionCount, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
     closed_gates: tuple[str, ...] = ()
     """The preemption gates that are closed. It preempts nothing while there are any."""
     open_gates: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from itertools import chain, islice
 from math import inf
 from typing import Any, Final, TypeVar
 
+from extender.api.queue_wire import LimitRangeItem
 from extender.api.wellknown import OWN_PREFIX, PRIORITY_CLASS_LABEL
 from extender.state.queue import events as ev
 from extender.state.queue.events import Event, QueueChange, Record
@@ -25,7 +26,6 @@ from extender.state.queue.records import (
     CohortInfo,
     FlavorInfo,
     JobObject,
-    LimitInfo,
     LimitRangeInfo,
     LocalQueueInfo,
     Meta,
@@ -41,7 +41,9 @@ from extender.state.queue.records import (
 from extender.state.queue.usage import Usage, add, usage
 from extender.state.queue.view import QueueTables, QueueView
 
-Complete = Callable[[PodSetInfo, Sequence[LimitInfo], Mapping[str, RuntimeClassInfo]], PodSetInfo]
+Complete = Callable[
+    [PodSetInfo, Sequence[LimitRangeItem], Mapping[str, RuntimeClassInfo]], PodSetInfo
+]
 """Returns a pod set as its pods will be under these limits and with these RuntimeClasses."""
 K = TypeVar("K")
 V = TypeVar("V")
@@ -65,7 +67,7 @@ class PodDefaults:
     def __init__(self, tables: QueueTables, complete: Complete | None) -> None:
         self._tables = tables
         self._complete = complete
-        self._limits: dict[str, tuple[LimitInfo, ...]] = {}
+        self._limits: dict[str, tuple[LimitRangeItem, ...]] = {}
         """By namespace."""
 
     def look_at(self, namespace: str) -> None:

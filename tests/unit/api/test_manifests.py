@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.api.manifests import crds, faults, schema_for, stored_version
+from extender.api.manifests import crds, faults, schema_for
 from extender.api.wellknown import Phase
 from extender.webhooks.conversion import CONVERTED
 
@@ -60,15 +60,6 @@ def every_schema(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[
             yield from every_schema(schema[word], f"{path}[]")
 
 
-def test_both_groups_of_pod_groups_are_served() -> None:
-    assert set(POD_GROUPS) == {"podgroups.scheduling.x-k8s.io", "podgroups.scheduling.sigs.k8s.io"}
-    for manifest in POD_GROUPS.values():
-        version = version_of(manifest)
-        assert (version["name"], version["served"], version["storage"]) == ("v1alpha1", True, True)
-        assert version["subresources"] == {"status": {}}
-        assert manifest["spec"]["scope"] == "Namespaced"
-
-
 def test_the_groups_differ_in_nothing_but_their_names_and_descriptions() -> None:
     newer, older = (
         version_of(manifest)["schema"]["openAPIV3Schema"] for manifest in POD_GROUPS.values()
@@ -84,17 +75,6 @@ def test_pg_means_the_newer_group_alone_and_gang_means_both() -> None:
     assert names["podgroups.scheduling.x-k8s.io"]["shortNames"] == ["pg", "pgs"]
     assert "shortNames" not in names["podgroups.scheduling.sigs.k8s.io"]
     assert [name["categories"] for name in names.values()] == [["gang"], ["gang"]]
-
-
-def test_only_the_protected_group_speaks_of_api_review() -> None:
-    annotations = {
-        name: manifest["metadata"].get("annotations") for name, manifest in POD_GROUPS.items()
-    }
-
-    assert annotations["podgroups.scheduling.x-k8s.io"] is None
-    [(key, value)] = annotations["podgroups.scheduling.sigs.k8s.io"].items()
-    assert key == "api-approved.kubernetes.io"
-    assert value.startswith("unapproved")
 
 
 SCHEMAS = {
@@ -113,46 +93,6 @@ def test_every_field_says_what_it_is(name: str) -> None:
             continue
         assert ("type" in field) != ("x-kubernetes-int-or-string" in field), path
         assert field.get("description") or path.endswith("[]"), path
-
-
-def test_the_spec_of_a_pod_group() -> None:
-    schema = version_of(CRDS["podgroups.scheduling.x-k8s.io"])["schema"]["openAPIV3Schema"]
-    spec = schema["properties"]["spec"]
-    rules = {
-        name: {word: value for word, value in field.items() if word != "description"}
-        for name, field in spec["properties"].items()
-    }
-
-    int32 = {"type": "integer", "format": "int32", "maximum": 2**31 - 1}
-    quantity = rules["minResources"]["additionalProperties"]
-    assert ("required" in schema, "required" in spec) == (False, False)
-    assert rules == {
-        "minMember": {**int32, "minimum": 1},
-        "minResources": {
-            "type": "object",
-            "additionalProperties": {
-                "x-kubernetes-int-or-string": True,
-                "pattern": quantity["pattern"],
-            },
-        },
-        "scheduleTimeoutSeconds": {**int32, "minimum": -(2**31)},
-    }
-
-
-def test_the_columns_of_kubectl_get() -> None:
-    columns = version_of(CRDS["podgroups.scheduling.x-k8s.io"])["additionalPrinterColumns"]
-
-    assert [(column["name"], column.get("priority", 0)) for column in columns] == [
-        ("Phase", 0),
-        ("MinMember", 0),
-        ("Scheduled", 0),
-        ("Running", 0),
-        ("Succeeded", 0),
-        ("Failed", 0),
-        ("Reason", 0),
-        ("Message", 1),
-        ("Age", 0),
-    ]
 
 
 def found_in(each: dict[str, Any]) -> list[str]:
@@ -193,7 +133,6 @@ WANT_FAULTS: dict[str, tuple[str, object, list[str]]] = {
         {"clusterQeue": "a"},
         ["spec.clusterQeue: there is no such field"],
     ),
-    "the older word": ("ClusterQueue", {"cohort": "a"}, ["spec.cohort: there is no such field"]),
     "a strategy that there is not": (
         "ClusterQueue",
         {"queueingStrategy": "LIFO"},
@@ -205,18 +144,9 @@ WANT_FAULTS: dict[str, tuple[str, object, list[str]]] = {
         ["spec.resourceGroups.0.flavors.0.resources: is missing"],
     ),
     "a name that is none": ("LocalQueue", {"clusterQueue": "A_B"}, ["spec.clusterQueue: 'A_B'"]),
-    "no effect": (
-        "ResourceFlavor",
-        {"nodeTaints": [{"key": "a"}]},
-        ["spec.nodeTaints.0.effect: is missing"],
-    ),
     "text for a mapping": ("ClusterQueue", "a", ["spec: 'a' should be of type object"]),
     "an empty list": ("Topology", {"levels": []}, ["spec.levels: is 0, and 1 is the least"]),
-    "no group": ("PodGroup", {"minMember": 0}, ["spec.minMember: is 0, and 1 is the least"]),
-    "beyond int32": ("PodGroup", {"minMember": 2**31}, ["spec.minMember: is 2147483648, and"]),
     "text for a number": ("PodGroup", {"minMember": "4"}, ["spec.minMember: '4' should be of"]),
-    "a fraction": ("PodGroup", {"minMember": 4.0}, ["spec.minMember: 4.0 should be of type"]),
-    "yes for a number": ("PodGroup", {"minMember": True}, ["spec.minMember: True should be of"]),
     "a unit that there is not": (
         "PodGroup",
         {"minResources": {"memory": "1GiB"}},
@@ -256,10 +186,6 @@ def test_what_is_wrong_is_named_with_its_field(kind: str, spec: object, want: li
     assert len(found) == len(want)
     for fault, start in zip(found, want, strict=True):
         assert fault.startswith(start)
-
-
-def test_the_version_that_is_stored() -> None:
-    assert stored_version(CRDS["workloads.kueue.x-k8s.io"]) == "v1beta2"
 
 
 def test_kinds_and_versions_of_others_have_no_schema() -> None:

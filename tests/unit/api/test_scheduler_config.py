@@ -119,24 +119,11 @@ def enabled(point: str, name: str) -> dict[str, Any]:
 
 DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
     "filters after ours": ([*OURS, OTHER], [], "the extender https://other filters"),
-    "filters before ours": ([OTHER, *OURS], [], "the extender https://other filters"),
-    "before ours, some pods": (
-        [{**OTHER, **managed("a.com/b")}, *OURS],
-        [],
-        "the extender https://other filters",
-    ),
-    "between ours": ([OURS[0], OTHER, OURS[1]], [], "the extender https://other filters"),
     "ours is not there": ([OTHER], [], "no extender with a filterVerb"),
     "ours does not filter": ([OTHER, OURS[1]], [], "no extender with a filterVerb"),
     "a plugin of another": (OURS, [{}, enabled("filter", "Coscheduling")], "the plugin Cosch"),
-    "at any point": (OURS, [enabled("multiPoint", "Coscheduling")], "the plugin Coscheduling"),
     "configured": (OURS, [{"pluginConfig": [{"name": "Mine"}]}], "the plugin Mine"),
     "not all pods": ([{**OURS[0], **managed("a.com/b")}, OURS[1]], [], "http://127.0.0.1:8888 is"),
-    "not all binds": (
-        [OURS[0], {**OURS[1], **managed("a.com/b")}],
-        [],
-        "http://127.0.0.1:8888/ is",
-    ),
     "constraints": (OURS, [{}, spread("DoNotSchedule")], "PodTopologySpread has default"),
 }
 

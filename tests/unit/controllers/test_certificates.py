@@ -13,10 +13,9 @@ from extender.controllers.webhooks import (
     GivenFiles,
     MadeByUs,
 )
+from extender.kube.certificates import Bundle, CertificateSecret, fault, issue
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
-from extender.kube.webhooks import CertificateSecret, Kept
 from extender.runtime.retry import Backoff
-from extender.webhooks.certificates import Bundle, fault, issue
 
 DAY = 86400.0
 NOW = 1_800_000_000.0
@@ -40,33 +39,33 @@ class Shared(CertificateSecret):
     """A Secret with a version, which another replica may write first."""
 
     def __init__(self) -> None:
-        self.kept: Kept | None = None
+        self.kept: Bundle | None = None
         self.version = 0
         self.first: Callable[[], None] = lambda: None
 
     @override
-    async def read(self) -> Kept | None:
+    async def read(self) -> Bundle | None:
         return replace(self.kept, version=str(self.version)) if self.kept else None
 
     @override
-    async def create(self, kept: Kept) -> None:
+    async def create(self, kept: Bundle) -> None:
         self._another_writer()
         if self.kept is not None:
             raise ConflictError("there is one")
         self.put(kept)
 
     @override
-    async def replace(self, kept: Kept, *, version: str) -> None:
+    async def replace(self, kept: Bundle, *, version: str) -> None:
         self._another_writer()
         if version != str(self.version):
             raise ConflictError("it has changed")
         self.put(kept)
 
-    def put(self, kept: Kept) -> None:
+    def put(self, kept: Bundle) -> None:
         self.kept, self.version = kept, self.version + 1
 
     def hold(self, bundle: Bundle) -> None:
-        self.put(Kept(bundle.authorities, bundle.certificate, bundle.key))
+        self.put(bundle)
 
     def _another_writer(self) -> None:
         first, self.first = self.first, lambda: None
@@ -244,7 +243,7 @@ async def test_a_secret_that_never_holds_still_is_given_up(
     shared: Shared, cluster: Cluster, clock: Now
 ) -> None:
     def again() -> None:
-        shared.put(Kept(b"", b"", b""))
+        shared.put(Bundle(b"", b"", b""))
         shared.first = again
 
     shared.first = again

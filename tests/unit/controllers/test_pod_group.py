@@ -46,7 +46,7 @@ class Writer(PodGroupWriter):
         self.ready.append((pod.name, ready, reason))
 
     @override
-    async def evict(self, pod: PodRef) -> None:
+    async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
         self._fail()
         self.evicted.append(pod.name)
 
@@ -316,7 +316,7 @@ async def test_a_refused_eviction_does_not_keep_the_others_and_is_tried_again(
 
     class Once(Writer):
         @override
-        async def evict(self, pod: PodRef) -> None:
+        async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
             if pod.name == "gang-0" and not self.evicted:
                 raise UnavailableError("a disruption budget", status=429)
             self.evicted.append(pod.name)

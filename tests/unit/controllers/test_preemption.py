@@ -16,7 +16,7 @@ from extender.controllers.preemption import (
 from extender.controllers.timing import LOOK_AGAIN
 from extender.gang.options import GangOptions
 from extender.kube.errors import ApiError, BudgetError, UnavailableError
-from extender.kube.pod_groups import VictimWriter
+from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.state.cluster import events as ev
@@ -53,7 +53,7 @@ CHOSEN = PreemptedRoom(
 MESSAGE = "Preempted by PodGroup high, which has the priority 10"
 
 
-class Writer(VictimWriter):
+class Writer(PodGroupWriter):
     """Keeps what is written."""
 
     def __init__(self) -> None:

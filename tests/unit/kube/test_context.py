@@ -55,17 +55,6 @@ def test_a_context_of_one_file_may_be_in_another(
     assert namespace(None) == "family"
 
 
-def test_without_the_environment_it_is_the_users_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert namespace(None) == "default"
-    (tmp_path / ".kube").mkdir()
-    (tmp_path / ".kube/config").write_text(yaml.safe_dump(TEAM))
-    assert namespace(None) == "team"
-
-
 @pytest.mark.parametrize(
     ("content", "want"), [("apps\n", "apps"), ("", "default"), (None, "default")]
 )

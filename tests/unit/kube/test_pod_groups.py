@@ -8,23 +8,17 @@ import pytest
 from typing_extensions import override
 
 from extender.api.manifests import faults, schema_for
-from extender.kube.client import APPLY_PATCH, JSON, STRATEGIC_PATCH
+from extender.kube.client import APPLY_PATCH, JSON
 from extender.kube.decode import Decoder
 from extender.kube.errors import (
     ApiError,
-    ConflictError,
-    ForbiddenError,
-    NotFoundError,
-    UnavailableError,
     UndeclaredFieldsError,
     from_response,
 )
 from extender.kube.pod_groups import PodGroupWriter, as_json
-from extender.kube.pods import PodRef
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 from tests.makers import pod_group
 
-POD = PodRef("ns", "p", "u")
 GROUP = pod_group(uid="u-1")
 STATUS = PodGroupStatusInfo(
     phase="Running",
@@ -36,8 +30,6 @@ STATUS = PodGroupStatusInfo(
     started=1000.0,
     conditions=(ConditionInfo("Scheduled", "True", "Scheduled", "4 of 4", 1060.0, 7),),
 )
-GONE = [NotFoundError("gone", status=404), ConflictError("another", status=409)]
-TROUBLE = [UnavailableError("slow", status=429), ForbiddenError("no", status=403)]
 
 
 class Recorded:
@@ -120,60 +112,3 @@ def test_a_status_is_read_as_it_was_written_and_is_one_of_the_crd() -> None:
     raw = json.dumps({"metadata": {"name": "gang"}, "status": reported}).encode()
 
     assert Decoder().pod_group(raw, api_group="x").status == STATUS
-
-
-def test_what_there_is_not_is_not_written() -> None:
-    assert as_json(PodGroupStatusInfo(phase="Pending")).keys() == {
-        "phase", "scheduled", "running", "succeeded", "failed", "conditions"
-    }  # fmt: skip
-
-
-async def test_a_pod_gets_the_condition_that_its_gang_is_ready() -> None:
-    client = Recorded()
-    await writer(client).set_gang_ready(POD, ready=True, reason="R", message="m", at=1000.0)
-
-    assert client.request_ == ("PATCH", "/api/v1/namespaces/ns/pods/p/status", STRATEGIC_PATCH)
-    condition = {
-        "type": "scheduling.x-k8s.io/gang-ready",
-        "status": "True",
-        "reason": "R",
-        "message": "m",
-        "lastTransitionTime": "1970-01-01T00:16:40Z",
-    }
-    assert client.body == {"metadata": {"uid": "u"}, "status": {"conditions": [condition]}}
-
-
-async def test_this_very_pod_is_evicted() -> None:
-    client = Recorded()
-    await writer(client).evict(POD)
-
-    assert client.request_ == ("POST", "/api/v1/namespaces/ns/pods/p/eviction", JSON)
-    assert client.body["deleteOptions"] == {"preconditions": {"uid": "u"}}
-
-
-async def write(client: Recorded, what: str) -> None:
-    match what:
-        case "status":
-            await writer(client).apply_status(GROUP, STATUS)
-        case "readiness":
-            await writer(client).set_gang_ready(POD, ready=False, reason="R", message="", at=0)
-        case _:
-            await writer(client).evict(POD)
-
-
-WRITES = pytest.mark.parametrize("what", ["status", "readiness", "eviction"])
-
-
-@WRITES
-@pytest.mark.parametrize("refusal", GONE, ids=["gone", "a namesake"])
-async def test_a_condition_of_what_is_gone_need_not_be_written(
-    what: str, refusal: ApiError
-) -> None:
-    await write(Recorded(refusal), what)
-
-
-@WRITES
-@pytest.mark.parametrize("refusal", TROUBLE, ids=["slow", "forbidden"])
-async def test_other_refusals_are_errors(what: str, refusal: ApiError) -> None:
-    with pytest.raises(type(refusal)):
-        await write(Recorded(refusal), what)

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from extender.api.queue_wire import LimitRangeItem
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.state.queue import events as ev
-from extender.state.queue.records import LimitInfo, PodSetInfo, RuntimeClassInfo, WorkloadInfo
+from extender.state.queue.records import PodSetInfo, RuntimeClassInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 
 Container = dict[str, Any]
@@ -206,7 +207,7 @@ def test_completing_costs_nothing_where_there_is_nothing_to_add() -> None:
     assert decoder.completed(pods, (), {}) is pods
     classes = {"vm": RuntimeClassInfo("vm", {"cpu": "1"})}
     assert decoder.completed(pods, (), classes) is pods
-    item = LimitInfo("Container", requests={"cpu": "2"})
+    item = LimitRangeItem("Container", requests={"cpu": "2"})
     assert decoder.completed(pods, (item,), classes).shape is pods.shape
 
 
@@ -257,7 +258,7 @@ def test_a_limit_range_for_pods_bounds_pod_level_limits() -> None:
     decoder = QueueDecoder(Decoder())
     raw = raw_workload(container({"cpu": "1"}), resources={"limits": {"cpu": "4"}})
     [pods] = decoder.workload(raw).pod_sets
-    most = (LimitInfo("Pod", most={"cpu": "3"}),)
+    most = (LimitRangeItem("Pod", most={"cpu": "3"}),)
     assert "may take 4 cpu" in decoder.completed(pods, most, {}).fault
 
 

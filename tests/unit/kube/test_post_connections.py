@@ -298,17 +298,6 @@ async def test_what_waits_for_a_connection_too_long_was_not_sent() -> None:
     assert server.requests == [b"POST /x HTTP/1.1"]
 
 
-async def test_unused_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
-    async with serving() as server, connections(server) as asked:
-        await asyncio.gather(*(asked.post("/x", b"{}", seconds=5) for _ in range(3)))
-        gone = [each.gone for each in asked._opened]
-        async with asyncio.timeout(10):
-            await asyncio.wait(gone)
-        assert (asked._opened, asked._idle) == (set(), [])
-        assert (await asked.post("/y", b"{}", seconds=5)).status == 201
-
-
 async def test_a_connection_that_was_unused_for_too_long_is_not_used_again() -> None:
     async with serving() as server, connections(server) as asked:
         await asked.post("/x", b"{}", seconds=5)

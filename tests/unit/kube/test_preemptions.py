@@ -18,14 +18,15 @@ from extender.kube.errors import (
 )
 from extender.kube.pod_groups import (
     NotStoredError,
+    PodGroupWriter,
     PreemptorWriter,
     TooManyVictimsError,
-    VictimWriter,
 )
 from extender.kube.pods import PodRef
 from extender.state.cluster.records import (
     ConditionInfo,
     NominatedRoom,
+    PodGroupStatusInfo,
     PreemptedRoom,
     VictimInfo,
 )
@@ -43,8 +44,8 @@ CHOSEN = PreemptedRoom(
 BASE = "/api/v1/namespaces/ns/pods/p"
 
 
-def victims(client: Recorded) -> VictimWriter:
-    return VictimWriter(client)  # type: ignore[arg-type]
+def victims(client: Recorded) -> PodGroupWriter:
+    return PodGroupWriter(client)  # type: ignore[arg-type]
 
 
 def preemptors(client: Recorded) -> PreemptorWriter:
@@ -132,6 +133,34 @@ WRITES: dict[str, tuple[Any, tuple[str, str, str], dict[str, Any]]] = {
         ("DELETE", BASE, JSON),
         {"preconditions": {"uid": "u"}},
     ),
+    "readiness": (
+        lambda w: w.set_gang_ready(POD, ready=True, reason="R", message="m", at=1000.0),
+        ("PATCH", f"{BASE}/status", STRATEGIC_PATCH),
+        {
+            "metadata": {"uid": "u"},
+            "status": {
+                "conditions": [
+                    {
+                        "type": "scheduling.x-k8s.io/gang-ready",
+                        "status": "True",
+                        "reason": "R",
+                        "message": "m",
+                        "lastTransitionTime": "1970-01-01T00:16:40Z",
+                    }
+                ]
+            },
+        },
+    ),
+    "the status of a group": (
+        lambda w: w.apply_status(GROUP, PodGroupStatusInfo(phase="Pending")),
+        (
+            "PATCH",
+            "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/g/status"
+            "?fieldManager=gang-extender-reconciler&force=true",
+            APPLY_PATCH,
+        ),
+        {"kind": "PodGroup"},
+    ),
     "a mark": (
         lambda w: w.mark(POD, "for g", at=1000.0),
         ("PATCH", f"{BASE}/status", STRATEGIC_PATCH),
@@ -161,7 +190,7 @@ async def test_what_is_written_of_pods_names_the_very_pod(
     await write(victims(client))
     assert client.request_ == request_
     assert body.items() <= client.body.items()
-    assert "'uid': 'u'" in str(client.body)
+    assert "'uid': 'u" in str(client.body)
 
     for gone in (NotFoundError("gone", status=404), ConflictError("another", status=409)):
         await write(victims(Recorded(gone)))

@@ -16,7 +16,6 @@ from threading import Thread
 from extender.kube.client import KubeClient
 from extender.kube.credentials import Credentials, Keyring
 from extender.kube.errors import ApiError
-from extender.runtime.retry import Backoff
 from tests.makers import LoopClock
 
 _AT_ONCE, _EACH = 100, 40
@@ -39,9 +38,7 @@ async def ask(port: int) -> int:
     async def read() -> Credentials:
         return found
 
-    keyring = Keyring(
-        found, read, clock=LoopClock(), backoff=Backoff(1.0, 30.0, jitter=lambda: 1.0)
-    )
+    keyring = Keyring(found, read, clock=LoopClock())
     async with KubeClient(keyring, timeout=60.0) as client:
 
         async def requests() -> int:

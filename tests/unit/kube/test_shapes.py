@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.kube import shapes
-from extender.kube.decode import DecodeError, Decoder
+from extender.kube.decode import Decoder
 from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.cluster.records import Shape
 
@@ -113,24 +113,3 @@ def test_the_texts_that_are_remembered_are_not_too_many(monkeypatch: pytest.Monk
 
     assert len({each.shape for each in pods}) == 1
     assert len(decoder._shapes._known) <= 8
-
-
-def test_what_cannot_be_read_is_refused_each_time() -> None:
-    decoder = Decoder()
-    wrong = pod({"containers": [{"resources": {"requests": {"cpu": "-1"}}}]})
-    for _ in range(2):
-        with pytest.raises(DecodeError, match="below zero"):
-            decoder.pod(wrong)
-
-
-def test_a_pod_that_was_resized_is_read_by_its_status_too() -> None:
-    decoder = Decoder()
-    kept = decoder.pod(pod({"nodeName": "n"}))
-    status = {
-        "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}],
-    }
-    body = json.loads(pod({"nodeName": "n"}, generation=2)) | {"status": status}
-    body["spec"]["containers"] = [{**CPU, "name": "c"}]
-    resized = decoder.pod(json.dumps(body).encode())
-
-    assert (kept.shape.requests["cpu"], resized.shape.requests["cpu"]) == (1000, 4000)

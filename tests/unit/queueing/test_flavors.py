@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import NodeSelectorTerm, Requirement, Toleration
+from extender.api.queue_wire import FlavorFungibility
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
 from extender.queueing.options import AdmissionOptions
 from extender.state.queue.events import Record
-from extender.state.queue.records import Fungibility, PodSetInfo, Quota
+from extender.state.queue.records import PodSetInfo, Quota
 from tests.makers import affinity, labelled, shape, taint
 from tests.queue_makers import (
     Admissions,
@@ -222,7 +223,7 @@ def test_when_the_search_may_stop(fungible: Fungible, spot: Quota, fast: Quota, 
             "cq",
             group(spot=spot, fast=fast),
             "all",
-            fungibility=Fungibility(*fungible),  # type: ignore[arg-type]
+            fungibility=FlavorFungibility(*fungible),
             preemption={"within_cluster_queue": "LowerPriority"},
         ),
         cluster_queue("lender", group(spot=lent[0], fast=lent[1]), "all"),

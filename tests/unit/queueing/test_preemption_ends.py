@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
+from extender.api.queue_wire import Eviction, FlavorFungibility
 from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
 from extender.queueing.preempt import SPARED
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     ClusterQueueInfo,
-    EvictionCount,
-    Fungibility,
     WorkloadInfo,
 )
 from tests.makers import shape
@@ -131,7 +130,7 @@ def test_they_come_to_an_end(cores: dict[str, int], wanted: list[Wanted]) -> Non
 def for_w(found: Admissions, *running: Wanted, cores: int, preempted: bool) -> list[str]:
     """Return what is evicted of these for `w` of `a`, which has to borrow."""
     assert play(found, *running) == []
-    before = (EvictionCount("Preempted", "", 1),) if preempted else ()
+    before = (Eviction("Preempted", "", 1),) if preempted else ()
     found.put(workload("w", cores, "a", 2, evictions=before))
     return [name for _, names in cycle(found) for name in names]
 
@@ -223,7 +222,7 @@ def for_w_of_two(found: Admissions, *running: WorkloadInfo, cpu: int, gpu: int) 
     for each in running:
         found.put(each)
         until_rest(found)
-    before = (EvictionCount("Preempted", "", 1),)
+    before = (Eviction("Preempted", "", 1),)
     found.put(workload("w", shape(cpu, gpu=gpu), "a", 5, evictions=before))
     return [name for _, names in until_rest(found) for name in names]
 
@@ -265,7 +264,7 @@ def test_where_its_victims_are_spared_in_one_flavor_it_has_those_of_the_next() -
             flavor: {"cpu": quota(cpu), GPU: quota(gpu, resource=GPU)}
             for flavor, (cpu, gpu) in (("fa", fa), ("fb", fb))
         }
-        first = Fungibility("MayStopSearch", "MayStopSearch", None)
+        first = FlavorFungibility("MayStopSearch", "MayStopSearch", None)
         return cluster_queue(name, group(**both), "all", preemption=ANY, fungibility=first)
 
     found = Admissions(flavor("fa"), flavor("fb"), local_queue("a"), local_queue("b"))

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from extender.api.explanations import Explanation
+from extender.api.queue_wire import FlavorFungibility
 from extender.explain.facts import Facts
 from extender.explain.workload import explain
 from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
@@ -14,7 +15,7 @@ from extender.room import nodes as room_nodes
 from extender.room.nodes import NodeRoom
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.store import Cluster
-from extender.state.queue.records import Fungibility, WorkloadInfo
+from extender.state.queue.records import WorkloadInfo
 from tests.makers import cluster_of, node, nodes, observe, pod
 from tests.queue_makers import (
     Admissions,
@@ -303,7 +304,7 @@ def test_a_flavor_that_has_no_room_even_when_others_leave_it_is_passed_over(
         in_flavor("low-a", "a", 2),
         in_flavor("low-b", "b", 2),
         preemption=LOWER,
-        fungibility=Fungibility(when_can_preempt="MayStopSearch"),
+        fungibility=FlavorFungibility(when_can_preempt="MayStopSearch"),
     )
     queues.put(gang("p", 2, priority=10))
     assert outcomes(queues) == {"p": reported}

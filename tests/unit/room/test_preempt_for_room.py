@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from extender.api.queue_wire import FlavorFungibility
 from extender.api.wellknown import PREEMPT_FOR_ROOM_ANNOTATION, REQUIRE_ROOM_ANNOTATION
 from extender.explain.facts import Facts
 from extender.explain.workload import explain
@@ -17,7 +18,7 @@ from extender.room.nodes import NodeRoom
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
-from extender.state.queue.records import Fungibility, WorkloadInfo
+from extender.state.queue.records import WorkloadInfo
 from tests.makers import cluster_of, node, nodes, observe, pod
 from tests.queue_makers import (
     Admissions,
@@ -457,7 +458,7 @@ def test_a_flavor_with_room_goes_before_victims_in_an_earlier_one() -> None:
         B,
         in_flavor("low-a", "a"),
         cpu=group(a=9, b=9),
-        fungibility=Fungibility(when_can_preempt="MayStopSearch"),
+        fungibility=FlavorFungibility(when_can_preempt="MayStopSearch"),
     )
     there.put(gang("p", 2, priority=5))
     assert outcomes(there) == {"p": True}

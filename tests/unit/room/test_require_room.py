@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import Toleration
+from extender.api.queue_wire import FlavorFungibility
 from extender.api.wellknown import POD_GROUP_LABEL, REQUIRE_ROOM_ANNOTATION
 from extender.fit.packer import Packer
 from extender.queueing import cycle
@@ -19,7 +20,7 @@ from extender.state.cluster.records import Grant
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
-from extender.state.queue.records import Fungibility, JobObject, OwnerRef, PodSetInfo, WorkloadInfo
+from extender.state.queue.records import JobObject, OwnerRef, PodSetInfo, WorkloadInfo
 from tests.makers import (
     cluster_of,
     key,
@@ -518,7 +519,7 @@ def test_no_workload_is_preempted_because_another_flavor_has_no_room() -> None:
         FAST,
         low,
         preemption={"within_cluster_queue": "LowerPriority"},
-        fungibility=Fungibility(when_can_preempt="MayStopSearch"),
+        fungibility=FlavorFungibility(when_can_preempt="MayStopSearch"),
     )
     queues.put(gang("high", 3, priority=10))
     (outcome,) = queues.run()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from extender.config import Certificate, Reconcile, Settings, SettingsError
-from extender.webhooks.certificates import issue
+from extender.kube.certificates import issue
 from extender.wiring.reconcile import serving_tls
 
 

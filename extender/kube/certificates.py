@@ -1,4 +1,4 @@
-"""The certificate of the webhooks, and the authorities by which the API server trusts it.
+"""The certificate of the webhooks, the authorities by which the API server trusts it, their Secret.
 
 Each certificate has an authority of its own, whose key is dropped as soon as it has signed, so that
 nothing that is stored can sign another one. Older authorities are published with the new one until
@@ -7,21 +7,31 @@ they expire, so that the API server accepts a replica that still serves an older
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import uuid4
 
+import msgspec
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from extender.api.core_v1 import Stored
+from extender.kube.client import MERGE_PATCH, KubeClient
+from extender.kube.errors import ApiError, NotFoundError
+from extender.kube.webhooks import MANAGER
+
+_PARTS: Final = ("ca.crt", "tls.crt", "tls.key")
+"""The entries of the Secret: authorities, certificate and key."""
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 _FORMER_AUTHORITIES: Final = 3
 _RENEWED_AT: Final = 2 / 3
 _BROKEN: Final = (ValueError, TypeError, UnsupportedAlgorithm)
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,8 @@ class Bundle:
     authorities: bytes
     certificate: bytes
     key: bytes = field(repr=False)
+    version: str = field(default="", compare=False)
+    """The resourceVersion of the Secret that it was read from."""
 
 
 def issue(names: Sequence[str], *, now: float, days: float, former: Iterable[bytes] = ()) -> Bundle:
@@ -71,7 +83,10 @@ def issue(names: Sequence[str], *, now: float, days: float, former: Iterable[byt
         .add_extension(x509.SubjectAlternativeName([*map(_general, names)]), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    before = dict.fromkeys(each for pem in former for each in _certificates(pem))
+    before = dict[x509.Certificate, None]()
+    for pem in former:
+        with suppress(*_BROKEN):  # then no client can have trusted it
+            before |= dict.fromkeys(x509.load_pem_x509_certificates(pem))
     kept = [each for each in before if each.not_valid_after_utc > _at(now)]
     return Bundle(
         b"".join(map(_pem, [authority, *kept[:_FORMER_AUTHORITIES]])),
@@ -116,7 +131,13 @@ def _faults(bundle: Bundle, names: Sequence[str], now: datetime) -> Iterator[str
         for authority in x509.load_pem_x509_certificates(bundle.authorities)
     ):
         yield "no authority has signed the certificate"
-    missing = set(names) - set(_names_of(certificate))
+    found = set[str]()
+    with suppress(x509.ExtensionNotFound):
+        kind = x509.SubjectAlternativeName
+        said = certificate.extensions.get_extension_for_class(kind).value
+        addresses = map(str, said.get_values_for_type(x509.IPAddress))
+        found = {*said.get_values_for_type(x509.DNSName), *addresses}
+    missing = set(names) - found
     if missing:
         yield f"the certificate is not for {', '.join(sorted(missing))}"
 
@@ -129,22 +150,6 @@ def _signed(certificate: x509.Certificate, *, by: x509.Certificate, now: datetim
     except (*_BROKEN, InvalidSignature):
         return False
     return True
-
-
-def _names_of(certificate: x509.Certificate) -> Iterator[str]:
-    try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return
-    yield from found.get_values_for_type(x509.DNSName)
-    yield from map(str, found.get_values_for_type(x509.IPAddress))
-
-
-def _certificates(pem: bytes) -> list[x509.Certificate]:
-    try:
-        return x509.load_pem_x509_certificates(pem)
-    except _BROKEN:
-        return []  # no client can have trusted it
 
 
 def _general(name: str) -> x509.GeneralName:
@@ -179,3 +184,54 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 def _at(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
+
+
+class _Secret(Stored, frozen=True):
+    data: dict[str, bytes] | None = None
+
+
+class CertificateSecret:
+    """One Secret of the type kubernetes.io/tls; every method raises ApiError."""
+
+    def __init__(self, client: KubeClient, *, namespace: str, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._collection = f"/api/v1/namespaces/{namespace}/secrets"
+
+    async def read(self) -> Bundle | None:
+        """Return what it holds, None where there is no such Secret; parts may be empty."""
+        try:
+            answer = await self._client.request("GET", f"{self._collection}/{self._name}")
+        except NotFoundError:
+            return None
+        try:
+            found = msgspec.json.decode(answer, type=_Secret)
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"not a readable Secret: {error}") from error
+        authorities, certificate, key = ((found.data or {}).get(part, b"") for part in _PARTS)
+        return Bundle(authorities, certificate, key, found.metadata.resource_version)
+
+    async def create(self, bundle: Bundle) -> None:
+        """Make the Secret; ConflictError where another replica was quicker."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": self._name,
+                "labels": {"app.kubernetes.io/name": "gang-extender"},
+            },
+            "type": "kubernetes.io/tls",
+            "data": _data(bundle),
+        }
+        await self._client.request("POST", self._collection, body=_encode(body))
+
+    async def replace(self, bundle: Bundle, *, version: str) -> None:
+        """Write over what was read at a version; ConflictError where it has changed since."""
+        body = {"metadata": {"resourceVersion": version}, "data": _data(bundle)}
+        path = f"{self._collection}/{self._name}?{MANAGER}"
+        await self._client.request("PATCH", path, body=_encode(body), content_type=MERGE_PATCH)
+
+
+def _data(bundle: Bundle) -> dict[str, bytes]:
+    # msgspec writes bytes as base64, as a Secret has them.
+    return dict(zip(_PARTS, (bundle.authorities, bundle.certificate, bundle.key), strict=True))

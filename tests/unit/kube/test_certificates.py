@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from extender.webhooks.certificates import Bundle, ends, fault, is_due, issue
+from extender.kube.certificates import Bundle, ends, fault, is_due, issue
 
 DAY = 86400.0
 NOW = 1_800_000_000.0
