@@ -20,7 +20,12 @@ from fastapi import FastAPI
 from extender.api.wellknown import Phase
 from extender.config import Settings, SettingsError
 from extender.controllers.pod_group import PodGroupController, touched
-from extender.controllers.preemption import Outlet, PreemptionController, StoredNominations
+from extender.controllers.preemption import (
+    FailedCalls,
+    Outlet,
+    PreemptionController,
+    StoredNominations,
+)
 from extender.kube.certificates import issue
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
@@ -96,6 +101,7 @@ class Reconciler:
         self._controller = self._of_groups("pod-group", self._groups.reconcile, longest=30.0)
         self._queue = self._queue_of(client, decoder) if settings.queue.enabled else None
         self._nominations = StoredNominations(cluster)
+        self._failed_calls = FailedCalls(cluster, PodGroupWriter(client))
         self._preemption = PreemptionController(
             view,
             PodGroupWriter(client),
@@ -305,6 +311,7 @@ class Reconciler:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._controller.run())
                 tasks.create_task(self._victims.run())
+                tasks.create_task(self._failed_calls.run())
                 tasks.create_task(self._recorder.run())
                 if self._queue is not None:
                     tasks.create_task(self._queue.run(after_another=self._election is not None))
