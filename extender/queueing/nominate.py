@@ -270,7 +270,8 @@ class Nominator:
         others = (yield from self._for_room(head)) if first is not None else None
         if first is None or others is None:
             return text or spared
-        return (yield from others.plan_with_quota(proposal.assignments, first)) or text
+        given, usage = proposal.assignments, proposal.usage
+        return (yield from others.plan_with_quota(given, usage, first)) or text
 
     def _returning(self, head: Preemptor) -> Iterator[str]:
         """Yield workloads of no lower priority that may preempt for room.

@@ -543,11 +543,26 @@ class ForRoom:
     def plan_with_quota(
         self,
         assignments: Sequence[Assignment],
+        request: Mapping[FlavorResource, int],
         plan: Plan,
     ) -> Steps[Plan | None]:
-        """Return a plan for quota with the victims for room that it needs more."""
+        """Return a plan for quota with the victims for room that it needs more.
+
+        A victim for quota stays where the others turn out to be enough. Those for room count for
+        quota only in the preemptor's own ClusterQueue: others might take it back.
+        """
         found = yield from self._with_more(assignments, plan)
-        return None if found == plan else found
+        if found is None or found == plan:
+            return None
+        for each in sorted(plan.victims, key=lambda each: self._held(each)[1].rank):
+            fewer = replace(found, victims=tuple(x for x in found.victims if x != each))
+            if not self._has_quota(request, fewer):
+                continue
+            lack = yield from self.room.lack(
+                self.preemptor.workload, assignments, without=self._gone(fewer)
+            )
+            found = found if lack else fewer
+        return found
 
     def _with_more(self, assignments: Sequence[Assignment], plan: Plan) -> Steps[Plan | None]:
         needed, workload = self.room.needed, self.preemptor.workload
@@ -576,3 +591,29 @@ class ForRoom:
 
     def _gone(self, plan: Plan) -> frozenset[str]:
         return frozenset([*plan.leaving, *(each.workload for each in plan.victims)])
+
+    def _has_quota(self, request: Mapping[FlavorResource, int], plan: Plan) -> bool:
+        """Return whether there is quota after a plan, borrowing from no farther up than it says."""
+        mine = self.preemptor.node
+        gone = [*self.leaving.under(mine.root)]
+        for each in plan.victims:
+            node, holder = self._held(each)
+            if node is mine or each.reason != Preempted.FOR_ROOM:
+                gone.append((node, holder))
+        mark = self.tree.mark()
+        try:
+            for node, holder in gone:
+                self.tree.give(node, holder.usage)
+            return all(
+                not amount
+                or (mine.available(what) >= amount and level(mine, what, amount)[0] <= plan.borrow)
+                for what, amount in request.items()
+            )
+        finally:
+            self.tree.undo(mark)
+
+    def _held(self, victim: Victim) -> _Held:
+        held = self.view.admission(victim.workload)
+        assert held is not None
+        holders = self.tree.holders.held_in(held.cluster_queue).holders
+        return self.tree.queue(held.cluster_queue), holders[victim.workload]

@@ -498,6 +498,23 @@ def test_victims_for_quota_first_and_those_that_room_needs_more() -> None:
     ]
 
 
+@pytest.mark.parametrize("newer", [1, 9])
+def test_a_victim_for_quota_stays_where_that_for_room_gives_both(newer: int) -> None:
+    """Also where that is found only after the most sets of victims that are tried for quota."""
+    small = [
+        (node(f"n{n}", 1), members(f"new-{n}", 1, on=f"n{n}"), held(f"new-{n}", 1, at=200 + n))
+        for n in range(newer)
+    ]
+    cluster = cluster_of(
+        *(x for each in small for x in each[:2]), node("big", 2),
+        pod("old-0", 2, on="big", controller="job-old"),
+    )  # fmt: skip
+    news = [each for _, _, each in small]
+    there = queues(cluster, *news, held("old", 1, 2, at=100), cpu=newer + 3, preemption=LOWER)
+    there.put(gang("p", 1, 2, priority=1))
+    assert outcomes(there) == {"p": ["old"]}
+
+
 def test_for_quota_alone_none_goes_for_room_where_preemption_is_never() -> None:
     cluster = cluster_of(nodes(1), members("low", 1, on="n0"))
     there = queues(cluster, held("low", 1), cpu=1)
