@@ -45,6 +45,8 @@ class Answer(Generic[T]):
     """The version of the room when it was asked."""
     judgement: int
     answer: T
+    checked: bool = False
+    """True if the state changed after a search, and the answer has been looked at again."""
 
 
 class Answers(Generic[T]):

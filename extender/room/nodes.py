@@ -340,6 +340,8 @@ class NodeRoom:
         """Return which of `candidates` have to go as well as `without` so that all pods fit.
 
         None where not all fit even without all of them. The first ones stay if that is possible.
+        A search may take long: where the state has changed since, it is found out anew which of
+        its victims are needed still, once in a judgement.
         """
         yield from self.prepare()
         name, pods, gone = key_of(workload, assignments, without)
@@ -348,6 +350,10 @@ class NodeRoom:
         if known is None or not self._is_of_this_judgement(known):
             asking = self._search(workload, assignments, candidates, without=without)
             known = yield from self._ask(self._needed, key, workload, asking=asking)
+        elif known.answer and known.version != self.version and not known.checked:
+            asking = self._search(workload, assignments, known.answer, without=without)
+            asked = self._ask(self._needed, key, workload, asking=asking, checked=True)
+            known = yield from asked
         return known.answer
 
     def take(
@@ -414,7 +420,15 @@ class NodeRoom:
         if workload.owner is None:
             return {}
         job = self._queues.job_of(workload.owner.uid, workload.meta.namespace)
-        return (job.done if job is not None else None) or {}
+        return (job.done if job is not None else None) or self._ended(workload, workload.owner.uid)
+
+    def _ended(self, workload: WorkloadInfo, uid: str) -> Mapping[str, int]:
+        """Return the pods of a Job that have succeeded, as its status will say a second later."""
+        job, there = self._cluster.job(uid), self._cluster.finished(pod_group_key(workload))
+        if job is None or not there or len(workload.pod_sets) != 1:
+            return {}
+        succeeded = sum(p.controller == uid and p.phase == "Succeeded" for p in there.values())
+        return {workload.pod_sets[0].name: max(0, succeeded - job.more)}
 
     # -- what is there
 
@@ -584,12 +598,18 @@ class NodeRoom:
             self.asking = False
 
     def _ask(
-        self, answers: Answers[T], key: Key, workload: WorkloadInfo, *, asking: Steps[T]
+        self,
+        answers: Answers[T],
+        key: Key,
+        workload: WorkloadInfo,
+        *,
+        asking: Steps[T],
+        checked: bool = False,
     ) -> Steps[Answer[T]]:
         """Find out an answer, and remember it as one to what was there at the beginning."""
         version, judgement = self.version, self._judgement
         answer = yield from asking
-        found = Answer(workload, version, judgement, answer)
+        found = Answer(workload, version, judgement, answer, checked)
         answers.keep(key, found)
         yield
         return found

@@ -16,7 +16,7 @@ from extender.queueing.options import AdmissionOptions
 from extender.queueing.rules import unreadable
 from extender.resources.quantity import Resources
 from extender.state.cluster import events as cluster_events
-from extender.state.cluster.records import Grant
+from extender.state.cluster.records import Grant, JobInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
@@ -365,6 +365,17 @@ def test_no_more_is_promised_than_the_pods_ask_for() -> None:
     queues.put(holding("a", 2, 2), gang("w", 1, 1))
     assert reported(queues) == ["w"]
     assert found_for(queues, "a") == {"n1": {"cpu": 4000, "pods": 2}}
+
+
+@pytest.mark.parametrize(("more", "admitted"), [(0, True), (1, False), (2, False)])
+def test_pods_that_have_succeeded_keep_no_room_for_others(more: int, admitted: bool) -> None:
+    """Their Job counts it a second later; some may have successors."""
+    ended = members("a", 2, on="n0", group="a", cpu=2, finished=True, phase="Succeeded")
+    job = JobInfo("job-a", key("a"), begun=2, more=more)
+    cluster = cluster_of(nodes(4), pod_group("a", 2), cluster_events.ObjectApplied(job), ended)
+    queues = queues_of(cluster)
+    queues.put(holding("a", 2, 2), gang("w", 2, 2))
+    assert (reported(queues) == ["w"]) is admitted
 
 
 def test_what_was_granted_to_one_that_lost_its_quota_is_free() -> None:

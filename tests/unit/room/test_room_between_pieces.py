@@ -13,6 +13,7 @@ from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.queueing.options import AdmissionOptions
 from extender.room.nodes import NodeRoom
+from extender.room.pods import Awaited
 from extender.state.cluster import events as ev
 from extender.state.cluster.change_log import PodLog
 from extender.state.cluster.records import NodeInfo, PodInfo
@@ -137,6 +138,27 @@ def test_what_an_admitted_workload_lost_in_between_is_free() -> None:
     assert free(queues) == 8
 
 
+def test_victims_that_are_needed_no_more_after_a_change_stay() -> None:
+    """The search is part of a longer judgement, and is not done once more as a whole."""
+    queues, cluster = scene(4)
+    for name, count in (("a", 2), ("b", 1)):
+        admitted(queues, name, count)
+        observe(cluster, *(runs(name, number, "n0") for number in range(count)))
+    observe(cluster, OTHER)
+    found, asked = looked_at(queues), workload("p", pod_set(1, 3))
+
+    def needed() -> Any:
+        return at_once(found.needed(asked, admission(asked).assignments, (key("b"), key("a"))))
+
+    assert needed() == (key("b"), key("a"))
+    observe(cluster, ev.PodDeleted(OTHER.uid))
+    assert found.look_again()
+    assert needed() == (key("a"),)
+    observe(cluster, OTHER)
+    assert found.look_again()
+    assert needed() == (key("a"),), "it is looked at again once in a judgement"
+
+
 def test_what_was_taken_stays_taken() -> None:
     queues, cluster = scene(4, 4)
     found = looked_at(queues)
@@ -179,6 +201,27 @@ def test_a_log_knows_how_far_it_reaches() -> None:
     for _ in range(20_000):
         log.note(pod("c"))
     assert log.since(1) is None
+
+
+def test_a_workload_whose_pods_all_run_is_looked_at_again_when_one_of_them_goes() -> None:
+    queues, cluster = scene(4)
+    held = admitted(queues, "a", 2)
+    for number in range(2):
+        cluster.apply(ev.ObjectApplied(runs("a", number, "n0")))
+    looks = 0
+
+    def done(_: WorkloadInfo) -> dict[str, int]:
+        nonlocal looks
+        looks += 1
+        return {}
+
+    awaited = Awaited(queues.view, cluster.view(), done)
+    assert held.admission is not None
+    assert [awaited.without_node(held, held.admission)[0] for _ in range(3)] == [[], (), ()]
+    assert looks == 1
+    cluster.apply(ev.PodDeleted(runs("a", 0, "n0").uid))
+    (left,), begun = awaited.without_node(held, held.admission)
+    assert (left.count, begun, looks) == (1, True, 2)
 
 
 def mixed(nodes: int) -> tuple[Admissions, Cluster]:
