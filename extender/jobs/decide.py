@@ -89,7 +89,7 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
     managed = context.manage_without_queue_name and context.namespace_selected
     # A job whose queue name was removed while it ran keeps its quota until it ends.
     keeps = any(each.admission or each.finished for each in workloads)
-    if not job.queue_name() and not managed and not keeps:
+    if job.ignore_from_queueing() and not managed and not keeps:
         return delete(workloads)
     return _manage(job, workloads, context)
 
@@ -181,11 +181,11 @@ def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
             and (ending.reason in _NEVER_RAN or job.is_stopping())
         ):
             stopped = stop(job, ending.reason, ending.message, workload=workload)
-        return (*stopped, *drop_finalizer(workload))
+        return (*stopped, *drop_finalizer(workload), *_finalize(job))
     if ended is not None:
         if job.pods_outlive_job and context.has_pods(workload):
             return (AwaitPods(Note(JobReason.PODS_REMAIN, _PODS_REMAIN)),)
-        return (_ended(workload, ended), *drop_finalizer(workload))
+        return (_ended(workload, ended), *drop_finalizer(workload), *_finalize(job))
     if workload.meta.terminating:
         stopped = stop(
             job, JobReason.WORKLOAD_DELETED, "Its workload is deleted", workload=workload
@@ -214,6 +214,11 @@ def _ignored(job: GenericJob, workload: WorkloadInfo) -> Actions:
     names = ", ".join(name for name, differs in odd.items() if differs)
     message = f"{names}: what was changed counts when the job has no quota and is queued again"
     return (ReportRefusal(JobReason.EDIT_IGNORED, message),) if names else NONE
+
+
+def _finalize(job: GenericJob) -> Actions:
+    steps = tuple(job.finalize_steps())
+    return (FinalizeJob(steps),) if steps else NONE
 
 
 def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

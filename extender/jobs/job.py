@@ -272,6 +272,10 @@ class GenericJob(ABC):
         """Return the controllers that hold the job back from its queue, separated by commas."""
         return fields.annotation(self.object, wellknown.ADMISSION_GATED_BY).strip()
 
+    def ignore_from_queueing(self) -> bool:
+        """Return whether the job names no queue."""
+        return not self.queue_name()
+
     def max_execution(self) -> int | None:
         """Return for how many seconds the job may run, as its label says; None is without limit.
 
@@ -364,6 +368,10 @@ class GenericJob(ABC):
     def has_stopped(self) -> bool:
         """Return whether the kind's controller is known to have noticed the last stop."""
         return True
+
+    def finalize_steps(self) -> Sequence[Step]:
+        """Return the writes that tidy up after the job has ended (JobWithFinalize in Kueue)."""
+        return ()
 
     # -- composed jobs (ComposableJob in Kueue)
 

@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.jobs import actions as act
 from extender.jobs.actions import Action, Ancestor, Context
 from extender.jobs.decide import decide
 from extender.jobs.job import Step
+from extender.jobs.kinds.batch_job import BatchJob
 from extender.state.queue.records import (
     FlavorInfo,
     Meta,
@@ -614,3 +616,31 @@ def test_a_gate_that_comes_after_the_creation_is_named_and_holds_nothing() -> No
     said = only(act.ReportRefusal, gates_after("a.example/x", ""))
     assert said.reason == "NotHonoured"
     assert GATED_BY in said.message
+
+
+# -- what a kind of another project may do otherwise
+
+
+class Tidy(BatchJob):
+    """A kind that is queued without a queue name, and tidies up when it has ended."""
+
+    @override
+    def ignore_from_queueing(self) -> bool:
+        return False
+
+    @override
+    def finalize_steps(self) -> list[Step]:
+        return [Step({"metadata": {"finalizers": []}})]
+
+
+def test_a_kind_may_be_queued_without_a_queue_name() -> None:
+    assert decide(job(queue=None), [], CONTEXT) == ()
+    only(act.CreateWorkload, decide(Tidy(job(queue=None).object), [], CONTEXT))
+
+
+def test_a_kind_may_tidy_up_when_it_has_ended() -> None:
+    ended = Tidy(job(suspend=False, status=DONE).object)
+    own = workload(ended, admitted=True)
+    tidy = act.FinalizeJob((Step({"metadata": {"finalizers": []}}),))
+    assert decide(ended, [own], CONTEXT)[-1] == tidy
+    assert decide(ended, [replace(own, conditions=(condition("Finished"),))], CONTEXT)[-1] == tidy
