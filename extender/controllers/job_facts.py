@@ -95,9 +95,10 @@ class JobFacts:
         Raises whatever unexpected data, or an external integration, may raise.
         """
         integration = self._options.integrations[objects[0].kind]
-        if integration.compose is None or integration.read is None:
+        read = integration.read
+        if integration.compose is None or read is None:
             return integration.wrap(msgspec.json.decode(objects[0].raw)), objects[0]
-        job = integration.compose([each.decoded or integration.read(each.raw) for each in objects])
+        job = integration.wrap_all([each.decoded or read(each.raw) for each in objects])
         current = next((each for each in own if not each.finished), None)
         if current is not None and job.is_composed:
             done = self.memory(objects[0].unit).succeeded(current, job.succeeded())

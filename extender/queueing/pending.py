@@ -231,8 +231,11 @@ class PendingQueues:
     def sharing_with(self, cluster_queues: Iterable[str], view: QueueView) -> list[str]:
         """Return these ClusterQueues and all others of their cohorts, sorted."""
         tree = self._tree = QuotaTree.current(view, self._tree)
-        names = set(cluster_queues)
-        return sorted(names.union(*map(tree.sharing_with, names)))
+        found = set[str]()
+        for name in cluster_queues:
+            if name not in found:
+                found.update((name, *tree.sharing_with(name)))
+        return sorted(found)
 
     def requeue_all(self, view: QueueView, now: float) -> Iterator[None]:
         """Requeue all workloads, those of one ClusterQueue in each step."""

@@ -1,5 +1,6 @@
 """Which workloads wait in which queue, and when they are tried again."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from extender.api.core_v1 import LabelSelector
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.queueing.lines import Counts
+from extender.queueing.quota import QuotaTree
 from extender.state.queue import events as ev
 from extender.state.queue.records import NamespaceInfo, RequeueInfo, WorkloadInfo
 from tests.makers import key
@@ -258,3 +260,21 @@ def test_a_line_may_be_released_while_its_followers_are_yielded(queues: Admissio
     first = next(followers)
     queues.pending.requeue(key("a"))
     assert [first, *followers] == [(key(name), key("a")) for name in "abc"]
+
+
+def test_those_that_share_quota_are_found_once_for_each_tree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cycle may release quota of very many ClusterQueues of one cohort."""
+    names = [f"q{number}" for number in range(9)]
+    queues = Admissions(*(cluster_queue(name, 1, "team") for name in names), cluster_queue("alone"))
+    asked, sharing = list[str](), QuotaTree.sharing_with
+
+    def counted(tree: QuotaTree, name: str) -> Iterator[str]:
+        asked.append(name)
+        return sharing(tree, name)
+
+    monkeypatch.setattr(QuotaTree, "sharing_with", counted)
+    found = queues.pending.sharing_with([*names, "alone", "gone"], queues.view)
+    assert found == ["alone", "gone", *names]
+    assert asked == ["q0", "alone", "gone"]
