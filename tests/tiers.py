@@ -40,6 +40,7 @@ FIRST: Final = (
     "test_gang_order",
     "test_tenants",
     "test_restarts",
+    "test_gang_races",
     "test_gang_changes",
     "test_admitted_numbers",
     "test_installed_beside",

@@ -1,10 +1,12 @@
 """Real failures of the API server when it is asked to bind one pod."""
 
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.harness.client import Api, ApiError
 from tests.harness.objects import Object
+from tests.harness.process import free_port
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _PROBE = "probe"  # no such pod: admission is asked before anybody looks for it
@@ -53,6 +55,59 @@ def refused(api: Api, namespace: str, pod: str, reason: str) -> Iterator[None]:
     ):
         _await_active(api, namespace)
         yield
+
+
+@contextmanager
+def unavailable(api: Api, namespace: str, pod: str) -> Iterator[None]:
+    """Have Bindings of a pod fail with a 500: the webhook that must be asked is not there."""
+    with _webhooks(api, namespace, _webhook(namespace, pod, free_port())):
+        yield
+
+
+@contextmanager
+def hanging(
+    api: Api, namespace: str, pod: str, *, user: str, seconds: int, policy: str
+) -> Iterator[socket.socket]:
+    """Have Bindings of a pod by a user wait for a webhook that never answers.
+
+    After so many seconds they fail (policy Fail) or go on (Ignore). Yields the webhook's listener:
+    what it accepts is such a Binding.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(120)
+        port = listener.getsockname()[1]
+        webhook = _webhook(namespace, pod, port, user=user, seconds=seconds, policy=policy)
+        with _webhooks(api, namespace, webhook):
+            yield listener
+
+
+@contextmanager
+def _webhooks(api: Api, namespace: str, webhook: Object) -> Iterator[None]:
+    # One that fails at once beside it shows when both have become active.
+    probe = _webhook(namespace, _PROBE, free_port())
+    config = _object("ValidatingWebhookConfiguration", namespace, webhooks=[probe, webhook])
+    with _created(api, config):
+        _await_active(api, namespace)
+        yield
+
+
+def _webhook(
+    namespace: str, pod: str, port: int, *, user: str = "", seconds: int = 5, policy: str = "Fail"
+) -> Object:
+    expression = f"request.name == '{pod}'"
+    if user:
+        expression += f" && request.userInfo.username == '{user}'"
+    return {
+        "name": f"{pod}.example.com",
+        "rules": [_BINDINGS],
+        "namespaceSelector": _only(namespace),
+        "matchConditions": [{"name": "one-pod", "expression": expression}],
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/"},
+        "failurePolicy": policy,
+        "timeoutSeconds": seconds,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
 
 
 def _await_active(api: Api, namespace: str) -> None:

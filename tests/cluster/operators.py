@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tests.cluster.kuberay import workers
 from tests.harness.client import Api
 from tests.harness.objects import RUN_FOR, Object
 
@@ -31,7 +32,7 @@ class Kind:
     resource: str
     suspend: tuple[str, ...]
     templates: str
-    """`replicas` of Kubeflow, or `jobs` of a JobSet."""
+    """`replicas` of Kubeflow, `jobs` of a JobSet, `cluster` of Ray."""
     field: str = ""
     """Of the replicas."""
 
@@ -42,6 +43,9 @@ KINDS = {
     "JobSet": Kind("jobset.x-k8s.io/v1alpha2/jobsets", ("spec", "suspend"), "jobs"),
     "MPIJob": Kind("kubeflow.org/v2beta1/mpijobs", _POLICY, "replicas", "mpiReplicaSpecs"),
     "PyTorchJob": Kind("kubeflow.org/v1/pytorchjobs", _POLICY, "replicas", "pytorchReplicaSpecs"),
+    "TFJob": Kind("kubeflow.org/v1/tfjobs", _POLICY, "replicas", "tfReplicaSpecs"),
+    "XGBoostJob": Kind("kubeflow.org/v1/xgboostjobs", _POLICY, "replicas", "xgbReplicaSpecs"),
+    "RayJob": Kind("ray.io/v1/rayjobs", ("spec", "suspend"), "cluster"),
 }
 
 
@@ -168,18 +172,18 @@ class Operator:
 
     def stop(self) -> None:
         """Suspend its Jobs, delete its pods, and write the status."""
-        self._end()
+        self._end(suspends=True)
         self.report(_idle(self.job, self._kind, self._done))
 
-    def _end(self) -> None:
-        """Delete its pods, and suspend its Jobs that are not done."""
+    def _end(self, *, suspends: bool) -> None:
+        """Delete what there is of it, but for Jobs that are done or are only to be suspended."""
         namespace, jobs = self._meta["namespace"], "batch/v1/jobs"
         for resource in ("pods", jobs):
             for each in self._api.list(resource, namespace):
                 name, owners = each["metadata"]["name"], each["metadata"].get("ownerReferences", [])
                 if self._owner not in owners or (resource == jobs and self._is_complete(name)):
                     continue
-                if resource == jobs:
+                if resource == jobs and suspends:
                     self._api.patch(jobs, name, namespace, body={"spec": {"suspend": True}})
                     self._api.wait_for(f"{name} is idle", partial(self._is_idle, name), SECONDS)
                 else:
@@ -192,6 +196,14 @@ class Operator:
             for each in status.get("conditions", [])
         )
         return suspended and not status.get("active") and not status.get("terminating")
+
+    def finish(self) -> None:
+        """Write that it has succeeded, and delete its pods."""
+        self._end(suspends=False)
+        if self._kind.templates == "cluster":
+            return self.report({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"})
+        word = "Completed" if self._kind.templates == "jobs" else "Succeeded"
+        return self.report({"conditions": [{"type": word, "status": "True", "message": "done"}]})
 
     def report(self, status: Mapping[str, Any]) -> None:
         """Write the status."""
@@ -250,16 +262,28 @@ def _pods(job: Object, kind: Kind) -> list[Object]:
 
 
 def _templates(job: Object, kind: Kind) -> list[tuple[str, int, Object]]:
+    if kind.templates == "replicas":
+        return [
+            (role.lower(), spec.get("replicas", 1), spec["template"])
+            for role, spec in job["spec"][kind.field].items()
+            if (job["kind"], role) != ("MPIJob", "Launcher")  # a Job makes its pod
+        ]
     if kind.templates == "jobs":
         return []
+    cluster = job["spec"]["rayClusterSpec"]
     return [
-        (role.lower(), spec.get("replicas", 1), spec["template"])
-        for role, spec in job["spec"][kind.field].items()
-        if (job["kind"], role) != ("MPIJob", "Launcher")  # a Job makes its pod
+        ("head", 1, cluster["headGroupSpec"]["template"]),
+        *(
+            (each["groupName"], workers(each), each["template"])
+            for each in cluster["workerGroupSpecs"]
+        ),
     ]
 
 
 def _running(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
+    if kind.templates == "cluster":
+        cluster = {"rayClusterName": "cluster", "rayClusterStatus": {"state": "ready"}}
+        return {"jobDeploymentStatus": "Running", **cluster}
     if kind.templates == "jobs":
         return _reported_of_jobs(job, done, active=True)
     counts = {role: spec.get("replicas", 1) for role, spec in job["spec"][kind.field].items()}
@@ -273,6 +297,9 @@ def _running(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
 
 
 def _idle(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
+    if kind.templates == "cluster":
+        none = {"rayClusterName": None, "rayClusterStatus": None}
+        return {"jobDeploymentStatus": "Suspended", **none}
     if kind.templates == "jobs":
         return _reported_of_jobs(job, done, active=False)
     counted = {"succeeded": None} if job["kind"] == "MPIJob" else {}

@@ -8,8 +8,9 @@ import yaml
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
-from tests.cluster.queues import API, WORKLOADS, Queues
+from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
 from tests.harness.client import Api, Object
+from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
@@ -44,6 +45,55 @@ def end(queues: Queues, pod: Object, phase: str) -> None:
     body = {"status": {"phase": phase}}
     name = pod["metadata"]["name"]
     queues.api.patch("pods", name, queues.namespace, body=body, subresource="status")
+
+
+def test_a_gang_of_all_indexes_starts_and_each_pod_knows_its_own(
+    queues: Queues, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(2, "2")
+    queues.simple(cpu=4)
+    gangs.create_group("ranks", 4)
+    queues.job("mpi", 4, indexed=True, group="ranks", run_for="1h", pod_spec={"subdomain": "mpi"})
+
+    pods = await_running(queues, "mpi", 0, 1, 2, 3)
+
+    for index, pod in enumerate(pods):
+        metadata, spec = pod["metadata"], pod["spec"]
+        assert metadata["annotations"][INDEX] == metadata["labels"][INDEX] == str(index)
+        assert metadata["name"].startswith(f"mpi-{index}-")
+        assert (spec["hostname"], spec["subdomain"]) == (f"mpi-{index}", "mpi")
+        [env] = spec["containers"][0]["env"]
+        assert env["name"] == "JOB_COMPLETION_INDEX"
+        assert INDEX in env["valueFrom"]["fieldRef"]["fieldPath"]
+
+
+def test_a_gang_that_does_not_fit_starts_none_of_its_indexes(
+    queues: Queues, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(1, "3")
+    queues.simple(cpu=4)
+    gangs.create_group("ranks", 4)
+    queues.job("mpi", 4, indexed=True, group="ranks", run_for="1h")
+    queues.await_admitted("mpi")
+    gangs.await_refused("ranks", "3 of the 4 pods that it still needs fit", timeout=PATIENT)
+    assert gangs.bound("ranks") == set()
+
+    nodes(1, "1", prefix="more")
+    await_running(queues, "mpi", 0, 1, 2, 3)
+
+
+def test_lower_indexes_have_the_room_that_there_is(gangs: Gangs, nodes: NodeFactory) -> None:
+    """The highest index is the oldest pod, and the one that is tried first."""
+    nodes(1, "2")
+    for index in (3, 2, 1, 0):
+        labels = {INDEX: str(index)}
+        gangs.api.create(gangs.pod(f"rank-{index}", cpu="1", group="ranks", labels=labels))
+    gangs.await_refused("ranks", "there is no such PodGroup", count=4, timeout=PATIENT)
+
+    gangs.create_group("ranks", 2)
+
+    gangs.await_phases("ranks", timeout=PATIENT, Running=2, Pending=2)
+    assert gangs.bound("ranks") == {"rank-0", "rank-1"}
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["its own group", "the group that is made"])
@@ -93,6 +143,39 @@ def left(queues: Queues, job: str) -> list[Object]:
     """Return the pods of a job that have not ended."""
     ended = ("Succeeded", "Failed")
     return [pod for pod in pods_of(queues, job) if pod["status"].get("phase") not in ended]
+
+
+@pytest.mark.parametrize(("exit_code", "result"), [("0", "succeeded"), ("1", "failed")])
+def test_jobs_and_looks_at_them_are_counted_by_mode(
+    queues: Queues, nodes: NodeFactory, reconciler: Reconciler, exit_code: str, result: str
+) -> None:
+    nodes(1, "4")
+    queues.simple(cpu=4)
+    ended = f'job_finished_total{{completion_mode="Indexed",result="{result}"}}'
+    looks = 'job_sync_total{completion_mode="Indexed",result="success"}'
+    seconds = 'job_sync_duration_seconds_count{completion_mode="Indexed",result="success"}'
+    before = {name: reconciler.metric(name) for name in (ended, looks, seconds)}
+
+    annotations = {"harness/exit-code": exit_code}
+    queues.job("job", 2, indexed=True, run_for="100ms", annotations=annotations, backoffLimit=0)
+    queues.await_finished("job")
+
+    def await_counted(ends: int) -> None:
+        what = f"{ends} ends are counted"
+        there = before[ended] + ends
+        queues.api.wait_for(what, lambda: reconciler.metric(ended) >= there, PATIENT)
+        assert reconciler.metric(ended) == there
+
+    await_counted(1)
+    assert reconciler.metric(looks) > before[looks]
+    assert reconciler.metric(seconds) > before[seconds]
+
+    # It is looked at once more, before one that ends after it.
+    body = {"metadata": {"annotations": {"test.example/seen": "again"}}}
+    queues.api.patch(JOBS, "job", queues.namespace, body=body)
+    queues.job("next", 2, indexed=True, run_for="100ms", annotations=annotations, backoffLimit=0)
+    queues.await_finished("next")
+    await_counted(2)
 
 
 def test_the_sample_runs_with_a_name_for_each_pod(

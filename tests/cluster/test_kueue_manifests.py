@@ -1,16 +1,19 @@
-"""What people wrote for Kueue is applied as it is and works: queues, Jobs and pods.
+"""What people wrote for Kueue is applied as it is and works: queues, jobs of all kinds, pods.
 
-On a control plane of its own, with the policies for jobs and the older version served.
+On a control plane of its own, with the policies for jobs and the older version served. The
+operators of other kinds are stand-ins; their jobs are written as theirs are: without `suspend`.
 """
 
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 import yaml
 
+from tests.cluster.operators import Operator
 from tests.cluster.queues import JOBS, WORKLOADS, condition
 from tests.cluster.served import OLDER, is_older_served
 from tests.documents import blocks
@@ -183,6 +186,89 @@ spec:
 """
 
 
+def template(cpu: Any = 1) -> Object:
+    resources = {"requests": {"cpu": cpu, "memory": "200Mi"}}
+    container = {"name": "work", "image": "example.invalid/work:1", "resources": resources}
+    return {"spec": {"containers": [container]}}
+
+
+def replicas(**counts: int) -> Object:
+    return {
+        role: {"replicas": count, "restartPolicy": "OnFailure", "template": template()}
+        for role, count in counts.items()
+    }
+
+
+def replicated(name: str, pods: int, **more: Any) -> Object:
+    spec: Object = {
+        "parallelism": pods,
+        "completions": pods,
+        "backoffLimit": 0,
+        "template": template(),
+    }
+    spec["template"]["spec"]["restartPolicy"] = "Never"
+    # The label is on the Jobs too, as some have it.
+    labels = {"kueue.x-k8s.io/queue-name": "user-queue"}
+    return {"name": name, "template": {"metadata": {"labels": labels}, "spec": spec}, **more}
+
+
+KUBEFLOW = "kubeflow.org/v1"
+WRITTEN: dict[str, tuple[str, Object, dict[str, int]]] = {
+    "JobSet": (
+        "jobset.x-k8s.io/v1alpha2",
+        {"replicatedJobs": [replicated("workers", 2, replicas=2), replicated("driver", 1)]},
+        {"workers": 4, "driver": 1},
+    ),
+    "MPIJob": (
+        "kubeflow.org/v2beta1",
+        {
+            "slotsPerWorker": 1,
+            "runPolicy": {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": 60},
+            "mpiReplicaSpecs": replicas(Launcher=1, Worker=2),
+        },
+        {"launcher": 1, "worker": 2},
+    ),
+    "PyTorchJob": (
+        KUBEFLOW,
+        {"pytorchReplicaSpecs": replicas(Master=1, Worker=2)},
+        {"master": 1, "worker": 2},
+    ),
+    "TFJob": (
+        KUBEFLOW,
+        {"runPolicy": {"cleanPodPolicy": "None"}, "tfReplicaSpecs": replicas(PS=1, Worker=2)},
+        {"ps": 1, "worker": 2},
+    ),
+    "XGBoostJob": (
+        KUBEFLOW,
+        {"xgbReplicaSpecs": replicas(Master=1, Worker=2)},
+        {"master": 1, "worker": 2},
+    ),
+    "RayJob": (
+        "ray.io/v1",
+        {
+            "shutdownAfterJobFinishes": True,
+            "entrypoint": "python work.py",
+            "rayClusterSpec": {
+                "rayVersion": "2.46.0",
+                "headGroupSpec": {"rayStartParams": {}, "template": template()},
+                "workerGroupSpecs": [
+                    {
+                        "groupName": "small-group",
+                        "replicas": 2,
+                        "minReplicas": 1,
+                        "maxReplicas": 5,
+                        "rayStartParams": {},
+                        "template": template(0.5),
+                    }
+                ],
+            },
+        },
+        {"head": 1, "small-group": 2, "submitter": 1},
+    ),
+}
+"""By kind: its version, a spec as people write it, and the pod sets of its workload."""
+
+
 @pytest.fixture(scope="module")
 def control_plane() -> Iterator[ControlPlane]:
     with ControlPlane() as control_plane:
@@ -195,6 +281,7 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
         gang = GangScheduler(control_plane)
         settings = {"webhooks": {"olderWorkloads": True}}
         reconciler = Reconciler(control_plane, settings=settings, webhooks=True)
+        api.apply(REPO / "tests" / "harness" / "crds")
         api.apply(REPO / "manifests" / "optional" / "queue-policies.yaml")
         api.create(objects.node("batch", 64, "256Gi", labels=POOL), objects.node("other", 64))
         reconciler.wait_leading()
@@ -215,9 +302,18 @@ def are_held(api: Api) -> bool:
         for path, body in (
             ("/apis/batch/v1/namespaces/default/jobs", job),
             ("/api/v1/namespaces/default/pods", pod),
+            *(written(kind) for kind in WRITTEN),
         )
     ]
     return tried[0]["suspend"] is True and "schedulingGates" in tried[1]
+
+
+def written(kind: str) -> tuple[str, Object]:
+    """Return a path, and a job of a kind to be tried there: a new kind is not known at once."""
+    api_version, spec, _ = WRITTEN[kind]
+    meta = {"name": "tried", "labels": {"kueue.x-k8s.io/queue-name": "none"}}
+    path = f"/apis/{api_version}/namespaces/default/{kind.lower()}s"
+    return path, {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
 
 
 class User:
@@ -399,6 +495,49 @@ def test_a_group_of_pods_is_queued_as_its_manifest_says(user: User) -> None:
     user.await_reported(first, "Finished", "Succeeded")
 
 
+@pytest.mark.parametrize("kind", long_but_for(WRITTEN, "JobSet"))
+def test_a_job_of_each_kind_starts_stops_and_finishes(user: User, kind: str) -> None:
+    user.apply(SINGLE, NEWER)
+    api_version, spec, pod_sets = WRITTEN[kind]
+    meta = {
+        "name": "work",
+        "namespace": user.namespace,
+        "labels": {"kueue.x-k8s.io/queue-name": "user-queue"},
+    }
+    job = user.api.create({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec})
+    operator = Operator(user.api, job)
+
+    user.await_reported("work", "Admitted", "Admitted")
+    counts = {each["name"]: each["count"] for each in user.workload("work")["spec"]["podSets"]}
+    assert counts == pod_sets
+    user.api.wait_for("it is started", lambda: not operator.suspended, SECONDS)
+    operator.start()
+    user.await_running(sum(pod_sets.values()) - pod_sets.get("submitter", 0))
+
+    deactivate(user, active=False)
+    user.api.wait_for("it is stopped", lambda: operator.suspended, SECONDS)
+    assert condition(user.workload("work"), "QuotaReserved")["status"] == "True"
+    operator.stop()
+    user.await_reported("work", "QuotaReserved", "Deactivated", "False")
+    assert "example.com/pool" not in str(operator.job["spec"])
+
+    deactivate(user, active=True)
+    user.api.wait_for("it is started again", lambda: not operator.suspended, SECONDS)
+    assert str(operator.job["spec"]).count("example.com/pool") >= len(pod_sets) - 1
+    operator.start()
+    user.await_running(sum(pod_sets.values()) - pod_sets.get("submitter", 0))
+    # What it makes is counted with it.
+    assert len(user.api.list(WORKLOADS, user.namespace)) == 1
+
+    operator.finish()
+    user.await_reported("work", "Finished", "Succeeded")
+    user.api.wait_for(
+        "its quota is free",
+        lambda: user.status("clusterqueues", f"all-{user.id}")["reservingWorkloads"] == 0,
+        SECONDS,
+    )
+
+
 def test_the_lesson_about_the_queue(api: Api, control_plane: ControlPlane) -> None:
     """Its queue and its Jobs, and the command that explains a Job."""
     text = (REPO / "docs/tutorial/queue.yaml").read_text().replace("30s", "1s")
@@ -421,3 +560,8 @@ def test_the_lesson_about_the_queue(api: Api, control_plane: ControlPlane) -> No
     said = run_command(*words[1:], "--kubeconfig", control_plane.admin_kubeconfig)
     assert said.returncode == 0, said.stderr
     assert f"default/{row[0]}" in said.stdout
+
+
+def deactivate(user: User, *, active: bool) -> None:
+    name = user.workload("work")["metadata"]["name"]
+    user.api.patch(WORKLOADS, name, user.namespace, body={"spec": {"active": active}})

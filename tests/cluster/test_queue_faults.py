@@ -1,16 +1,17 @@
 """The queue while its process, the API server or an answer is lost, and while others write too."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.history import Judge, versions
-from tests.cluster.queues import JOBS, QUEUE, WORKLOADS, Queues, condition
+from tests.cluster.queues import API, JOBS, QUEUE, WORKLOADS, Queues, condition
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
-from tests.harness.faulty_proxy import FaultyProxy
+from tests.harness.faulty_proxy import Fault, FaultyProxy
+from tests.harness.gang_scheduler import NAMESPACE
 from tests.harness.reconciler import Reconciler
 from tests.tiers import LONG
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("gang")
 QUOTA = 3
 PATIENCE = 120.0
 UNHEARD = 6
+ELECTED = {"reconcile": {"leaseSeconds": 15, "renewSeconds": 10, "retrySeconds": 0.3}}
 LEASES, LEASE = "coordination.k8s.io/v1/leases", "gang-extender-reconciler"
 
 
@@ -36,6 +38,20 @@ def _quiet(reconciler: Reconciler) -> Iterator[None]:
     reconciler.stop()
     yield
     reconciler.start()
+
+
+@pytest.fixture
+def pair(
+    control_plane: ControlPlane, api: Api, _quiet: None
+) -> Iterator[tuple[Reconciler, Reconciler]]:
+    """Two replicas; the first leads."""
+    first = Reconciler(control_plane, name="faults-first", settings=ELECTED)
+    first.wait_leading()
+    second = Reconciler(control_plane, name="faults-second", settings=ELECTED)
+    yield first, second
+    for each in (first, second):
+        each.stop()
+    api.delete(LEASES, LEASE, NAMESPACE)
 
 
 class Burst:
@@ -95,6 +111,51 @@ def test_a_burst_goes_on_wherever_the_reconciler_was_killed(
     assert judge.stops == 0
 
 
+@LONG
+def test_a_burst_goes_on_while_it_is_being_created_and_the_reconciler_is_killed(
+    own: Reconciler, queues: Queues
+) -> None:
+    burst = Burst(queues, 12)
+    api, namespace = queues.api, queues.namespace
+    creating = threading.Thread(target=burst.create, daemon=True)
+    creating.start()
+    api.wait_for("the first has a workload", lambda: api.list(WORKLOADS, namespace))
+    own.process.kill()
+    creating.join(60)
+    own.start()
+
+    burst.judge()
+
+
+def test_another_replica_goes_on_where_the_leader_died(
+    pair: tuple[Reconciler, Reconciler], queues: Queues
+) -> None:
+    first, second = pair
+    burst = Burst(queues, 15)
+    burst.create()
+    burst.await_finished(4)
+    assert (first.leads, second.leads) == (True, False)
+    first.process.kill()
+    second.wait_leading()
+
+    burst.judge()
+
+
+@LONG
+def test_a_burst_goes_on_when_the_api_server_was_away(
+    own: Reconciler, control_plane: ControlPlane, queues: Queues
+) -> None:
+    burst = Burst(queues, 15)
+    burst.create()
+    burst.await_finished(3)
+    control_plane.apiserver.kill()
+    control_plane.apiserver.start()
+    control_plane.wait_ready()
+
+    burst.judge()
+    assert own.process.running
+
+
 @pytest.fixture
 def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
     with FaultyProxy(control_plane, seed=1) as proxy:
@@ -109,6 +170,21 @@ def lossy(control_plane: ControlPlane, proxy: FaultyProxy, _quiet: None) -> Iter
     lossy.wait_leading()
     yield lossy
     lossy.stop()
+
+
+@LONG
+def test_answers_that_are_lost_exceed_no_quota(
+    lossy: Reconciler, proxy: FaultyProxy, queues: Queues
+) -> None:
+    burst = Burst(queues, 18)
+    burst.create()
+    for done in (1, 4, 8, 12):
+        burst.await_finished(done)
+        proxy.lose("", 6)
+
+    burst.judge()
+    assert proxy.faults[Fault.LOST] >= 6
+    assert lossy.process.running
 
 
 def test_when_nothing_is_heard_for_a_while_no_quota_is_given_twice(
@@ -218,3 +294,42 @@ def test_a_job_that_loses_its_label_while_it_runs_keeps_its_quota(queues: Queues
     assert queues.condition("first", "Finished")["reason"] == "Succeeded"
     ended = api.get(JOBS, "first", queues.namespace)["status"]["completionTime"]
     assert queues.condition("second", "Admitted")["lastTransitionTime"] >= ended
+
+
+@pytest.mark.usefixtures("own")
+def test_a_job_that_leaves_the_queue_and_comes_back_is_queued_again(
+    queues: Queues, api: Api
+) -> None:
+    queues.local_queue("queue", queues.cluster_queue(cpu=1))
+    queues.job("job", 2)
+    queues.await_condition("job", "QuotaReserved", "False")
+    api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {QUEUE: None}}})
+    api.wait_for("it has no workload", lambda: queues.workload("job") is None)
+
+    queues.local_queue("large", queues.cluster_queue("large", cpu=2))
+    api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {QUEUE: "large"}}})
+    queues.await_finished("job")
+
+
+@pytest.mark.usefixtures("own")
+def test_what_a_job_waits_for_may_come_later(queues: Queues, api: Api) -> None:
+    queues.simple(cpu=4)
+    wanted = queues.name("high")
+    queues.job("classy", labels={"kueue.x-k8s.io/priority-class": wanted})
+    queues.job("brings", labels={"kueue.x-k8s.io/prebuilt-workload-name": "prebuilt"})
+
+    def reported(reason: str) -> Callable[[], object]:
+        events = "events.k8s.io/v1/events"
+        return lambda: api.list(events, queues.namespace, fields=f"reason={reason}")
+
+    api.wait_for("the class is missed", reported("PriorityClassNotFound"))
+    api.create({"apiVersion": API, "kind": "WorkloadPriorityClass",
+                "metadata": {"name": wanted}, "value": 7})  # fmt: skip
+    queues.made("workloadpriorityclasses", wanted)
+    queues.await_finished("classy")
+
+    template = api.get(JOBS, "brings", queues.namespace)["spec"]["template"]
+    spec = {"queueName": "queue", "podSets": [{"name": "main", "count": 1, "template": template}]}
+    metadata = {"name": "prebuilt", "namespace": queues.namespace}
+    api.create({"apiVersion": API, "kind": "Workload", "metadata": metadata, "spec": spec})
+    queues.await_finished("brings")

@@ -137,7 +137,7 @@ class FaultyProxy:
         self._chances = dict(chances)
 
     def lose(self, ending: str, count: int) -> None:
-        """Lose the next so many answers to requests for paths with an ending."""
+        """Lose the next so many answers to requests for paths with an ending, but for watches."""
         self._losing, self._left = ending, count
 
     def set_lag(self, path: str, seconds: float) -> None:
@@ -240,7 +240,7 @@ class FaultyProxy:
         self, request: web.BaseRequest, session: aiohttp.ClientSession
     ) -> web.StreamResponse:
         watching = "watch" in request.query
-        if self._left and request.path.endswith(self._losing):
+        if self._left and not watching and request.path.endswith(self._losing):
             self._left -= 1
             self.faults[Fault.LOST] += 1
             return await self._forward(request, session, Fault.LOST)
