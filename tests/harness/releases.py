@@ -16,6 +16,7 @@ import platform
 import ssl
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ import httpx
 VARIABLE: Final = "GANG_EXTENDER_RELEASES"
 OFF: Final = "off"
 _TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+_PROGRESS_SECONDS: Final = 5.0
+_MIB: Final = 1 << 20
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 Report = Callable[[str], None]
@@ -125,9 +128,15 @@ class Releases:
         return content
 
     def _parts(self, url: str) -> Iterator[bytes]:
+        count, said = 0, time.monotonic()
         with self._client() as client, client.stream("GET", url) as response:
             response.raise_for_status()
-            yield from response.iter_bytes()
+            for part in response.iter_bytes(_MIB):
+                yield part
+                count += len(part)
+                if time.monotonic() - said > _PROGRESS_SECONDS:
+                    said = time.monotonic()
+                    self.report(f"  {count // _MIB} MiB")
 
 
 def releases(report: Report) -> Releases | None:

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ _LDFLAGS = (
     f" -X k8s.io/component-base/version.gitMinor={_MINOR}"
     f" -X k8s.io/client-go/pkg/version.gitVersion=v{KUBERNETES}"
 )
+_PROGRESS_SECONDS = 10.0
 
 Report = Callable[[str], None]
 
@@ -105,7 +107,7 @@ def _control_plane(report: Report) -> Path:
             return
         binary = part / "controlplane"
         _go(
-            ["build", "-trimpath", f"-ldflags={_LDFLAGS}", "-o", str(binary), "."],
+            ["build", "-v", "-trimpath", f"-ldflags={_LDFLAGS}", "-o", str(binary), "."],
             cwd=SOURCES,
             what=f"etcd and Kubernetes {KUBERNETES} (6-8 minutes when cold)",
             report=report,
@@ -150,7 +152,7 @@ def _installed(
         if _downloaded(download, part, report):
             return
         _go(
-            ["install", "-trimpath", "-ldflags=-s -w", f"{package}@{version}"],
+            ["install", "-v", "-trimpath", "-ldflags=-s -w", f"{package}@{version}"],
             cwd=part,
             what=f"{name} {version} ({takes})",
             report=report,
@@ -169,7 +171,7 @@ def ensure_promtool(report: Report = _print) -> Path:
     def build(part: Path) -> None:
         _go(
             [
-                *("build", "-trimpath", "-ldflags=-s -w"),
+                *("build", "-v", "-trimpath", "-ldflags=-s -w"),
                 # It asks no service where its targets are: without their libraries a build takes
                 # half the time.
                 *("-tags", "remove_all_sd"),
@@ -240,9 +242,13 @@ def _go(
 ) -> None:
     # Decisions on the Go version are ours: `local` keeps an old Go from downloading a newer one.
     settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
-    report(f"building {what}")
-    environment = {**os.environ, **settings, **(env or {})}
-    _run([_find_go(report), *arguments], cwd=cwd, env=environment)
+    _run_with_progress(
+        [_find_go(report), *arguments],
+        cwd=cwd,
+        env={**os.environ, **settings, **(env or {})},
+        what=what,
+        report=report,
+    )
 
 
 def _find_go(report: Report) -> str:
@@ -278,21 +284,57 @@ def _version(text: str, pattern: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups()) if found else ()
 
 
-def _run(
-    argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> None:
+def _run(argv: Sequence[str]) -> None:
     done = subprocess.run(
-        argv,
-        cwd=cwd,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     if done.returncode:
-        lines = done.stdout.splitlines()[-30:]
-        raise ToolchainError("\n".join([f"{' '.join(argv)} failed:", *lines]))
+        raise ToolchainError(f"{' '.join(argv)} failed:\n{done.stdout}")
+
+
+def _run_with_progress(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], what: str, report: Report
+) -> None:
+    """Run a verbose `go` command and say every few seconds how far it is."""
+    started = time.monotonic()
+    report(f"building {what}")
+    log = cache_folder() / f"build-{os.getpid()}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(argv, cwd=cwd, env=env, stdout=output, stderr=output)
+    try:
+        while _still_runs(process):
+            report(f"  {_elapsed(started)}  {_progress(log)}")
+    finally:
+        process.kill()
+        process.wait()
+        lines = log.read_text(errors="replace").splitlines()
+        log.unlink()
+    if process.returncode:
+        raise ToolchainError("\n".join([f"{' '.join(argv)} failed:", *lines[-30:]]))
+    report(f"  {_elapsed(started)}  done")
+
+
+def _still_runs(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(timeout=_PROGRESS_SECONDS)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def _progress(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    fetched = sum(line.startswith("go: downloading") for line in lines)
+    compiled = len(lines) - fetched
+    if not lines:
+        return "starting"
+    last = lines[-1].removeprefix("go: ")
+    return f"{fetched} modules fetched, {compiled} packages compiled, last: {last}"
+
+
+def _elapsed(started: float) -> str:
+    minutes, seconds = divmod(int(time.monotonic() - started), 60)
+    return f"{minutes}m{seconds:02d}s"
 
 
 def main(programs: Sequence[str]) -> int:

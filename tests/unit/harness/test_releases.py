@@ -16,12 +16,13 @@ from typing_extensions import override
 
 from tests.harness import toolchain
 from tests.harness.releases import OFF, VARIABLE
-from tests.harness.toolchain import ToolchainError, ensure_binaries
+from tests.harness.toolchain import ToolchainError, ensure_binaries, ensure_helm
 
 ETCD = "3.6.8"
 KUBERNETES = f"dl.k8s.io/release/v{toolchain.KUBERNETES}/bin/linux/amd64"
 OF_ETCD = f"github.com/etcd-io/etcd/releases/download/v{ETCD}"
 OF_KWOK = f"kubernetes-sigs/kwok/releases/{{}}/{toolchain.KWOK}"
+OF_HELM = f"get.helm.sh/helm-{toolchain.HELM}-linux-amd64.tar.gz"
 ARCHIVE = f"etcd-v{ETCD}-linux-amd64"
 
 Built = list[str]
@@ -44,6 +45,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     _put(folder, f"{OF_ETCD}/{ARCHIVE}.tar.gz", packed)
     listed = f"{'0' * 64}  other.zip\n{_sum(packed)}  {ARCHIVE}.tar.gz\n"
     _put(folder, f"{OF_ETCD}/SHA256SUMS", listed.encode())
+    packed = _packed("linux-amd64/helm", b"helm")
+    _put(folder, OF_HELM, packed)
+    listed = f"{_sum(packed)}  {OF_HELM.rpartition('/')[2]}\n"
+    _put(folder, f"{OF_HELM}.sha256sum", listed.encode())
     asset = {"name": "kwok-linux-amd64", "digest": f"sha256:{_sum(b'kwok')}"}
     page = json.dumps({"assets": [{"name": "kwok.yaml", "digest": None}, asset]})
     _put(folder, f"api.github.com/repos/{OF_KWOK.format('tags')}", page.encode())
@@ -166,6 +171,36 @@ def test_a_damaged_file_is_an_error(files: Path, built: Built, damaged: str) -> 
     found = [binaries.kube_apiserver, binaries.etcd, binaries.kwok]
     assert [each.read_bytes() for each in found] == [b"kube-apiserver", b"etcd", b"kwok"]
     assert built == []
+
+
+def test_helm_is_taken_once(files: Path, built: Built) -> None:
+    said: list[str] = []
+
+    helm = ensure_helm(said.append)
+
+    assert helm.read_bytes() == b"helm"
+    assert os.access(helm, os.X_OK)
+    assert ensure_helm(said.append) == helm
+    assert sum("downloading" in line for line in said) == 1
+    assert built == []
+
+
+@pytest.mark.parametrize("lost", [OF_HELM, f"{OF_HELM}.sha256sum"])
+def test_helm_is_built_where_the_server_lacks_it(files: Path, built: Built, lost: str) -> None:
+    (files / lost).unlink()
+
+    assert ensure_helm(lambda _: None).read_bytes() == b"built"
+    assert built == ["install"]
+
+
+def test_helm_is_built_where_the_archive_is_without_it(files: Path, built: Built) -> None:
+    packed = _packed("linux-amd64/README.md", b"")
+    (files / OF_HELM).write_bytes(packed)
+    listed = f"{_sum(packed)}  {OF_HELM.rpartition('/')[2]}\n"
+    (files / f"{OF_HELM}.sha256sum").write_text(listed)
+
+    assert ensure_helm(lambda _: None).read_bytes() == b"built"
+    assert built == ["install"]
 
 
 def _packed(name: str, content: bytes) -> bytes:
