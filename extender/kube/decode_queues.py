@@ -13,6 +13,7 @@ from extender.api import queue_wire as wire
 from extender.api.core_v1 import OwnerReference
 from extender.api.wellknown import (
     INDEX_LABEL,
+    JOB_UID_LABEL,
     POD_SET_FIELDS_WITHOUT_EFFECT,
     QUEUE_LABEL,
     fields_without_effect,
@@ -28,7 +29,7 @@ from extender.kube.decode import (
     readable,
     seconds_of,
 )
-from extender.kube.sizes import FREE_OF_A_JOB, JOBS, NamespaceBytes, size_of
+from extender.kube.sizes import FREE_OF_A_JOB, JOBS, NamespaceBytes, SharedMappings, size_of
 from extender.resources.quantity import amount, parse_resources
 from extender.runtime.process import deep_stack
 from extender.state.cluster.records import Shape
@@ -64,7 +65,8 @@ T = TypeVar("T")
 Labelled = dict[str, object]
 """An object, or as much of it as its labels."""
 _REMEMBERED: Final = 4096
-"""The number of pod templates that are remembered: what many Workloads have is in memory once."""
+"""The number of pod templates that are remembered, and of pod sets and of admissions: what many
+Workloads have is in memory once."""
 _USUAL: Final = 4096
 """Bytes of a template; with longer ones fewer are remembered."""
 _NO_SHAPE: Final = Shape()
@@ -114,6 +116,11 @@ class QueueDecoder:
         self._templates: LRUCache[tuple[object, ...], tuple[bytes, Shape, str]] = LRUCache(
             _REMEMBERED * _USUAL, lambda known: max(_USUAL, len(known[0]))
         )
+        self._pod_sets: LRUCache[tuple[object, ...], PodSetInfo] = LRUCache(
+            _REMEMBERED * _USUAL, lambda known: max(_USUAL, len(known.template))
+        )
+        self._admissions: LRUCache[tuple[object, ...], AdmissionInfo] = LRUCache(_REMEMBERED)
+        self._mappings = SharedMappings()
         self._account = NamespaceBytes(JOBS, FREE_OF_A_JOB)
 
     @readable("ResourceFlavor")
@@ -252,7 +259,7 @@ class QueueDecoder:
         pod_sets = tuple(map(self._pod_set, spec.pod_sets))
         opened = {gate.name for gate in status.preemption_gates or () if gate.position == "Open"}
         gates = [gate.name for gate in spec.preemption_gates or ()]
-        meta = _meta(found.metadata)
+        meta = _meta(found.metadata, self._mappings)
         unused = {path for each in spec.pod_sets for path in _unused(each)}.difference(meta.ignored)
         return WorkloadInfo(
             meta=replace(meta, ignored=(*meta.ignored, *sorted(unused))) if unused else meta,
@@ -263,12 +270,7 @@ class QueueDecoder:
             active=spec.active,
             max_execution=spec.maximum_execution_time_seconds,
             owners=tuple(map(_ref, found.metadata.owner_references or ())),
-            admission=AdmissionInfo(
-                status.admission.cluster_queue,
-                tuple(map(_assignment, status.admission.pod_set_assignments)),
-            )
-            if status.admission
-            else None,
+            admission=self._admission(status.admission),
             conditions=conditions_of(status.conditions),
             requeue=RequeueInfo(
                 requeue.count or 0, seconds_of(requeue.requeue_at) if requeue.requeue_at else None
@@ -329,15 +331,19 @@ class QueueDecoder:
         except DecodeError as error:
             why = f"pod set {found.name}: {error}"
             return PodSetInfo(found.name, found.count, _NO_SHAPE, found.min_count, raw, why)
-        return PodSetInfo(
+        request = _topology_request(found.topology_request, found.count)
+        made = PodSetInfo(
             found.name,
             found.count,
             shape,
             found.min_count,
             template,
             resource_claims=pod_templates.has_resource_claims(raw),
-            topology=_topology_request(found.topology_request, found.count),
+            topology=request,
         )
+        if request is not None:
+            return made
+        return self._pod_sets.setdefault((found.name, found.count, found.min_count, template), made)
 
     def completed(
         self,
@@ -370,6 +376,20 @@ class QueueDecoder:
             fault = pod_templates.fault(complete, limits)
             known = self._templates[key] = (raw, shape, fault)
         return known
+
+    def _admission(self, found: wire.WorkloadAdmission | None) -> AdmissionInfo | None:
+        if found is None:
+            return None
+        given = found.pod_set_assignments
+        made = AdmissionInfo(found.cluster_queue, tuple(map(_assignment, given)))
+        if any(bytes(each.topology_assignment) for each in given):
+            return made
+        return self._admissions.setdefault((found.cluster_queue, *map(_words, given)), made)
+
+
+def _words(found: wire.PodSetAssignment) -> tuple[object, ...]:
+    flavors, usage = found.flavors or {}, found.resource_usage or {}
+    return found.name, found.count, tuple(flavors.items()), tuple(usage.items())
 
 
 def _assignment(found: wire.PodSetAssignment) -> Assignment:
@@ -414,12 +434,11 @@ def _topology_fault(found: wire.TopologyRequest, count: int) -> str:
     return ""
 
 
-def _meta(found: wire.Metadata) -> Meta:
-    version, labels, annotations = (
-        found.resource_version,
-        found.labels or {},
-        found.annotations or {},
-    )
+def _meta(found: wire.Metadata, shared: SharedMappings | None = None) -> Meta:
+    """Return metadata; with `shared` of one of many objects that have the same labels."""
+    version, labels, annotations = found.resource_version, found.labels, found.annotations
+    if labels and JOB_UID_LABEL in labels:
+        shared = None  # no other object has these
     return Meta(
         name=found.name,
         namespace=intern(found.namespace),
@@ -428,10 +447,10 @@ def _meta(found: wire.Metadata) -> Meta:
         generation=found.generation,
         created=seconds_of(found.creation_timestamp),
         terminating=found.deletion_timestamp is not None,
-        labels=labels,
-        annotations=annotations,
+        labels=shared.of(labels) if shared else labels or {},
+        annotations=shared.of(annotations) if shared else annotations or {},
         finalizers=tuple(found.finalizers or ()),
-        ignored=names_without_effect(labels, annotations),
+        ignored=names_without_effect(labels or (), annotations or ()),
     )
 
 

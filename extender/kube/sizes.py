@@ -33,7 +33,7 @@ JOBS: Final = 32 * 1024 * 1024
 """Bytes for the jobs of one namespace, beyond what is free for each."""
 FREE_OF_A_JOB: Final = 8 * 1024
 
-_SHARED: Final = 4096
+MOST_SHARED: Final = 4096
 """The most bytes of labels, by `size_of`, that are kept when no pod has them any more."""
 _NONE: Final[Mapping[str, str]] = {}
 _LEFT_OUT: Final = frozenset((INDEX_LABEL, BESIDE_LABEL))
@@ -134,17 +134,37 @@ def check(what: str, have: int, most: int) -> None:
         raise OversizedError(f"{what}: {have}, and at most {most} are read")
 
 
-class SharedLabels:
-    """The labels that pods have, one mapping for all pods that have the same.
+class SharedMappings:
+    """Labels and other small mappings, one for all objects that have the same.
 
-    A disruption budget may name any label, and the state has 100,000 pods: most of them are of a
-    few templates. What numbers the pods of a Job is left out, because the state has it beside the
-    labels; and the label that only makes kube-scheduler try a pod.
+    The state has 100,000 pods, and nearly as many Workloads: most of them are of a few templates.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+
+    def of(self, mapping: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Return a mapping that equals this one, the same for all that have its order too."""
+        if not mapping:
+            return _NONE
+        if size_of(mapping) > MOST_SHARED:
+            return mapping
+        key = tuple(mapping.items())  # the API server writes them in the order of their names
+        if len(self._known) >= REMEMBERED and key not in self._known:
+            self._known.clear()
+        return self._known.setdefault(key, mapping)
+
+
+class SharedLabels:
+    """The labels that pods have: a disruption budget may name any of them.
+
+    What numbers the pods of a Job is left out, because the state has it beside the labels; and the
+    label that only makes kube-scheduler try a pod.
     """
 
     def __init__(self, account: NamespaceBytes) -> None:
+        self._mappings = SharedMappings()
         self._account = account
-        self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._long = weakref.WeakValueDictionary[tuple[object, ...], WeakDict[str, str]]()
         """Labels that take many bytes, for as long as a pod has them."""
 
@@ -155,14 +175,9 @@ class SharedLabels:
         """
         if labels and not _LEFT_OUT.isdisjoint(labels):
             labels = {name: value for name, value in labels.items() if name not in _LEFT_OUT}
-        if not labels:
-            return _NONE
-        size = size_of(labels)
-        if size <= _SHARED:
-            short = tuple(labels.items())  # the API server writes them in the order of their names
-            if len(self._known) >= REMEMBERED and short not in self._known:
-                self._known.clear()
-            return self._known.setdefault(short, labels)
+        size = size_of(labels or {})
+        if not labels or size <= MOST_SHARED:
+            return self._mappings.of(labels)
         key = (namespace, *labels.items())
         found = self._long.get(key)
         if found is None:

@@ -18,7 +18,7 @@ from extender.api.wellknown import (
     PREEMPTION_COST,
 )
 from extender.fit.candidates import is_feasible
-from extender.kube.decode import DecodeError, Decoder
+from extender.kube.decode import DecodeError, Decoder, group_of
 from extender.kube.sizes import REMEMBERED, NamespaceBytes, SharedLabels
 from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.cluster.records import (
@@ -64,14 +64,22 @@ def want(shape: Shape, **fields: Any) -> PodInfo:
 
 WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
     "only a name": (pod(), {}),
+    "an empty spec and status": (pod({}, status={}), {}),
     "the newer label": (pod(labels={POD_GROUP_LABEL: "g"}), {"group": "ns/g"}),
     "the older label": (pod(labels={POD_GROUP_LABEL_SIGS: "g"}), {"group": "ns/g"}),
     "both labels: the newer counts": (
         pod(labels={POD_GROUP_LABEL_SIGS: "old", POD_GROUP_LABEL: "new"}),
         {"group": "ns/new"},
     ),
+    "an empty label is none": (
+        pod(labels={POD_GROUP_LABEL: "", POD_GROUP_LABEL_SIGS: "old"}),
+        {"group": "ns/old"},
+    ),
+    "no labels": (pod(labels=None), {}),
     "a node": (pod({"nodeName": "n0"}), {"node": "n0"}),
+    "an empty node is none": (pod({"nodeName": ""}), {}),
     "a priority": (pod({"priority": -3}), {"priority": -3}),
+    "no priority": (pod({"priority": None}), {}),
     "gates": (pod({"schedulingGates": [{"name": "a"}, {"name": "b"}]}), {"gates": ("a", "b")}),
     "being deleted": (
         pod(deletionTimestamp="1970-01-01T00:01:30Z"),
@@ -81,8 +89,11 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         pod({"preemptionPolicy": "Never"}),
         {"preempts": False},
     ),
+    "one for which they may be": (pod({"preemptionPolicy": "PreemptLowerPriority"}), {}),
+    "a cost of preemption": (pod(annotations={PREEMPTION_COST: "7"}), {"cost": 7}),
     "a cost below zero": (pod(annotations={PREEMPTION_COST: "-7"}), {"cost": -7}),
     "no cost": (pod(annotations={PREEMPTION_COST: "7.5"}), {}),
+    "no number after a sign": (pod(annotations={PREEMPTION_COST: "--7"}), {}),
     "a static pod": (pod(annotations={MIRROR_ANNOTATION: "0"}), {"mirror": True}),
     "bound at a time": (
         pod(
@@ -96,8 +107,16 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         ),
         {"node": "n0", "bound_at": 120.0},
     ),
+    "bound at no time": (
+        pod(
+            {"nodeName": "n0"},
+            status={"conditions": [{"type": "PodScheduled", "lastTransitionTime": None}]},
+        ),
+        {"node": "n0"},
+    ),
     "created": (pod(creationTimestamp="1970-01-01T00:01:00Z"), {"created": 60.0}),
     "succeeded": (pod(status={"phase": "Succeeded"}), {"finished": True, "phase": "Succeeded"}),
+    "failed": (pod(status={"phase": "Failed"}), {"finished": True, "phase": "Failed"}),
     "refused by its node": (
         pod(
             status={
@@ -119,6 +138,7 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         pod(status={"phase": "Failed", "reason": "Evicted"}),
         {"finished": True, "phase": "Failed"},
     ),
+    "running": (pod(status={"phase": "Running"}), {"phase": "Running"}),
     "nominated": (pod(status={"nominatedNodeName": "n1"}), {"nominated": "n1"}),
     "unschedulable": (pod(status={"conditions": [CONDITION]}), {"unschedulable": "no"}),
     "containers are ready": (
@@ -126,6 +146,10 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         {"ready": True},
     ),
     "another scheduler": (pod({"schedulerName": "mine"}), {"scheduler": "mine"}),
+    "owners": (
+        pod(ownerReferences=[{"name": "a", "kind": "Job"}, {"name": "b"}]),
+        {"owners": ("ns/a", "ns/b")},
+    ),
     "the owner that makes another one": (
         pod(
             ownerReferences=[
@@ -142,22 +166,35 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         ),
         {"pod_set": "main", "workload": "ns/job-w"},
     ),
+    "other annotations": (pod(annotations={"a": "b"}), {}),
     "a completion index": (pod(labels={INDEX_LABEL: "12"}), {"index": 12}),
+    "the first completion index": (pod(labels={INDEX_LABEL: "0"}), {"index": 0}),
     "a completion index of an older cluster": (
         pod(annotations={INDEX_LABEL: "12", "a": "b"}),
         {"index": 12},
     ),
+    "the label before the annotation": (
+        pod(labels={INDEX_LABEL: "1"}, annotations={INDEX_LABEL: "2"}),
+        {"index": 1},
+    ),
     "an annotation that is no completion index": (pod(annotations={INDEX_LABEL: "x"}), {}),
+    "no annotations": (pod(annotations=None), {}),
     "no completion index": (pod(labels={INDEX_LABEL: "-1"}), {}),
     "the largest completion index": (pod(labels={INDEX_LABEL: "9" * 10}), {"index": 10**10 - 1}),
     "one that is too large": (pod(labels={INDEX_LABEL: "1" + "0" * 10}), {}),
+    "no completion index at all": (pod(labels={INDEX_LABEL: "1" * 5000}), {}),
     "our readiness gate": (
         pod({"readinessGates": [{"conditionType": "x"}, {"conditionType": GANG_READY}]}),
         {"readiness_gate": True},
     ),
+    "another controller's readiness gate": (pod({"readinessGates": [{"conditionType": "x"}]}), {}),
     "we said that the gang is ready": (
         pod(status={"conditions": [{"type": GANG_READY, "status": "True"}]}),
         {"gang_ready": True},
+    ),
+    "we said that it is not": (
+        pod(status={"conditions": [{"type": GANG_READY, "status": "False"}]}),
+        {},
     ),
     "gated is not unschedulable": (
         pod(status={"conditions": [{**CONDITION, "reason": "SchedulingGated"}]}),
@@ -167,6 +204,11 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         pod(status={"conditions": [{**CONDITION, "reason": "SchedulerError"}]}),
         {},
     ),
+    "scheduled after all": (
+        pod(status={"conditions": [{**CONDITION, "status": "True"}]}),
+        {},
+    ),
+    "another condition": (pod(status={"conditions": [{**CONDITION, "type": "Ready"}]}), {}),
     "a pod with a node is not unschedulable": (
         pod({"nodeName": "n0"}, status={"conditions": [CONDITION]}),
         {"node": "n0"},
@@ -208,6 +250,8 @@ def container(cpu: str, **more: Any) -> dict[str, Any]:
 
 WANT_REQUESTS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     "containers": (CONTAINERS, {"cpu": 2000, "memory": 1024, "pods": 1}),
+    "a container that asks for nothing": ({"containers": [{"name": "c"}]}, {"pods": 1}),
+    "empty resources": ({"containers": [{"name": "c", "resources": {}}]}, {"pods": 1}),
     "limits alone are not requests": (
         {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]},
         {"pods": 1},
@@ -260,6 +304,41 @@ def test_where_a_pod_may_go_is_read() -> None:
     assert shape.tolerations == (Toleration("k", "Exists", toleration_seconds=300),)
     assert is_feasible(shape, node("n", labels={"zone": "a", "disk": "ssd"}))
     assert not is_feasible(shape, node("n", labels={"zone": "b", "disk": "ssd"}))
+
+
+@pytest.mark.parametrize("field", ["affinity", "tolerations", "nodeSelector", "initContainers"])
+def test_null_is_as_good_as_nothing(field: str) -> None:
+    shape = decoded(pod({**CONTAINERS, field: None})).shape
+
+    assert (shape.affinity, shape.tolerations, shape.node_selector) == (None, (), {})
+
+
+def test_pods_of_one_template_share_a_shape() -> None:
+    decoder = Decoder()
+    first = decoder.pod(pod(CONTAINERS))
+    second = decoder.pod(pod({**CONTAINERS, "nodeName": "n0"}, name="q", labels={"index": "1"}))
+    other = decoder.pod(pod({**CONTAINERS, "nodeSelector": {"zone": "a"}}))
+
+    assert first.shape is second.shape
+    assert first.shape is not other.shape
+
+
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "size": {"containers": [container("1")]},
+    "node selector": {**CONTAINERS, "nodeSelector": {"zone": "a"}},
+    "tolerations": {**CONTAINERS, "tolerations": [{"operator": "Exists"}]},
+    "affinity": {**CONTAINERS, "affinity": {"nodeAffinity": {}}},
+    "host ports": {"containers": [{**CONTAINERS["containers"][0], "ports": [{"hostPort": 80}]}]},
+    "features": {**CONTAINERS, "hostNetwork": True, "hostUsers": False},
+}
+
+
+@pytest.mark.parametrize("spec", DIFFERENT.values(), ids=DIFFERENT)
+def test_whatever_decides_where_a_pod_fits_makes_another_shape(spec: dict[str, Any]) -> None:
+    decoder = Decoder()
+    plain, other = decoder.pod(pod(CONTAINERS)), decoder.pod(pod(spec))
+
+    assert plain.shape is not other.shape
 
 
 IGNORED = IgnoredResources(ResourceNames.parse(["example.com/*"]))
@@ -515,11 +594,22 @@ def test_a_pod_that_was_resized_and_has_what_it_asks_for_has_the_shape_of_its_te
     assert decoder.pod(pod(here, status=status, generation=2)).shape is before
 
 
+def test_labels_distinguish_shapes_where_anti_affinity_reads_them() -> None:
+    decoder = Decoder()
+    spec = anti_affinity({"matchLabels": {"app": "a"}})
+
+    assert decoder.pod(pod(spec, labels={"app": "a"})).shape.one_per_node
+    assert not decoder.pod(pod(spec, labels={"app": "b"})).shape.one_per_node
+
+
 BAD_PODS: dict[str, bytes] = {
     "nothing": b"",
+    "no JSON": b"{",
     "an array": b"[]",
     "a bad quantity": pod({"containers": [container("much")]}),
+    "a bad overhead": pod({"overhead": {"cpu": "1x"}}),
     "a quantity that is an object": pod({"containers": [container({})]}),  # type: ignore[arg-type]
+    "containers that are text": pod({"containers": "c"}),
     "a bad toleration": pod({"tolerations": [{"key": 7}]}),
     "a bad affinity": pod({"affinity": []}),
     "a bad time": pod(creationTimestamp="yesterday"),
@@ -558,6 +648,10 @@ WANT_NODE: dict[str, tuple[dict[str, Any], NodeInfo]] = {
             features=frozenset({"RestartAllContainersOnContainerExits"}),
         ),
     ),
+    "not ready": (
+        {"metadata": {"name": "n"}, "status": {"conditions": [{**READY, "status": "False"}]}},
+        NodeInfo("n", ready=False),
+    ),
     "not ready for a while": (
         {
             "metadata": {"name": "n"},
@@ -572,6 +666,10 @@ WANT_NODE: dict[str, tuple[dict[str, Any], NodeInfo]] = {
             },
         },
         NodeInfo("n", ready=False, unready_since=100.0),
+    ),
+    "not heard of": (
+        {"metadata": {"name": "n"}, "status": {"conditions": [{**READY, "status": "Unknown"}]}},
+        NodeInfo("n", ready=False),
     ),
     "nulls": (
         {
@@ -647,6 +745,11 @@ def test_what_is_no_pod_group_is_an_error(spec: Any) -> None:
         Decoder().pod_group(raw({"metadata": HEAD, "spec": spec}), api_group=GROUP_X)
 
 
+@pytest.mark.parametrize("labels", [None, {}, {"app": "a"}])
+def test_no_label_no_group(labels: dict[str, str] | None) -> None:
+    assert group_of("ns", labels) is None
+
+
 LABELLED = {"metadata": {"labels": {POD_GROUP_LABEL: "g"}}}
 ENDED = {"type": "Complete", "status": "True"}
 
@@ -657,6 +760,7 @@ def work(begun: int, done: int, more: int = 0) -> JobInfo:
 
 DONE: dict[str, tuple[Any, Any, JobInfo]] = {
     "new": ({"parallelism": 4, "completions": 4}, {}, work(4, 0)),
+    "three of four": ({"parallelism": 4, "completions": 4}, {"succeeded": 3}, work(4, 3)),
     "as many left as run at once": (
         {"parallelism": 4, "completions": 8},
         {"succeeded": 4},
@@ -677,10 +781,16 @@ DONE: dict[str, tuple[Any, Any, JobInfo]] = {
         {"succeeded": 1, "failedIndexes": "1,3-4"},
         work(6, 4),
     ),
+    "all": ({"parallelism": 4, "completions": 4}, {"succeeded": 4}, work(4, 4)),
     "ended": (
         {"parallelism": 4, "completions": 4},
         {"succeeded": 4, "conditions": [ENDED]},
         work(0, 0),
+    ),
+    "a condition that does not hold": (
+        {"parallelism": 2, "completions": 2},
+        {"succeeded": 1, "conditions": [{**ENDED, "status": "False"}]},
+        work(2, 1),
     ),
     "a work queue": ({"parallelism": 4}, {"active": 3}, work(4, 0)),
     "a work queue that makes no more pods": (
@@ -698,6 +808,7 @@ DONE: dict[str, tuple[Any, Any, JobInfo]] = {
         {"succeeded": 1, "failedIndexes": "3-1,x"},
         work(2, 1),
     ),
+    "one pod": ({"completions": 1}, {"succeeded": 1}, work(1, 1)),
 }
 
 
@@ -718,6 +829,14 @@ def test_a_job_of_no_group_and_one_that_is_none_are_distinguished() -> None:
     assert Decoder().job(raw({"metadata": HEAD})) == JobInfo("u", None, 1, 0)
     with pytest.raises(DecodeError, match="not a readable Job"):
         Decoder().job(raw({"metadata": HEAD, "status": {"succeeded": "many"}}))
+
+
+def test_what_is_to_become_of_a_partial_gang_is_read_from_an_annotation() -> None:
+    annotations = {"scheduling.x-k8s.io/on-partial": "evict"}
+    raw = json.dumps({"metadata": {"name": "g", "annotations": annotations}}).encode()
+
+    assert Decoder().pod_group(raw, api_group="x").on_partial == "evict"
+    assert Decoder().pod_group(b'{"metadata": {}}', api_group="x").on_partial is None
 
 
 WANT_AS_VICTIM: dict[str, tuple[dict[str, str], tuple[int | None, float | None]]] = {

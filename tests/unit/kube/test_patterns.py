@@ -110,9 +110,19 @@ def affinity(**kinds: Any) -> Change:
 TERM = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone"}
 ON_ZONE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}
 UNEQUAL: dict[str, Change] = {
+    "activeDeadlineSeconds": spec(activeDeadlineSeconds=5),
+    "automountServiceAccountToken": spec(automountServiceAccountToken=False),
+    "dnsConfig": spec(dnsConfig={}),
+    "dnsPolicy": spec(dnsPolicy="Default"),
+    "enableServiceLinks": spec(enableServiceLinks=False),
     "ephemeralContainers": spec(ephemeralContainers=[{"name": "debug"}]),
+    "hostAliases": spec(hostAliases=[{"ip": "127.0.0.1"}]),
+    "hostIPC": spec(hostIPC=True),
     "hostNetwork": spec(hostNetwork=True),
+    "hostPID": spec(hostPID=True),
     "hostUsers": spec(hostUsers=False),
+    "hostnameOverride": spec(hostnameOverride="h"),
+    "imagePullSecrets": spec(imagePullSecrets=[{"name": "s"}]),
     "initContainers, one more": lambda pod: pod["spec"]["initContainers"].append({"name": "b"}),
     "initContainers, none": lambda pod: pod["spec"].pop("initContainers"),
     "node affinity": affinity(
@@ -122,14 +132,22 @@ UNEQUAL: dict[str, Change] = {
         nodeAffinity={"preferredDuringSchedulingIgnoredDuringExecution": []}
     ),
     "nodeSelector": spec(nodeSelector={"zone": "a"}),
+    "os": spec(os={"name": "linux"}),
     "overhead": spec(overhead={"cpu": "1"}),
     "preemptionPolicy": spec(preemptionPolicy="Never"),
     "priority": spec(priority=5),
     "priorityClassName": spec(priorityClassName="high"),
     "readinessGates": spec(readinessGates=[{"conditionType": "x"}]),
     "resources": spec(resources={"requests": {"cpu": "2"}}),
+    "restartPolicy": spec(restartPolicy="OnFailure"),
     "runtimeClassName": spec(runtimeClassName="gvisor"),
     "schedulerName": spec(schedulerName="another"),
+    "securityContext": spec(securityContext={"runAsUser": 1}),
+    "serviceAccountName": spec(serviceAccountName="another"),
+    "setHostnameAsFQDN": spec(setHostnameAsFQDN=True),
+    "shareProcessNamespace": spec(shareProcessNamespace=True),
+    "subdomain": spec(subdomain="sub"),
+    "terminationGracePeriodSeconds": spec(terminationGracePeriodSeconds=5),
     "tolerations": spec(tolerations=[{"key": "a", "operator": "Exists"}]),
     "a field of a later release": spec(whatComesNext={"x": 1}),
     "two values exchanged": spec(restartPolicy="ClusterFirst", dnsPolicy="Never"),
@@ -166,14 +184,25 @@ def test_one_difference_makes_members_unequal(change: Change) -> None:
     assert one is not other
 
 
+def test_the_same_value_of_another_field_is_another_pattern() -> None:
+    read = Reader()
+    one, other = (read(changed(member(), spec(**{name: True}))) for name in ("hostIPC", "hostPID"))
+    assert one is not None
+    assert other is not None
+    assert one is not other
+
+
 NUMBERED_FIELDS: dict[str, Change] = {
     "hostname": spec(hostname="another"),
+    "no hostname": lambda pod: pod["spec"].pop("hostname"),
     "name": lambda pod: pod["metadata"].update(name="another", generateName="ano", uid="u"),
     "annotations": lambda pod: pod["metadata"].update(annotations={"a": "b"}),
     "owner": lambda pod: pod["metadata"].update(ownerReferences=[{"uid": "x", "controller": True}]),
     "status": lambda pod: pod.update(status={"phase": "Pending", "nominatedNodeName": "n"}),
     "env": container(env=[{"name": "TF_CONFIG", "value": "{}"}]),
+    "no env": lambda pod: pod["spec"]["containers"][0].pop("env"),
     "envFrom": container(envFrom=[{"configMapRef": {"name": "c"}}]),
+    "command": container(command=["a"]),
     "args": container(args=["a"]),
     "volumeMounts": container(volumeMounts=[{"name": "kube-api-access-zzz"}]),
     "env of an init container": container("initContainers", env=[{"name": "A", "value": "1"}]),
@@ -266,9 +295,18 @@ def test_volumes_that_are_there_on_every_node_are_compared(kind: str) -> None:
     assert one is not other
 
 
+def test_no_list_is_an_empty_one() -> None:
+    nothing = spec(volumes=None, initContainers=None)
+    assert Reader()(changed(member(), nothing)) is not None
+
+
 def test_a_volume_that_is_no_object_is_not_readable() -> None:
     with pytest.raises(DecodeError):
         Reader()(changed(member(), spec(volumes=[1])))
+
+
+def test_without_patterns_members_have_none() -> None:
+    assert Decoder().pod(json.dumps(member()).encode()).pattern is None
 
 
 def test_a_pattern_that_no_pod_has_is_forgotten() -> None:
