@@ -395,8 +395,7 @@ class WorkloadController:
             and all(each.group_kind not in handled for each in owners)
         )
         if foreign and not workload.meta.terminating and workload.admission is not None:
-            there = [await self._jobs.exists(o, workload.meta.namespace) for o in owners]
-            orphaned = not any(each is not False for each in there)
+            orphaned = await self._is_abandoned(workload)
         # A workload of another controller may be deleted without a job to stop here.
         deleted = foreign and workload.meta.terminating
         again = await self._step(workload, orphaned=orphaned or deleted)
@@ -404,6 +403,13 @@ class WorkloadController:
         if (unseen or foreign) and not orphaned and not workload.finished:
             return ask if again is None else min(ask, again)
         return again
+
+    async def _is_abandoned(self, workload: WorkloadInfo) -> bool:
+        """Return whether all owners of a workload are gone; any user may name very many."""
+        for owner in workload.owners:
+            if await self._jobs.exists(owner, workload.meta.namespace) is not False:
+                return False
+        return True
 
     async def _prioritized(self, workload: WorkloadInfo) -> WorkloadInfo | None:
         """Write the value of its priority class to a workload; return the workload then."""

@@ -261,6 +261,15 @@ async def test_it_keeps_its_quota_while_its_owner_may_be_there(
     assert not scene.stored.finished
 
 
+async def test_of_very_many_owners_no_more_are_asked_for_than_needed(scene: Scene) -> None:
+    scene.add("cluster", kind="RayCluster")
+    found = scene.stored
+    newer = replace(found.meta, version=found.meta.version + 1)
+    scene.queues.apply(ev.Applied(replace(found, meta=newer, owners=found.owners * 100)))
+    await scene.look()
+    assert scene.asked == ["cluster"]
+
+
 async def test_it_gives_its_quota_back_when_its_owner_is_gone(scene: Scene) -> None:
     scene.foreign = False
     scene.add("cluster", kind="RayCluster")
