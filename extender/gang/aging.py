@@ -26,7 +26,7 @@ from extender.gang import gates, topology
 from extender.gang.fit import candidates, fitting, pod_shape
 from extender.gang.options import GangOptions
 from extender.resources.quantity import Resources, add, subtract
-from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
 from extender.state.fair_share import FairShare
@@ -61,6 +61,11 @@ class _Aged:
     """The nodes that a queue has chosen, and the pods that go there."""
     domains: Mapping[str, frozenset[str]] | None
     """The nodes of each domain that may take the group; None if it needs no single domain."""
+
+    @property
+    def shapes(self) -> Sequence[Shape]:
+        """The first shapes of `pods`: they decide which nodes the group may use."""
+        return tuple(islice(dict.fromkeys(pod.shape for pod in self.pods), MOST))
 
     @property
     def demand(self) -> tuple[object, ...]:
@@ -217,7 +222,7 @@ class _Look:
             fits_since = now if present.fits_since is None else present.fits_since
             if now - fits_since > PATIENCE_SECONDS:
                 return None
-        if present is None or not self._is_still_valid(aged, present):
+        if present is None or not (yield from self._is_still_valid(aged, present)):
             present = yield from self._new(aged)
         return replace(present, fits_since=fits_since)
 
@@ -225,24 +230,37 @@ class _Look:
         """Return the number of further nodes that the group's namespace may claim."""
         return self.limit - len(self.nodes.get(aged.pod_group.key.partition("/")[0], ()))
 
-    def _is_still_valid(self, aged: _Aged, claim: Claim) -> bool:
+    def _is_still_valid(self, aged: _Aged, claim: Claim) -> Steps[bool]:
         """Return whether nothing that a claim was based on has changed."""
         if not claim.amounts:
             return claim.made_for == self._facts(aged)
         names = claim.amounts.keys()
-        if claim.made_for != aged.demand or len(names) > self._allowed(aged):
+        if len(names) > self._allowed(aged):
             return False
         if aged.domains is not None and not any(names <= each for each in aged.domains.values()):
             return False
-        usable = self._usable(aged, names)
-        return all(name in usable and self._has_left(name, claim.amounts[name]) for name in names)
+        uses = yield from self._uses(aged, names)
+        if claim.made_for != (*aged.demand, uses):
+            return False
+        return all(self._has_left(name, amounts) for name, amounts in claim.amounts.items())
+
+    def _uses(self, aged: _Aged, names: Iterable[str]) -> Steps[tuple[object, ...]]:
+        """Return which pods of the group may go to each of some nodes."""
+        found, shapes = list[tuple[object, ...]](), aged.shapes
+        for number, name in enumerate(sorted(names), 1):
+            node = self.view.nodes.get(name)
+            found.append((name, *(node and is_feasible(shape, node) for shape in shapes)))
+            if number * len(shapes) % PIECE < len(shapes):
+                yield
+        return tuple(found)
 
     def _facts(self, aged: _Aged) -> tuple[object, ...]:
         """Return the facts for which a group has a claim without rooms."""
         return *aged.demand, self.places, self.view.nodes_version
 
     def _has_left(self, name: str, amounts: Mapping[str, int]) -> bool:
-        left = self._left(self.view.nodes[name])
+        node = self.view.nodes.get(name)
+        left = self._left(node) if node is not None else {}
         return all(left.get(resource, 0) >= value for resource, value in amounts.items())
 
     def _left(self, node: NodeInfo) -> Resources:
@@ -253,7 +271,7 @@ class _Look:
 
     def _usable(self, aged: _Aged, names: Iterable[str]) -> set[str]:
         """Return those of some nodes that pods of the group may use."""
-        shapes = [*islice(dict.fromkeys(pod.shape for pod in aged.pods), MOST)]
+        shapes = aged.shapes
         there = (self.view.nodes[name] for name in names if name in self.view.nodes)
         within = None if aged.domains is None else frozenset[str]().union(*aged.domains.values())
         return {
@@ -301,7 +319,8 @@ class _Look:
                 return Claim(group, priority, {}, made_for=self._facts(aged), limit=self.limit)
             if found.missing or not complete:
                 break
-        return Claim(group, priority, rooms, made_for=aged.demand)
+        uses = yield from self._uses(aged, rooms)
+        return Claim(group, priority, rooms, made_for=(*aged.demand, uses))
 
     def _in_order(
         self, aged: _Aged, wanted: Sequence[Wanted]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from extender.api.core_v1 import Toleration
 from extender.gang.aging import MOST, deciding, waits_since
 from extender.gang.options import GangOptions
 from extender.state.cluster import events as ev
@@ -273,6 +274,16 @@ def test_a_claim_moves_when_its_node_goes() -> None:
     observe(cluster, ev.NodeDeleted("n1"))
 
     assert cpus(look(cluster)) == {"gang": {"n2": 4, "n0": 4}}
+
+
+def test_a_claim_moves_when_a_part_of_the_group_may_use_its_nodes_no_more() -> None:
+    large, small = shape(4), shape(4, tolerations=(Toleration(key="k", operator="Exists"),))
+    members = [pod("gang-0", large, group="gang"), pod("gang-1", small, group="gang")]
+    cluster = cluster_of(full(*nodes(4, 4, 4)), pod_group("gang", 2, created=850.0), members)
+    assert cpus(look(cluster)) == {"gang": {"n0": 4, "n1": 4}}
+    closed = taint("k")
+    observe(cluster, node("n0", taints=(closed,)), node("n1", taints=(closed,)))
+    assert cpus(look(cluster)) == {"gang": {"n0": 4, "n2": 4}}
 
 
 def test_an_earlier_claim_takes_the_nodes_of_a_later_one() -> None:
