@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from extender.cli.options import Kubeconfig, exits
+from extender.cli.options import Kubeconfig, exits, progress
 
 Identities = Literal["extender", "reconciler", "both"]
 Output = Literal["text", "json"]
@@ -84,7 +84,8 @@ def check(
             scheduler_name=scheduler_name,
             smoke_seconds=smoke_seconds,
         )
-        found = asyncio.run(checked(target, kubeconfig, settings))
+        with progress("checking"):
+            found = asyncio.run(checked(target, kubeconfig, settings))
     if output == "text":
         width = shutil.get_terminal_size((140, 0)).columns  # 140 if this is not a terminal
         typer.echo(text(found, width), nl=False)

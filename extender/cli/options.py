@@ -1,9 +1,11 @@
 """Options that several commands take, and their exit codes."""
 
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
@@ -69,7 +71,33 @@ class ClusterSource:
             async with opened(self.kubeconfig, snapshot) as source:
                 return await ask(source, settings), source.clock.wall()
 
-        return asyncio.run(read())
+        with progress("reading"):
+            return asyncio.run(read())
+
+
+@contextmanager
+def progress(doing: str) -> Iterator[None]:
+    """Show on a terminal that work goes on, once it has taken two seconds."""
+    done = Event()
+
+    def show() -> None:
+        seconds = 2
+        while not done.wait(2):
+            sys.stderr.write(f"\r{doing} ({seconds} s) ")
+            sys.stderr.flush()
+            seconds += 2
+
+    if not sys.stderr.isatty():
+        yield
+        return
+    shown = Thread(target=show, daemon=True)
+    shown.start()
+    try:
+        yield
+    finally:
+        done.set()
+        shown.join()
+        sys.stderr.write("\r\033[K")  # take the line away
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from extender.cli.options import ClusterSource, Kubeconfig, exits
+from extender.cli.options import ClusterSource, Kubeconfig, exits, progress
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -84,15 +84,19 @@ def play(
         if assume is not None and assumed is None:
             raise SettingsError(f"--assume: {assume!r} should be a duration such as 5m or 1h30m")
         if scenario is not None:
-            world = world_of(load(scenario))
+            with progress("reading"):
+                world = world_of(load(scenario))
         else:
             world, _ = sources.read(partial(world_of_cluster, assumed=assumed))
         found: BaseModel
         if submit is not None:
-            found = answering.answer(world, answering.read(submit), assumed=assumed)
+            job = answering.read(submit)
+            with progress("asking what becomes of the job"):
+                found = answering.answer(world, job, assumed=assumed)
             text = answering.text(found)
         else:
-            found = report.play_all(world)
+            with progress("playing"):
+                found = report.play_all(world)
             text = report.text(found)
     if output == "json":
         typer.echo(found.model_dump_json(by_alias=True, indent=2))

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from extender.cli.options import Kubeconfig, exits
+from extender.cli.options import Kubeconfig, exits, progress
 
 _STDOUT: Final = Path("-")
 
@@ -83,7 +83,8 @@ def snapshot(
             async with opened(kubeconfig, None) as source:
                 return await taken(source, memory)
 
-        found = asyncio.run(take())
+        with progress("reading the cluster"):
+            found = asyncio.run(take())
         data = msgspec.json.encode(found)
         asked = found.memory.get("process", process)
         file = output or Path(f"{asked}-{found.taken_at:%Y%m%dT%H%M%SZ}.json.gz")

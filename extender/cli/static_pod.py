@@ -8,9 +8,11 @@ Source: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-s
 """
 
 import difflib
+import io
 import os
+import re
 import tempfile
-from bisect import insort
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +21,8 @@ from typing import Annotated, Any, Final
 
 import typer
 import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from extender.cli.options import exits
 
@@ -99,7 +103,7 @@ def write_static_pod(
     That is kube-scheduler's static pod with its configuration mounted, this configuration with the
     extender's two entries, and the extender's static pod. Also what kubeadm needs to know to keep
     it in an upgrade. The node itself is not touched. Files that are patched already stay as they
-    are; one that is changed is written anew, without its comments.
+    are.
 
     Exit codes: 0 done, 1 a file cannot be read or written, 2 a file cannot be patched.
     """
@@ -108,6 +112,7 @@ def write_static_pod(
         config = _Document.of(scheduler_config) if scheduler_config else None
         files, is_ours = _node_files(scheduler, config, image)
         said = [line for file in files for line in file.changes()]
+        said += [*_doubts(files[0]), *_steps(files, output)]
         kubeadm = yaml.safe_dump(KUBEADM, sort_keys=False)
         if is_ours:
             said += [
@@ -117,7 +122,6 @@ def write_static_pod(
                 "",
                 *kubeadm.splitlines(),
             ]
-        said += ["", "docs/tasks/admin/install-static-pod.md says what to do with the files"]
         if output is None:
             text = "---\n".join(f"# {each.path}\n{each.text}" for each in files)
             typer.echo(text, nl=False)
@@ -151,6 +155,35 @@ class _NodeFile:
             yield from difflib.unified_diff(before, after, path, f"{path} (new)", lineterm="")
 
 
+def _doubts(file: _NodeFile) -> Iterator[str]:
+    """Yield the warnings and failures of `gang-extender check` about the configuration."""
+    from extender.check.findings import FindingLevel
+    from extender.check.scheduler import scheduler
+    from extender.config import Settings
+
+    longest = Settings().gang.options().max_schedule_timeout
+    for each in scheduler(file.path, yaml.safe_load(file.text), longest):
+        if each.level is not FindingLevel.OK:
+            yield f"{each.level.upper()}: {each.found} -> {each.mend}"
+
+
+def _steps(files: Sequence[_NodeFile], output: Path | None) -> Iterator[str]:
+    """Yield what to do with the files on a node."""
+    configuration, extender, scheduler = (
+        f"copy {output / each.path.lstrip('/')} to {each.path}"
+        if output
+        else f"write {each.path}, as above"
+        for each in files
+    )
+    yield ""
+    yield "On each control-plane node, first on those whose kube-scheduler does not lead:"
+    yield "  1. make /etc/kubernetes/gang-extender.conf, the extender's kubeconfig, for user 65532"
+    yield f"  2. {configuration}; user 65532 must be able to read it"
+    yield f"  3. {extender}"
+    yield "  4. wait until `curl 127.0.0.1:8888/readyz` answers 200"
+    yield f"  5. {scheduler}"
+
+
 def _write(path: Path, text: str, mode: int) -> None:
     """Write a file at once. The kubelet ignores the part, whose name begins with a dot."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -162,14 +195,21 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 class _Document:
-    """A YAML document that can be changed."""
+    """A YAML document that can be changed; its comments, order and quotes stay."""
 
     def __init__(self, name: str, text: str) -> None:
         """Read a document with one object. Raises InstallError."""
         self.name, self.before = name, text
+        self._yaml = YAML()
+        self._yaml.preserve_quotes = True
+        self._yaml.width = 4096  # no line is broken
+        # Lists keep the indentation that the first one has.
+        found = re.search(r"^( *)[\w.-]+:[^\n]*\n(?: *#[^\n]*\n)*( *)- ", text, re.MULTILINE)
+        offset = len(found[2]) - len(found[1]) if found else 0
+        self._yaml.indent(mapping=2, sequence=2 + offset, offset=offset)
         try:
-            self.data: Any = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+            self.data: Any = self._yaml.load(text)
+        except YAMLError as error:
             raise InstallError(f"{name}: is not one YAML document: {error}") from error
         if not isinstance(self.data, dict):
             raise InstallError(f"{name}: is no object")
@@ -183,7 +223,9 @@ class _Document:
         """Return the document as text, as it was given where nothing has changed."""
         if self.data == yaml.safe_load(self.before):
             return self.before
-        return yaml.safe_dump(self.data, sort_keys=False, width=4096)  # no line is broken
+        written = io.StringIO()
+        self._yaml.dump(self.data, written)
+        return written.getvalue()
 
     def error(self, path: FieldPath, said: str) -> InstallError:
         """Return an error that names a field of this document."""
@@ -191,14 +233,16 @@ class _Document:
         return InstallError(f"{self.name}: {''.join(parts).removeprefix('.')}: {said}")
 
     def set(self, path: Sequence[str], value: object, *, replace: bool = True) -> None:
-        """Set a field."""
+        """Set a field. A new one is put first, before comments that belong to the next field."""
         *above, name = path
         found = self.data
         for part in above:
             if found.get(part) is None:
                 found[part] = {}
             found = found[part]
-        if replace or found.get(name) is None:
+        if name not in found and hasattr(found, "insert"):
+            found.insert(0 if above else 2, name, value)  # behind apiVersion and kind
+        elif replace or found.get(name) is None:
             found[name] = value
 
 
@@ -271,20 +315,32 @@ def _add_configuration(
             except ValueError as error:
                 raise file.error(flag, f"{value!r} is no number") from error
     volume = {"hostPath": {"path": CONFIGURATION, "type": "File"}, "name": VOLUME}
+    _add_named(file, ("spec", "volumes"), volume)
     mount = {"mountPath": CONFIGURATION, "name": VOLUME, "readOnly": True}
-    for above, holder, field, item in (
-        (("spec",), spec, "volumes", volume),
-        (where, container, "volumeMounts", mount),
-    ):
-        holder[field] = holder.get(field) or []
-        for number, each in enumerate(holder[field]):
-            if each.get("mountPath", each["name"]) == item.get("mountPath", VOLUME):
-                raise file.error((*above, field, number), "is there already, for something else")
-        insort(holder[field], item, key=lambda each: str(each["name"]))  # as kubeadm has them
+    _add_named(file, (*where, "volumeMounts"), mount)
     # At the end, where kubeadm has the flags of its ClusterConfiguration.
     words = container.get("args") or container.get("command") or container.setdefault("args", [])
     words.append(f"--config={CONFIGURATION}")
     return CONFIGURATION, fields, True
+
+
+def _add_named(file: _Document, path: FieldPath, item: Mapping[str, Any]) -> None:
+    """Add our volume or mount where kubeadm has it: by name, if the others are in that order."""
+    *above, field = path
+    holder = file.data
+    for part in above:
+        holder = holder[part]
+    if not holder.get(field):
+        holder[field] = []
+    for number, each in enumerate(holder[field]):
+        if each.get("mountPath", each["name"]) == item.get("mountPath", VOLUME):
+            of = each.get("mountPath") or (each.get("hostPath") or {}).get("path")
+            if (each["name"], of) == (VOLUME, CONFIGURATION):
+                return
+            raise file.error((*path, field, number), "is there already, for something else")
+    names = [str(each["name"]) for each in holder[field]]
+    place = bisect(names, VOLUME) if names == sorted(names) else len(names)
+    holder[field].insert(place, item)
 
 
 def _container_path(file: _Document) -> tuple[str, str, int]:
@@ -359,5 +415,7 @@ def _add_entries(
             said = "kube-scheduler takes one entry with a bindVerb, and the extender's has it"
             raise file.error(("extenders", number, "bindVerb"), said)
     missing = [dict(each) for each in shipped if not here.intersection(each)]
-    if missing:
-        file.data["extenders"] = [*(file.data.get("extenders") or ()), *missing]
+    if missing and not file.data.get("extenders"):
+        file.data["extenders"] = missing
+    elif missing:
+        file.data["extenders"] += missing

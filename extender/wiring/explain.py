@@ -7,12 +7,17 @@ the extender decides them.
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
+
+import msgspec
 
 from extender.api.explanations import Explanation, GroupExplanation, PodOutlook
+from extender.api.reasons import Unadmitted
 from extender.api.wellknown import (
     GROUP_NATIVE,
     NATIVE_VERSIONS,
     QUEUE_LABEL,
+    WorkloadCondition,
 )
 from extender.config import Settings
 from extender.explain.facts import Facts, GroupFacts
@@ -22,6 +27,10 @@ from extender.gang import gates
 from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
 from extender.jobs import registry
+from extender.jobs.actions import ReportRefusal
+from extender.jobs.kinds.plain_pods import group_name_of
+from extender.jobs.registry import Integration
+from extender.jobs.workload import refusal
 from extender.kube import admission_facts
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
@@ -29,6 +38,7 @@ from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import collection, objects
 from extender.kube.watch import Reader, everything
 from extender.permit.node_claims import NodeClaims
+from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
 from extender.queueing.rules import AdmissionRules, requires_room
@@ -47,6 +57,11 @@ from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import at_once
+
+OTHER_SETTINGS: Final = (
+    "The reconciler wrote WaitingForRoom, so it asks for room; the settings of this command do "
+    "not. Give it the reconciler's file with --config."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +113,25 @@ async def explained(
     found = explain(key, Facts(view, pending, QuotaTree(view), rules, seen, now))
     if found is None:
         raise NothingToExplainError(f"there is no Workload {key}")
+    if asks_for_less(view.workloads[key], view, options):
+        return found.model_copy(update={"notes": [*found.notes, OTHER_SETTINGS]})
     return found
 
 
 def _decoder(settings: Settings) -> Decoder:
     return Decoder(settings.gang.ignored(), placement=settings.gang.placement)
+
+
+def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOptions) -> bool:
+    """Return whether the reconciler asks for room where these options do not."""
+    written = workload.condition(WorkloadCondition.QUOTA_RESERVED)
+    queue = view.cluster_queues.get(view.cluster_queue_of(workload) or "")
+    return (
+        written is not None
+        and written.reason == Unadmitted.WAITING_FOR_ROOM
+        and queue is not None
+        and not requires_room(queue, options, view.flavors)
+    )
 
 
 def workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
@@ -128,6 +157,21 @@ def is_kind(wanted: str | None, *names: str) -> bool:
     return wanted is None or wanted.lower() in {name.lower() for name in names}
 
 
+async def _refused(
+    client: Reader, kind: Integration, raw: bytes, *, namespace: str
+) -> ReportRefusal | None:
+    """Return why a job gets no Workload; the pods of a group are one job."""
+    if kind.read is None:
+        return refusal(kind.wrap(msgspec.json.decode(raw)))
+    found = [kind.read(raw)]
+    group = group_name_of(found[0].object)
+    if group:
+        pods = await everything(client, objects("", "v1", "pods", namespace=namespace), kind.read)
+        found = [each for each in pods if group_name_of(each.object) == group]
+    job = kind.wrap_all(found)
+    return None if job.skip() else refusal(job)
+
+
 async def _absent(client: Reader, asked: ExplainTarget, decoder: Decoder) -> str:
     """Raise NothingToExplainError with the reason why a job has no Workload."""
     for each in registry.builtin().values():
@@ -144,6 +188,9 @@ async def _absent(client: Reader, asked: ExplainTarget, decoder: Decoder) -> str
                 f"{what} has no label {QUEUE_LABEL}, so no queue admits it. If its pods wait for "
                 f"their gang: kubectl describe pg -n {asked.namespace}"
             )
+        refused = await _refused(client, each, raw, namespace=asked.namespace)
+        if refused is not None:
+            raise NothingToExplainError(f"{what} has no Workload: {refused.message}")
         raise NothingToExplainError(
             f"{what} has no Workload yet. Look at its Events; if there are none, check that "
             f"gang-extender reconcile runs and that {each.name} is among queue.integrations"

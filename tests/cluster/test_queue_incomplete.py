@@ -101,7 +101,7 @@ def test_a_group_says_how_many_of_its_pods_are_there(
 
     where = ["-n", queues.namespace, "--kubeconfig", control_plane.admin_kubeconfig]
     found = run_command("explain", "job", "a", "--kind", "Pod", *where)
-    assert "has no Workload yet. Look at its Events" in found.stderr
+    assert "has no Workload: 1 of 3 pods are there" in found.stderr
 
 
 def test_a_job_says_that_the_workload_it_names_is_missing(api: Api, queues: Queues) -> None:

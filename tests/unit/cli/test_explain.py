@@ -1,7 +1,9 @@
 """`gang-extender explain` before it reaches the API server."""
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -11,6 +13,9 @@ from extender.cli.main import app
 from extender.config import Queue
 from extender.kube.errors import ForbiddenError
 from extender.queueing.options import AdmissionOptions
+from extender.wiring.explain import asks_for_less
+from tests.queue_makers import Admissions, cluster_queue, condition, local_queue, workload
+from tests.snapshots import JOBS, PODS, snapshot_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -72,3 +77,89 @@ def test_the_role_that_the_message_names_is_shipped() -> None:
     assert {("batch", "jobs"), ("scheduling.x-k8s.io", "podgroups")} <= readable
     needed = {("", "namespaces"), ("", "limitranges"), ("", "nodes"), ("", "pods")}
     assert needed | {("node.k8s.io", "runtimeclasses"), ("kueue.x-k8s.io", "workloads")} <= readable
+
+
+def queued(kind: str, labels: dict[str, str], **more: Any) -> dict[str, Any]:
+    meta = {"name": "train", "namespace": "team", "uid": "u", "labels": labels}
+    version = "batch/v1" if kind == "Job" else "v1"
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {**meta, **more.pop("meta", {})},
+        **more,
+    }
+
+
+TEMPLATE = {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+QUEUE = {"kueue.x-k8s.io/queue-name": "main"}
+
+
+@pytest.mark.parametrize(
+    ("path", "job", "want"),
+    [
+        pytest.param(
+            JOBS,
+            queued("Job", {}, spec=TEMPLATE),
+            "Job team/train has no label kueue.x-k8s.io/queue-name, so no queue admits it. If its "
+            "pods wait for their gang: kubectl describe pg -n team",
+            id="no queue",
+        ),
+        pytest.param(
+            JOBS,
+            queued("Job", QUEUE, spec=TEMPLATE),
+            "Job team/train has no Workload yet. Look at its Events; if there are none, check that "
+            "gang-extender reconcile runs and that batch/job is among queue.integrations",
+            id="not looked at",
+        ),
+        pytest.param(
+            JOBS,
+            queued("Job", {**QUEUE, "kueue.x-k8s.io/queue-name": "a_b"}, spec=TEMPLATE),
+            "Job team/train has no Workload: 'a_b' in label kueue.x-k8s.io/queue-name cannot be "
+            "the name of a LocalQueue",
+            id="refused",
+        ),
+        pytest.param(
+            PODS,
+            queued(
+                "Pod",
+                {**QUEUE, "kueue.x-k8s.io/pod-group-name": "g"},
+                meta={"annotations": {"kueue.x-k8s.io/pod-group-total-count": "3"}},
+                spec={
+                    "containers": [{"name": "c", "image": "i"}],
+                    "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+                },
+            ),
+            "Pod team/train has no Workload: 1 of 3 pods are there",
+            id="a group that lacks pods",
+        ),
+    ],
+)
+def test_a_job_without_a_workload_is_told_why(
+    tmp_path: Path, path: str, job: dict[str, Any], want: str
+) -> None:
+    file = tmp_path / "snapshot.json"
+    file.write_bytes(msgspec.json.encode(snapshot_of({path: [job]})))
+
+    argv = ["explain", "job", "train", "-n", "team", "--kind", job["kind"]]
+    result = CliRunner().invoke(app, [*argv, "--from-snapshot", str(file)])
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert want in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("reason", "require_room", "want"),
+    [
+        pytest.param("WaitingForRoom", False, True, id="only the reconciler asks for room"),
+        pytest.param("WaitingForRoom", True, False, id="both ask for room"),
+        pytest.param("WaitingForQuota", False, False, id="neither asks for room"),
+    ],
+)
+def test_other_settings_than_the_reconcilers_are_noticed(
+    *, reason: str, require_room: bool, want: bool
+) -> None:
+    options = AdmissionOptions(require_room=require_room)
+    queues = Admissions(cluster_queue(), local_queue(), options=options)
+    written = condition("QuotaReserved", reason, true=False)
+    queues.put(waiting := workload("w", conditions=(written,)))
+    assert asks_for_less(waiting, queues.view, options) == want

@@ -1,0 +1,44 @@
+"""What several commands share."""
+
+import sys
+from threading import Event
+
+import pytest
+
+from extender.cli import options
+
+
+class Terminal:
+    """A terminal that remembers what is written to it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.shown = Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> None:
+        self.text += text
+        if "(" in text:
+            self.shown.set()
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def test_long_work_is_shown_on_a_terminal_and_the_line_is_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with options.progress("playing"):
+        assert terminal.shown.wait(60)
+    assert "playing (2 s)" in terminal.text
+    assert terminal.text.endswith("\r\033[K")
+
+
+def test_nothing_is_shown_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with options.progress("playing"):
+        pass
+    assert capsys.readouterr() == ("", "")
