@@ -272,7 +272,11 @@ class _Check:
         if not self._queue:
             names.remove(_CHILD_JOBS)
         path = f"{_ADMISSION}/validatingadmissionpolic"
-        there = {x["metadata"]["name"] for x in (await self._reader.get(f"{path}ies"))["items"]}
+        try:
+            found = (await self._reader.get(f"{path}ies"))["items"]
+        except NotFoundError:
+            return  # a server that is too old, which its version says
+        there = {each["metadata"]["name"] for each in found}
         bindings = (await self._reader.get(f"{path}ybindings"))["items"]
         there &= {each["spec"]["policyName"] for each in bindings}
         absent = sorted({*names} - there)

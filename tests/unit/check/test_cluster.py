@@ -1,15 +1,18 @@
 """What is found in a cluster: versions, CRDs, rights, other controllers, what runs."""
 
 import asyncio
+from collections.abc import Mapping
 from copy import deepcopy
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from extender.api.manifests import shipped_objects
 from extender.check import cluster, smoke
-from extender.check.cluster import KUEUE, PLUGINS, missing, shipped_crds
+from extender.check.cluster import KUEUE, PLUGINS, CheckTarget, missing, shipped_crds
 from extender.check.extender import metrics, readiness
 from extender.check.findings import (
     HEADS,
@@ -23,6 +26,8 @@ from extender.check.findings import (
 )
 from extender.check.reading import together
 from extender.check.rights import needed_rights, rights, subjects
+from extender.config import Settings
+from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.reviews import Access
 
 NOW = 1_000_000.0
@@ -362,3 +367,90 @@ async def test_a_read_that_fails_cancels_no_other() -> None:
         await together([fails(), goes_on()])
 
     assert ended == ["second"]
+
+
+# --- what is read
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs?dryRun=All"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gang-queue"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+VERSION = {"/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.3"}}
+REFUSED = ForbiddenError("403", status=403)
+
+
+class Server:
+    """An API server that refuses what it has no answer for; stands in for a client of it."""
+
+    def __init__(self, answers: Mapping[str, object]) -> None:
+        self._answers = answers
+        self.keyring = SimpleNamespace(current=SimpleNamespace(ends={}))
+
+    async def request(self, method: str, path: str, **more: object) -> bytes:
+        answer = self._answers.get(path, REFUSED)
+        if isinstance(answer, Exception):
+            raise answer
+        return msgspec.json.encode(answer)
+
+    async def date(self, path: str) -> str:
+        return ""
+
+
+async def findings(answers: Mapping[str, object], **settings: Any) -> dict[str, str]:
+    client, chosen = Server(answers), Settings.model_validate(settings)
+    return levels(*await cluster._Check(client, chosen, CheckTarget()).findings())  # type: ignore[arg-type]
+
+
+async def test_what_cannot_be_read_is_a_warning_of_its_group() -> None:
+    found = await findings(VERSION)
+
+    groups = {name: level for name, level in found.items() if not name.startswith("crds.")}
+    assert len(found) - len(groups) == 9
+    assert groups == {"server.version": "ok"} | dict.fromkeys(
+        (
+            *("rights.extender", "rights.reconciler", "policies.bound", "others.known"),
+            *("queue.known", "reconciler.lease", "webhooks.known", "certificates.webhooks"),
+            *("scheduler.file", "extender.ready"),
+        ),
+        "warning",
+    )
+    assert {*found.values()} == {"ok", "warning"}
+
+
+async def test_of_a_cluster_that_does_not_answer_nothing_else_is_said() -> None:
+    assert await findings({"/version": ApiError("away")}) == {
+        "server.version": "failure",
+        "scheduler.file": "warning",
+        "extender.ready": "warning",
+    }
+
+
+async def test_without_an_election_no_lease_is_looked_for() -> None:
+    assert "reconciler.lease" not in await findings(VERSION, reconcile={"leaderElect": False})
+
+
+async def test_policies_are_not_looked_for_where_there_are_none_yet() -> None:
+    old = {"/version": {"major": "1", "minor": "29", "gitVersion": "v1.29.1"}}
+    found = await findings({**old, POLICIES: NotFoundError("404", status=404)})
+
+    assert found["server.version"] == "failure"
+    assert "policies.bound" not in found
+
+
+@pytest.mark.parametrize(
+    ("authority", "answer", "want"),
+    [
+        ("ca", {}, "ok"),
+        ("ca", ApiError("a policy refuses it", status=422), "ok"),
+        ("", {}, "failure"),
+        ("ca", ApiError("failed calling webhook: no endpoints", status=500), "failure"),
+        ("ca", ForbiddenError("me cannot create resource jobs", status=403), "warning"),
+    ],
+)
+async def test_webhooks(authority: str, answer: object, want: str) -> None:
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterqueues.kueue.x-k8s.io"
+    hooks = {"webhooks": [{"clientConfig": {"caBundle": authority}}]}
+    absent = NotFoundError("404", status=404)
+
+    found = await findings({**VERSION, crds: absent, HOOKS: hooks, JOBS: answer})
+
+    assert found["webhooks.jobs"] == want
