@@ -337,7 +337,7 @@ def _add_named(file: _Document, path: FieldPath, item: Mapping[str, Any]) -> Non
             of = each.get("mountPath") or (each.get("hostPath") or {}).get("path")
             if (each["name"], of) == (VOLUME, CONFIGURATION):
                 return
-            raise file.error((*path, field, number), "is there already, for something else")
+            raise file.error((*path, number), "is there already, for something else")
     names = [str(each["name"]) for each in holder[field]]
     place = bisect(names, VOLUME) if names == sorted(names) else len(names)
     holder[field].insert(place, item)
