@@ -123,6 +123,68 @@ def _one_with_a_node(pods: list[Object]) -> str:
     return str(next(pod["metadata"]["name"] for pod in pods if "nodeName" in pod["spec"]))
 
 
+def test_a_place_that_is_free_again_is_given_to_one_that_waits(
+    small: Tenant, api: Api, reconciler: Reconciler
+) -> None:
+    started(small, "job", pod_spec={})
+    reconciler.stop()
+    try:
+        small.api.patch(JOBS, "job", small.namespace, body={"spec": {"parallelism": 4}})
+        api.wait_for("two wait", lambda: len(refused(api, small.namespace)) == 2)
+        before = {pod["metadata"]["name"] for pod in api.list("pods", small.namespace)
+                  if "nodeName" in pod["spec"]}  # fmt: skip
+        small.api.delete("pods", min(before), small.namespace)
+
+        def another() -> bool:
+            there = {pod["metadata"]["name"] for pod in api.list("pods", small.namespace)
+                     if "nodeName" in pod["spec"]}  # fmt: skip
+            return len(there) == 2 and there != before
+
+        api.wait_for("another one has its place", another)
+    finally:
+        reconciler.start()
+
+
+def test_a_job_that_gave_quota_back_and_is_made_longer_gets_no_more_nodes(
+    small: Tenant, api: Api, reconciler: Reconciler
+) -> None:
+    started(small, "job", indexed=True, completions=2)
+    ends = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
+    for pod in api.list(
+        "pods", small.namespace, labels="batch.kubernetes.io/job-completion-index=0"
+    ):
+        api.patch("pods", pod["metadata"]["name"], small.namespace, body=ends)
+
+    def given_back() -> bool:
+        found = small.queues.workload("job") or {}
+        said = found.get("status", {}).get("reclaimablePods")
+        return bool(said == [{"name": "main", "count": 1}])
+
+    api.wait_for("quota is given back", given_back)
+    reconciler.stop()
+    try:
+        body = {"spec": {"parallelism": MANY, "completions": MANY}}
+        small.api.patch(JOBS, "job", small.namespace, body=body)
+        api.wait_for("the others wait", lambda: len(refused(api, small.namespace)) == MANY - 2)
+        assert with_nodes(api, small.namespace) == 1
+    finally:
+        reconciler.start()
+
+
+def test_members_of_a_gang_are_held_to_the_number_too(
+    small: Tenant, api: Api, reconciler: Reconciler
+) -> None:
+    small.api.create(objects.pod_group("gang", 2, namespace=small.namespace))
+    started(small, "job", group="gang")
+    reconciler.stop()
+    try:
+        small.api.patch(JOBS, "job", small.namespace, body={"spec": {"parallelism": MANY}})
+        api.wait_for("the others wait", lambda: len(refused(api, small.namespace)) == MANY - 2)
+        assert with_nodes(api, small.namespace) == 2
+    finally:
+        reconciler.start()
+
+
 def test_a_queue_label_that_goes_frees_nothing(
     small: Tenant, api: Api, reconciler: Reconciler
 ) -> None:

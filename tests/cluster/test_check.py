@@ -151,3 +151,26 @@ def test_a_kube_scheduler_without_its_configuration_is_found(
             api.delete("pods", name, "kube-system", grace_seconds=0)
 
     assert answer.lines("warning")["others.scheduler"].startswith("without runs without --config")
+
+
+def test_a_policy_without_its_binding_is_a_warning(control_plane: ControlPlane, api: Api) -> None:
+    bindings = "admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+    api.delete(bindings, "gang-extender")
+    try:
+        answer = Answer("--kubeconfig", control_plane.admin_kubeconfig)
+    finally:
+        api.apply(ROOT / "manifests" / "policies" / "extender.yaml")
+
+    assert answer.exit_code == 0
+    assert answer.lines("warning")["policies.bound"].startswith("gang-extender: not there")
+
+
+def test_an_api_server_that_does_not_answer_is_a_failure(
+    control_plane: ControlPlane,
+) -> None:
+    nowhere = control_plane.through(control_plane.admin_kubeconfig, 1, "nowhere")
+
+    answer = Answer("--kubeconfig", nowhere, "--scheduler-config", SCHEDULER)
+
+    assert answer.exit_code == 1
+    assert answer.lines("failure").keys() == {"server.version", "extender.ready"}

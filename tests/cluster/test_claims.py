@@ -161,3 +161,31 @@ def test_a_gang_that_lacks_a_device_leaves_those_that_there_are_to_others(
     api.wait_for(
         "no member keeps one", lambda: claimed.with_devices() == ["plain-0", "plain-1"], SECONDS
     )
+
+
+def test_no_device_is_allocated_for_a_gang_with_a_member_that_never_fits(
+    api: Api, gangs: Gangs, nodes: NodeFactory, claimed: Claimed
+) -> None:
+    claimed.devices(nodes(), 2)
+    gangs.create_group("old", 3)
+    gangs.add("old", 2, **claimed.one_device())
+    api.create(gangs.late("old-2", group="old"))
+    await_failures(gangs, "old", "found nodes for all 3 pods")
+    assert claimed.with_devices() == []
+    gangs.create("young", 2, **claimed.one_device())
+    gangs.await_phases("young", SECONDS, Running=2)
+    assert claimed.with_devices() == ["young-0", "young-1"]
+
+
+def test_a_gang_starts_whose_workers_have_to_be_near_a_leader_that_claims_a_device(
+    api: Api, gangs: Gangs, nodes: NodeFactory, claimed: Claimed
+) -> None:
+    claimed.devices(nodes(), 1)
+    term = {"labelSelector": {"matchLabels": {"role": "leader"}}, "topologyKey": HOST}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    gangs.create_group("g", 3)
+    gangs.add("g", 2, affinity=near)
+    await_failures(gangs, "g", "affinity", 2)
+    leader = gangs.pod("leader", group="g", labels={"role": "leader"}, **claimed.one_device())
+    api.create(leader)
+    gangs.await_phases("g", Running=3)

@@ -855,3 +855,14 @@ def test_room_is_kept_by_the_reconciler_alone_and_for_groups_that_it_made(
     api.patch(POD_GROUPS, "made", group, body={"spec": {"minMember": 1}})
     assert say(reconciler, "3") == ""
     assert "for PodGroups that it made" in say(reconciler, "1", "g")
+
+
+def test_the_extender_writes_the_first_condition_of_a_group(
+    api: Api, extender: Api, namespace: str
+) -> None:
+    """Where no reconciler has written a status, its counts come with the condition."""
+    api.create(objects.pod_group("new", 2, namespace=namespace))
+    change = put("/status", {"conditions": [condition("Permitted", "False")]})
+    assert refused(extender, POD_GROUPS, "new", namespace, change, subresource="status") == ""
+    change = put("/status", {"conditions": [condition("Permitted", "False")], "running": 1})
+    assert refused(extender, POD_GROUPS, "new", namespace, change, subresource="status") != ""

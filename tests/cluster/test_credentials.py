@@ -17,7 +17,7 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, SERVICE_ACCOUNT, GangScheduler, install
 from tests.harness.process import Component, free_port
 from tests.harness.started import fetch
-from tests.tiers import long_but_for
+from tests.tiers import LONG, long_but_for
 
 ACCOUNTS = {"serve": "gang-extender", "reconcile": "gang-reconciler"}
 BRIEF = "brief"
@@ -26,7 +26,13 @@ LIFE = timedelta(seconds=45)
 END = 'gang_extender_credential_end_timestamp_seconds{credential="client_certificate"}'
 REFUSALS = "gang_extender_credential_refusals_total"
 RENEWED = 'gang_extender_credential_reads_total{result="renewed"}'
+AGE = re.compile(r'^gang_extender_watch_age_seconds\{kind="(.*)"\} (.*)$', re.MULTILINE)
 
+WATCHED = {
+    *("pods", "nodes", "jobs", "poddisruptionbudgets"),
+    *("podgroups.scheduling.x-k8s.io", "podgroups.scheduling.sigs.k8s.io"),
+    "podgroups.scheduling.k8s.io",  # the API server has none, and is asked for them now and then
+}
 
 Start = Callable[[str, Path], Component]
 
@@ -116,3 +122,26 @@ def test_a_certificate_that_ended_is_renewed_in_place(
         assert gang.extender.running
     finally:
         gang.stop()
+
+
+@LONG
+def test_a_watch_without_events_stays_fresh(
+    control_plane: ControlPlane, api: Api, start: Start
+) -> None:
+    """By bookmarks, or by a list where the API server has none to send."""
+    install(control_plane)
+    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+    process = start("serve", kubeconfig)
+    api.wait_for("it is ready", lambda: page(process, "/readyz")[0] == 200, timeout=120)
+    oldest: dict[str, float] = {}
+    again: set[str] = set()
+
+    def all_heard() -> bool:
+        for kind, age in AGE.findall(page(process, "/metrics")[1]):
+            if float(age) < oldest.get(kind, 0):
+                again.add(kind)
+            oldest[kind] = max(oldest.get(kind, 0), float(age))
+        return again >= WATCHED
+
+    api.wait_for("each kind was heard of again", all_heard, timeout=170)
+    assert page(process, "/readyz")[0] == 200

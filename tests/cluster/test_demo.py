@@ -62,10 +62,15 @@ def test_the_story_ends_and_every_step_is_as_expected() -> None:
     assert seen["2", "nginx runs"] == "4 Running, 2 Pending"
     assert seen["3a", "and so it stays"] == "blue 3 of 4, green 3 of 4"
     assert seen["3b", "one gang runs"] in {"blue 4 of 4, green 0 of 4", "green 4 of 4, blue 0 of 4"}
+    assert seen["4b", "its PodGroup says why it waits"] == "NeverFits"
+    assert seen["4b", "no pod of it starts alone"] == "0 Running, 4 Pending"
+    assert seen["4b", "urgent takes the quota"] == "urgent Admitted, train Evicted"
+    assert seen["4b", "the gang has stopped as a whole"] == "0"
+    assert seen["4b", "it runs again"] == "4 Running, 0 Pending"
     for scene, names, why in (
         ("4a", ("first", "second"), "WaitingForQuota, 3 more needed"),
         (
-            "4b",
+            "4c",
             ("left", "right"),
             "WaitingForRoom, quota yes; room for 2 of 4: 6 cpu short on 6 nodes",
         ),
@@ -76,7 +81,7 @@ def test_the_story_ends_and_every_step_is_as_expected() -> None:
         assert seen[scene, f"{other} has no pods"] == f"{other} Waiting, 0 pods"
         assert seen[scene, "both are through"] == f"{one} Finished, {other} Finished"
     steps = Counter(scene for scene, *_ in rows)
-    assert steps == {"1": 1, "2": 4, "3a": 2, "3b": 5, "4a": 7, "4b": 7}
+    assert steps == {"1": 1, "2": 4, "3a": 2, "3b": 5, "4a": 7, "4b": 10, "4c": 7}
     assert f"All {steps.total()} steps were as expected" in done.stdout
 
 

@@ -10,6 +10,12 @@ from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
 
 TAINT = {"key": "example.com/maintenance", "value": "yes", "effect": "NoSchedule"}
+MEMBER = {"role": "member"}
+_ONE_PER_NODE = {
+    "labelSelector": {"matchLabels": MEMBER},
+    "topologyKey": "kubernetes.io/hostname",
+}
+APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_ONE_PER_NODE]}}
 IN_ZONE_A = {"cpu": "3", "nodeSelector": {"zone": "a"}}
 
 
@@ -60,3 +66,36 @@ def test_room_is_what_the_nodes_have_of_each_resource(
     nodes(1, prefix="new", **usable)
     gangs.await_phases("g", Running=3)
     assert not any(placement.node.startswith("other") for placement in gangs.placements())
+
+
+@pytest.mark.usefixtures("gang")
+def test_a_launcher_and_workers_of_another_size_start_together(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(3, "4", prefix="worker")
+    gangs.create_group("g", 4)
+    gangs.add("g", 3, cpu="3")
+    head = {"role": "head"}
+    api.create(gangs.pod("g-launcher", cpu="500m", group="g", nodeSelector=head))
+    gangs.await_refused("g", "3 of the 4 pods that it still needs fit")
+    assert gangs.bound("g") == set()
+
+    [found] = nodes(1, "1", prefix="head", labels=head)
+    gangs.await_phases("g", Running=4)
+    assert {p.node for p in gangs.placements() if p.pod == "g-launcher"} == {found}
+
+
+@pytest.mark.usefixtures("gang")
+def test_members_that_must_not_share_a_node_need_as_many_nodes_as_members(
+    gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(3)
+    apart: dict[str, Any] = {"labels": MEMBER, "affinity": APART}
+    gangs.create("four", 4, **apart)
+    gangs.await_refused("four", "3 of the 4 pods that it still needs fit")
+    assert gangs.bound("four") == set()
+    gangs.delete([f"four-{number}" for number in range(4)])
+
+    gangs.create("three", 3, **apart)
+    gangs.await_phases("three", Running=3)
+    assert len({placement.node for placement in gangs.placements()}) == 3

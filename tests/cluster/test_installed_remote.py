@@ -1,5 +1,6 @@
 """`kubectl apply -k overlays/remote-cert-manager`: kube-scheduler asks an extender by TLS."""
 
+import ssl
 from base64 import b64decode
 from collections.abc import Iterator
 from copy import deepcopy
@@ -7,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.skipif(not allowed(), reason="no namespaces may be made
 NAME = "gang-extender"
 SCHEDULER = "remote-scheduler"
 OURS = ROOT / "overlays/remote-cert-manager"
+VERBS = ("filter", "prioritize", "preempt", "bind")
 SECONDS = 180
 
 
@@ -90,6 +93,15 @@ def configured(files: Path, port: int, profile: str) -> dict[str, Any]:
     return {**found, "profiles": [{"schedulerName": profile}]}
 
 
+def client(extender: RunningPod, files: Path, *, certificate: Path | None) -> httpx.Client:
+    context = ssl.create_default_context(cafile=files / "ca.crt")
+    context.check_hostname = False
+    if certificate is not None:
+        context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
+    url = f"https://127.0.0.1:{extender.network.outside_port}"
+    return httpx.Client(verify=context, trust_env=False, base_url=url, timeout=60)
+
+
 def test_a_gang_starts_through_it(
     control_plane: ControlPlane,
     extender: RunningPod,
@@ -102,6 +114,39 @@ def test_a_gang_starts_through_it(
     with control_plane.scheduler(config, name=SCHEDULER):
         gangs.create("g", 2, cpu=1, scheduler_name=SCHEDULER)
         gangs.await_phases("g", Running=2, timeout=SECONDS)
+
+
+def test_kube_scheduler_gets_the_name_of_the_service_in_its_certificate(
+    extender: RunningPod, files: Path
+) -> None:
+    config = yaml.safe_load((ROOT / "scheduler-config/remote.yaml").read_text())
+    names = {entry["tlsConfig"]["serverName"] for entry in config["extenders"]}
+    assert names == {f"{NAME}.{NAMESPACE}.svc"}
+    with client(extender, files, certificate=files) as http:
+        assert http.get("/readyz").status_code == 200
+        for verb in VERBS:
+            assert http.post(f"/{verb}", json={}).status_code == 200
+
+
+def test_without_a_certificate_nothing_is_answered(extender: RunningPod, files: Path) -> None:
+    with (
+        client(extender, files, certificate=None) as http,
+        pytest.raises(httpx.TransportError),
+    ):
+        http.get("/livez")
+    with client(extender, files, certificate=files) as http:
+        assert http.get("/livez").status_code == 200
+
+
+def test_the_certificate_of_the_probes_reads_the_health_and_calls_no_verb(
+    api: Api, extender: RunningPod, files: Path, tmp_path: Path
+) -> None:
+    for name, data in api.get("secrets", "gang-extender-tls", NAMESPACE)["data"].items():
+        (tmp_path / name).write_bytes(b64decode(data))
+    with client(extender, files, certificate=tmp_path) as http:
+        assert http.get("/readyz").status_code == 200
+        for verb in VERBS:
+            assert http.post(f"/{verb}", json={}).status_code == 403
 
 
 def test_the_api_server_takes_its_pod_and_every_field(api: Api, applied: list[Object]) -> None:

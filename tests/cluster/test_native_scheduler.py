@@ -12,17 +12,19 @@ import pytest
 from extender.api.reasons import Reason
 from tests.cluster.alone import alone
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import RESERVED, Gangs, await_held, decisions
+from tests.cluster.gangs import GATE, RESERVED, Gangs, await_held, decisions
 from tests.cluster.native_gangs import NativeGangs
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, ROOT, SERVICE_ACCOUNT, GangScheduler
-from tests.harness.natives import NATIVE_GROUPS, SCHEDULED, SERVED
+from tests.harness.natives import NATIVE_GROUPS, SCHEDULED, SERVED, WITH_TOPOLOGY
 from tests.harness.started import fetch
 
 control_plane, api = alone(kubelet=True, apiserver_args=SERVED)
 
 PATIENT_SETTINGS = {"gang": {"rejectPercentage": 100}}
+RACK = "example.com/rack"
+RACKS = "racks"
 ROLES = "rbac.authorization.k8s.io/v1/clusterroles"
 
 
@@ -111,6 +113,18 @@ def test_a_group_without_room_beside_ours_is_put_off(
     natives.await_bound("native", 2)
 
 
+def test_our_gate_does_not_hold_a_gang_of_kube_schedulers_back(
+    natives: NativeGangs, pair: GangScheduler, nodes: NodeFactory
+) -> None:
+    """An extender that has just started knows nothing of it, and kube-scheduler tries no pod."""
+    nodes(1, "3")
+    pair.extender.restart()
+    pair.wait_ready()
+    natives.create("gated", 2, 2, cpu="1", gates=[GATE], group="gated")
+
+    natives.await_bound("gated", 2)
+
+
 def test_without_the_right_to_read_them_native_gangs_start(
     control_plane: ControlPlane, natives: NativeGangs, pair: GangScheduler, nodes: NodeFactory
 ) -> None:
@@ -150,3 +164,28 @@ def is_refused(api: Api) -> bool:
     except ApiError as error:
         return error.status == 403
     return False
+
+
+def test_a_domain_without_room_leaves_the_others(
+    control_plane: ControlPlane, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    pair = GangScheduler(
+        control_plane,
+        name=RACKS,
+        settings=PATIENT_SETTINGS,
+        scheduler={"profiles": [{"schedulerName": RACKS}]},
+        scheduler_args=WITH_TOPOLOGY,
+    )
+    natives = NativeGangs(gangs, RACKS)
+    nodes(1, "3", prefix="a", labels={RACK: "a"})
+    gangs.create_group("held", 3, timeout=600)
+    gangs.add("held", 2, cpu="1", scheduler_name=RACKS)
+    gangs.api.create(gangs.late("held-2", group="held", cpu="1", scheduler_name=RACKS))
+    await_held(gangs.api, pair, 2)
+    gangs.api.wait_for("room is kept", lambda: pair.metric(RESERVED) == 1)
+
+    near = nodes(1, "1", prefix="b", labels={RACK: "b"})
+    natives.create("native", 2, 2, topology=RACK, cpu="500m")
+
+    assert {*natives.await_bound("native", 2)} == {*near}
+    pair.stop()

@@ -221,3 +221,27 @@ def test_a_job_is_left_to_its_controller_and_not_to_a_user_who_starts_it_again_a
     else:
         api.wait_for("it is stopped again", lambda: operator.suspended, SECONDS)
     assert len(events(api, queues, "SuspendContested")) == 1
+
+
+def test_pods_that_an_operator_puts_into_a_podgroup_of_its_own_keep_no_room_waiting(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    """They fit exactly: the room that is granted to the queue's PodGroup is all there is."""
+    nodes(2, "2")
+    name, _ = queues.simple(cpu=8)
+    api.patch(f"{API}/clusterqueues", name, body=NEEDS_ROOM)
+    operator = create(api, queues, "PyTorchJob")
+    queues.await_admitted("work")
+    meta = {"name": "work", "namespace": queues.namespace}
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": meta}
+    api.create({**group, "spec": {"minMember": 4, "scheduleTimeoutSeconds": 0}})
+    operator.labels = {GROUP_LABEL: "work"}
+
+    operator.start()
+
+    await_running(api, queues, "PyTorchJob")
+    api.wait_for("it is said", lambda: events(api, queues, "OtherPodGroup"), SECONDS)
+    assert len(events(api, queues, "OtherPodGroup")) == 1
+    assert not any(
+        "grantedRoom" in g.get("status", {}) for g in api.list(POD_GROUPS, queues.namespace)
+    )

@@ -13,7 +13,7 @@ from extender.kube.errors import BudgetError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import Gangs
+from tests.cluster.gangs import Gangs, message
 from tests.cluster.groups import SECONDS, Groups
 from tests.cluster.queues import Queues
 from tests.harness.client import Api
@@ -26,6 +26,8 @@ CLASSES = "scheduling.k8s.io/v1/priorityclasses"
 HOLD = "harness.example/hold"
 IMPATIENT = "impatient"
 RESTRAINED = "restrained"
+ASKED = 'gang_extender_request_duration_seconds_count{verb="preempt"}'
+COUNTED = "gang_extender_preemptions_total"
 VICTIMS = 'gang_extender_preemption_victims_total{{how="{}"}}'
 
 
@@ -33,6 +35,12 @@ VICTIMS = 'gang_extender_preemption_victims_total{{how="{}"}}'
 def high(api: Api) -> Iterator[str]:
     """A priority class above that of other pods."""
     yield from priority_class(api)
+
+
+@pytest.fixture(scope="module")
+def middle(api: Api) -> Iterator[str]:
+    """One between those two."""
+    yield from priority_class(api, value=500)
 
 
 def priority_class(api: Api, value: int = 1000, **more: Any) -> Iterator[str]:
@@ -128,6 +136,10 @@ def await_given_up(gangs: Gangs, group: str, reason: str) -> None:
         return over and "preemption" not in groups.status(group)
 
     gangs.api.wait_for(f"{group} has ended with {reason}", is_over, SECONDS)
+
+
+def vain_looks(scheduler: GangScheduler) -> float:
+    return scheduler.metric(f'{COUNTED}{{reason="NoVictims"}}')
 
 
 def test_one_whole_gang_makes_room_and_no_more(
@@ -308,7 +320,82 @@ def test_a_budget_is_kept_where_that_is_possible(
     assert reconciler.metric(VICTIMS.format("deleted")) == before["deleted"] + 2
 
 
+def test_nothing_is_evicted_while_a_setting_says_so(
+    restrained: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    def all_stay() -> bool:
+        stay = (nominated(gangs, "h"), gangs.phases("low")) == ([None] * 2, ["Running"] * 2)
+        return stay and leaving(gangs, "low") == {}
+
+    there, _ = nodes(2)
+    gangs.create("low", 2, cpu="3", scheduler_name=RESTRAINED)
+    gangs.await_phases("low", Running=2)
+    gangs.create("h", 2, cpu="3", priority_class=high, scheduler_name=RESTRAINED)
+    gangs.retry(restrained, there, attempts=2)
+    assert all_stay()
+
+    restrained.restart_with({"gang": {"minRunSeconds": 3600}})
+    gangs.retry(restrained, there, attempts=1)  # it acts for a kube-scheduler that asks it
+    gangs.api.wait_for("victims were looked for", lambda: vain_looks(restrained), SECONDS)
+    assert all_stay()
+
+    restrained.restart_with({})
+    gangs.retry(restrained, there, attempts=1)
+    gangs.await_phases("h", Running=2)
+    assert gangs.phases("low") == []
+
+
 # -- kube-scheduler's own preemption, for a pod without a gang
+
+
+def test_a_gang_that_goes_whole_is_preferred_to_a_part_of_another(
+    whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """kube-scheduler prefers the other nodes, where fewer pods go."""
+    del whole
+    together, *apart = nodes(3)
+    gangs.create("one", 2, cpu="1500m", node_name=together)
+    gangs.create_group("two", 2)
+    for number, name in enumerate(apart):
+        gangs.add("two", 1, start=number, cpu="3", node_name=name)
+    for name in ("one", "two"):
+        gangs.await_phases(name, Running=2)
+    gangs.await_seen()
+    api.create(gangs.pod("plain", cpu="3", priority_class=high))
+
+    api.wait_for(
+        "the pod has a node",
+        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
+        SECONDS,
+    )
+    # The gang that goes whole went first. kube-scheduler may try the pod again before the extender
+    # has seen that it is gone, and then proposes the others too.
+    assert gangs.phases("one") == []
+
+
+def test_a_gang_of_which_a_pod_is_as_important_stays_whole(
+    whole: GangScheduler, high: str, middle: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    lower, higher = nodes(2)
+    gangs.create_group("mixed", 2)
+    gangs.add("mixed", 1, cpu="3", node_name=lower)
+    gangs.add("mixed", 1, start=1, cpu="3", node_name=higher, priority_class=high)
+    gangs.await_phases("mixed", Running=2)
+    gangs.await_seen()
+    before = whole.metric(ASKED)
+    api.create(gangs.pod("plain", cpu="3", priority_class=middle))
+
+    api.wait_for("kube-scheduler has proposed it", lambda: whole.metric(ASKED) > before, SECONDS)
+
+    def answered() -> Object | None:
+        pod = api.get("pods", "plain", gangs.namespace)
+        return pod if message(pod) else None
+
+    plain = api.wait_for("it says what came of it", answered, SECONDS)
+    assert plain is not None
+    assert "nominatedNodeName" not in plain["status"]
+    assert gangs.phases("mixed") == ["Running"] * 2
+    assert leaving(gangs, "mixed") == {}
 
 
 def test_pods_of_a_tenants_daemon_set_make_room(

@@ -109,6 +109,11 @@ def workload(*pod_sets: Object, **spec: Any) -> Object:
     return of("Workload", {"podSets": list(pod_sets) or [pod_set()], **spec})
 
 
+def container_with(**amounts: Any) -> Object:
+    template = {"spec": {"containers": [{"name": "main", "resources": amounts}]}}
+    return workload({"name": "main", "template": template})
+
+
 PREEMPTION = {
     "reclaimWithinCohort": "Never",
     "borrowWithinCohort": {"policy": "Never"},
@@ -157,6 +162,8 @@ WANT_DEFAULTS: dict[str, tuple[Object, Object]] = {
         of("Workload", {"podSets": [pod_set()]}, ALONE),
         {"active": True, "podSets": [pod_set()], "priorityClassSource": ""},
     ),
+    "a flavor has none": (of("ResourceFlavor", {}), {}),
+    "a cohort has none": (of("Cohort", {}), {}),
 }
 
 
@@ -165,6 +172,7 @@ def test_what_is_not_said_has_its_default(api: Api, each: Object, want: Object) 
     assert taken(api, each)["spec"] == want
 
 
+TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 MANY = [covers(flavor(f"f{n}", quota(f"r{n}")), resources=(f"r{n}",)) for n in range(17)]
 SETS_OF = [pod_set(f"s{n}") for n in range(19)]
 FLAVORS = [flavor(f"f{n}", *(quota(f"r{m}") for m in range(9))) for n in range(57)]
@@ -194,6 +202,7 @@ def read(row: Object) -> Object:
 
 WANT_TAKEN: dict[str, Object] = {
     **{name: read(row) for name, row in ROWS["taken"].items()},
+    "as many groups as there may be": queue(*MANY[:16]),
     "as many quotas in a group as there may be": queue(
         covers(
             *(flavor(f"f{n}", *(quota(f"r{m}") for m in range(8))) for n in range(64)),
@@ -215,6 +224,22 @@ def test_a_right_object_is_taken_as_it_was_written(api: Api, each: Object) -> No
 
 WANT_REFUSED: dict[str, tuple[Object, str]] = {
     **{name: (read(row), row["want"]) for name, row in ROWS["refused"].items()},
+    "nine taints": (
+        of("ResourceFlavor", {"nodeTaints": [{**TAINT, "key": f"t{n}"} for n in range(9)]}),
+        "at most 8",
+    ),
+    "nine labels": (
+        of("ResourceFlavor", {"nodeLabels": {f"l{n}": "" for n in range(9)}}),
+        "at most 8",
+    ),
+    "nine tolerations": (
+        of("ResourceFlavor", {"tolerations": [{"operator": "Exists"}] * 9}),
+        "at most 8",
+    ),
+    "a description that is too long": (
+        of("WorkloadPriorityClass", value=1, description="a" * 2049),
+        "2048",
+    ),
     "seventeen groups": (queue(*MANY), "at most 16"),
     "too many quotas in a group": (
         queue(covers(*FLAVORS, resources=tuple(f"r{m}" for m in range(9)))),
@@ -348,6 +373,20 @@ def older(api: Api, namespace: str) -> Stored:
 
 
 MORE_PODS = {"podSets": [pod_set(count=4)]}
+OTHER_TEMPLATE = {
+    "podSets": [
+        {
+            **pod_set(),
+            "template": {
+                "spec": {
+                    "containers": [
+                        {"name": "main", "image": "b", "resources": {"requests": {"cpu": "1"}}}
+                    ]
+                }
+            },
+        }
+    ]
+}
 OF_AN_INIT_CONTAINER = {
     "spec": {
         "initContainers": [{"name": "first", "resources": {"limits": {"pods": 1}}}],
@@ -356,7 +395,9 @@ OF_AN_INIT_CONTAINER = {
 }
 WANT_SPEC_REFUSED: dict[str, tuple[Object, Object, Object, str]] = {
     "more pods": (RESERVED, {}, MORE_PODS, "podSets cannot be changed"),
+    "other pods": (RESERVED, {}, OTHER_TEMPLATE, "podSets cannot be changed"),
     "another queue": (RESERVED, {}, {"queueName": "b"}, "queueName cannot be changed"),
+    "no queue": (RESERVED, {}, {"queueName": None}, "queueName cannot be changed"),
     "more time": (
         ADMITTED,
         {},
@@ -382,11 +423,23 @@ WANT_SPEC_REFUSED: dict[str, tuple[Object, Object, Object, str]] = {
         {"priorityClassRef": {"name": "low"}},
         "another PriorityClass cannot be named",
     ),
+    "two sets that could be smaller": (
+        PENDING,
+        {},
+        {"podSets": [pod_set("a", minCount=1), pod_set("b", minCount=1)]},
+        "only one pod set has a minCount",
+    ),
     "more pods are enough than there are": (
         PENDING,
         {},
         {"podSets": [pod_set(minCount=4)]},
         "minCount is at most count",
+    ),
+    "the resource pods is asked for": (
+        PENDING,
+        {},
+        container_with(requests={"pods": 1})["spec"],
+        "counted by itself",
     ),
     "the resource pods is asked for first": (
         PENDING,
@@ -462,6 +515,9 @@ def is_taken(api: Api, each: Object) -> bool:
 
 WANT_SPEC_TAKEN: dict[str, tuple[Object, Object, Object]] = {
     "more pods while it waits": (PENDING, {}, MORE_PODS),
+    "other pods while it waits": (PENDING, {}, OTHER_TEMPLATE),
+    "another queue while it waits": (PENDING, {}, {"queueName": "b"}),
+    "a class comes while it waits": (PENDING, {}, {"priorityClassRef": OF_QUEUE}),
     "a class of another kind while it waits": (
         PENDING,
         {"priorityClassRef": OF_QUEUE},
@@ -475,6 +531,7 @@ WANT_SPEC_TAKEN: dict[str, tuple[Object, Object, Object]] = {
     "more time before it is admitted": (RESERVED, {}, {"maximumExecutionTimeSeconds": 10}),
     "another priority": (ADMITTED, {}, {"priority": 5}),
     "it is deactivated": (ADMITTED, {}, {"active": False}),
+    "the same pods": (ADMITTED, {}, {"podSets": [pod_set()]}),
 }
 
 
@@ -495,6 +552,11 @@ WANT_STATUS_REFUSED: dict[str, tuple[Object, Object, str]] = {
         {"admission": admission(assignment(), cluster_queue="b")},
         "set or cleared, but not edited",
     ),
+    "other flavors": (
+        RESERVED,
+        {"admission": admission({**assignment(), "flavors": {"cpu": "b"}})},
+        "set or cleared, but not edited",
+    ),
     "domains for pods that had none": (
         RESERVED,
         {"admission": admission({**assignment(), "topologyAssignment": hosts("a")})},
@@ -510,15 +572,30 @@ WANT_STATUS_REFUSED: dict[str, tuple[Object, Object, str]] = {
         {"conditions": [reported("QuotaReserved")]},
         "QuotaReserved needs status.admission",
     ),
+    "the admission goes and the quota stays": (
+        RESERVED,
+        {"admission": None},
+        "QuotaReserved needs status.admission",
+    ),
     "an admission of nothing": (
         {},
         {**RESERVED, "admission": admission()},
+        "admission is for each of the pod sets",
+    ),
+    "an admission for something else": (
+        {},
+        {**RESERVED, "admission": admission(assignment("other"))},
         "admission is for each of the pod sets",
     ),
     "an admission for something more": (
         {},
         {**RESERVED, "admission": admission(assignment(), assignment("other"))},
         "admission is for each of the pod sets",
+    ),
+    "pods of no set": (
+        {},
+        {"reclaimablePods": [{"name": "other", "count": 1}]},
+        "reclaimablePods are of pod sets",
     ),
     "more pods than there are": (
         {},
@@ -530,6 +607,8 @@ WANT_STATUS_REFUSED: dict[str, tuple[Object, Object, str]] = {
         {"reclaimablePods": [{"name": "main", "count": 0}]},
         "reclaimablePods cannot become fewer",
     ),
+    "no pods": (RESERVED, {"reclaimablePods": None}, "reclaimablePods cannot become fewer"),
+    "none of the pods": (RESERVED, {"reclaimablePods": []}, "reclaimablePods cannot become fewer"),
     "another cluster": (
         {"clusterName": "a"},
         {"clusterName": "b"},
@@ -539,6 +618,16 @@ WANT_STATUS_REFUSED: dict[str, tuple[Object, Object, str]] = {
         {},
         {"clusterName": "a", "nominatedClusterNames": ["a"]},
         "exclude each other",
+    ),
+    "two conditions of one type": (
+        {},
+        {"conditions": [reported("Finished"), reported("Finished", "False")]},
+        "Duplicate value",
+    ),
+    "too many conditions": (
+        {},
+        {"conditions": [reported(f"C{n}") for n in range(17)]},
+        "at most 16",
     ),
 }
 
@@ -554,6 +643,36 @@ def test_a_wrong_status_is_refused(
     with pytest.raises(ApiError, match=want) as refused:
         stored.status(change)
     assert refused.value.status == 422
+
+
+def test_a_workload_goes_through_its_life(stored: Stored) -> None:
+    """Every step that the reconciler takes is one that the rules allow."""
+    stored.create({"conditions": [reported("QuotaReserved", "False")]})
+    stored.status({**ADMITTED, "reclaimablePods": None})
+    stored.status({"reclaimablePods": [{"name": "main", "count": 1}]})
+    stored.status({"reclaimablePods": [{"name": "main", "count": 3}]})
+    evictions = [{"reason": "Preempted", "underlyingCause": "", "count": 1}]
+    stats = {"schedulingStats": {"evictions": evictions}}
+    stored.status({**LATER, **stats, "accumulatedPastExecutionTimeSeconds": 4})
+    stored.status(
+        {
+            "reclaimablePods": None,
+            "requeueState": {"count": 1, "requeueAt": SINCE},
+            "resourceRequests": [{"name": "main", "resources": {"cpu": "3"}}],
+        }
+    )
+    stored.spec({"queueName": "others", **MORE_PODS})
+    again = admission(assignment(count=4), cluster_queue="b")
+    ended = stored.status({**ADMITTED, "admission": again, "requeueState": None})
+    stored.status({"conditions": [*ended["status"]["conditions"], reported("Finished")]})
+
+
+def test_the_domains_of_an_admission_may_change(stored: Stored) -> None:
+    one, other = (
+        admission({**assignment(), "topologyAssignment": hosts(host)}) for host in ("a", "b")
+    )
+    stored.create({**ADMITTED, "admission": one})
+    assert stored.status({"admission": other})["status"]["admission"] == other
 
 
 def test_a_writer_owns_a_condition_as_a_whole_and_no_other(
@@ -580,6 +699,21 @@ def test_a_writer_owns_a_condition_as_a_whole_and_no_other(
         each: {"f:status": {"f:conditions": {f'k:{{"type":"{each}"}}': {}}}}
         for each in ("First", "Second")
     }
+
+
+def test_the_fields_of_what_is_written_as_a_whole_have_no_owners(
+    api: Api, namespace: str, stored: Stored
+) -> None:
+    stored.create(ADMITTED)
+
+    found = api.get(f"{NEWER}/workloads", "one", namespace)["metadata"]["managedFields"]
+    owned = {
+        "f:spec" if "f:spec" in each["fieldsV1"] else "f:status": each["fieldsV1"] for each in found
+    }
+
+    assert owned["f:status"]["f:status"]["f:admission"] == {}
+    [pod_sets] = [v for k, v in owned["f:spec"]["f:spec"]["f:podSets"].items() if k != "."]
+    assert pod_sets["f:template"] == {}
 
 
 OLDER_OF_QUEUE = {
@@ -622,6 +756,86 @@ def test_the_older_version_keeps_the_class_of_pods(older: Stored) -> None:
 
     with pytest.raises(ApiError, match="another PriorityClass cannot be named"):
         older.spec({"priorityClassName": "low"})
+
+
+def table(api: Api, path: str) -> tuple[list[tuple[str, int]], dict[str, Any]]:
+    """Return the columns of a list with their priorities, and the cells of its only row."""
+    answer = api._http.get(
+        f"/apis/{NEWER}/{path}", headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    ).json()
+    columns = [(each["name"], each["priority"]) for each in answer["columnDefinitions"]]
+    [row] = answer["rows"]
+    return columns, dict(zip((name for name, _ in columns), row["cells"], strict=True))
+
+
+def test_the_columns_of_a_cluster_queue(api: Api, unique: Callable[[Object], Object]) -> None:
+    name = unique(queue(cohortName="team"))["metadata"]["name"]
+    status = {"pendingWorkloads": 2, "reservingWorkloads": 4, "admittedWorkloads": 3}
+    api.patch(f"{NEWER}/clusterqueues", name, body={"status": status}, subresource="status")
+
+    columns, shown = table(api, f"clusterqueues?fieldSelector=metadata.name={name}")
+
+    assert columns == [
+        ("Name", 0),
+        ("Cohort", 0),
+        ("Strategy", 1),
+        ("Pending Workloads", 0),
+        ("Admitted Workloads", 1),
+    ]
+    assert shown == {
+        "Name": name,
+        "Cohort": "team",
+        "Strategy": "BestEffortFIFO",
+        "Pending Workloads": 2,
+        "Admitted Workloads": 3,
+    }
+
+
+def test_the_columns_of_a_local_queue(api: Api, namespace: str) -> None:
+    local = of("LocalQueue", {"clusterQueue": "all"})
+    api.create({**local, "metadata": {"name": "users", "namespace": namespace}})
+    status = {"pendingWorkloads": 2, "admittedWorkloads": 0}
+    plural = f"{NEWER}/localqueues"
+    api.patch(plural, "users", namespace, body={"status": status}, subresource="status")
+
+    columns, shown = table(api, f"namespaces/{namespace}/localqueues")
+
+    assert {priority for _, priority in columns} == {0}
+    assert shown == {
+        "Name": "users",
+        "ClusterQueue": "all",
+        "Pending Workloads": 2,
+        "Admitted Workloads": 0,
+    }
+
+
+def test_the_columns_of_a_workload(api: Api, namespace: str, stored: Stored) -> None:
+    stored.create(
+        {**ADMITTED, "conditions": [*ADMITTED["conditions"], reported("Finished", "False")]}
+    )
+
+    columns, shown = table(api, f"namespaces/{namespace}/workloads")
+
+    assert [name for name, priority in columns if priority] == ["Reason"]
+    assert shown.pop("Age")
+    assert shown == {
+        "Name": "one",
+        "Queue": "users",
+        "Reserved in": "all",
+        "Admitted": "True",
+        "Finished": "False",
+        "Reason": "QuotaReserved",
+    }
+
+
+def test_the_columns_of_a_priority_class(api: Api) -> None:
+    name = f"test-{uuid4().hex[:8]}"
+    api.create({**of("WorkloadPriorityClass", value=7), "metadata": {"name": name}})
+
+    _, shown = table(api, f"workloadpriorityclasses?fieldSelector=metadata.name={name}")
+    api.delete(f"{NEWER}/workloadpriorityclasses", name)
+
+    assert shown == {"Name": name, "Value": 7}
 
 
 def test_workloads_are_selected_by_the_queue_that_admitted_them(

@@ -64,6 +64,23 @@ def test_a_gang_completes_after_a_process_was_killed_while_its_members_were_held
     assert bind_requests(api) == before + 4  # the anchor's is the fourth
 
 
+@pytest.mark.parametrize("victim", long_but_for(["extender", "scheduler"], "extender"))
+def test_a_gang_completes_after_a_process_was_killed_while_it_was_being_bound(
+    victim: str, patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(3, pods=110)
+    names = gangs.create("g", SIZE, cpu="1m", memory="1Mi", scheduler_name=PATIENT)
+    api.wait_for("the first are bound", lambda: gangs.bound("g"))
+    component = getattr(patient_gang, victim)
+    component.kill()
+    left = len(names) - len(gangs.bound("g"))
+    print(f"{left} were left when the {victim} was killed")
+    component.start()
+
+    gangs.await_phases("g", Running=len(names), timeout=LONG)
+    assert sorted(placement.pod for placement in gangs.placements()) == sorted(names)
+
+
 def test_gangs_complete_after_the_api_server_was_killed(
     control_plane: ControlPlane,
     patient_gang: GangScheduler,
@@ -88,3 +105,42 @@ def test_gangs_complete_after_the_api_server_was_killed(
     gangs.await_phases("short", Running=3, timeout=120)
     api.create(gangs.anchor(scheduler_name=PATIENT))
     gangs.await_phases("g", Running=3, timeout=120)
+
+
+def test_a_gang_completes_that_reaches_its_quorum_while_the_api_server_is_down(
+    control_plane: ControlPlane,
+    patient_gang: GangScheduler,
+    api: Api,
+    gangs: Gangs,
+    nodes: NodeFactory,
+) -> None:
+    nodes(1, "4")
+    names = gangs.create("g", 100, cpu="1m", memory="1Mi", scheduler_name=PATIENT)
+    api.wait_for("the first are bound", lambda: gangs.bound("g"))
+    control_plane.apiserver.kill()
+    control_plane.apiserver.start()
+    control_plane.wait_ready()
+
+    gangs.await_phases("g", Running=len(names), timeout=LONG)
+
+
+@pytest.mark.parametrize("late", long_but_for(["member", "PodGroup"], "member"))
+def test_members_that_were_refused_before_the_extender_was_killed_are_woken_by_what_was_missing(
+    late: str, patient_gang: GangScheduler, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """What was refused is only remembered in memory; the pods' conditions still say it."""
+    nodes(2)
+    if late == "member":
+        gangs.create_group("g", 3)
+    gangs.add("g", 2 if late == "member" else 3, cpu="1", scheduler_name=PATIENT)
+    gangs.await_refused("g", "", count=2)
+    patient_gang.extender.kill()
+    patient_gang.extender.start()
+    patient_gang.wait_ready()
+
+    if late == "member":
+        gangs.add("g", 1, start=2, cpu="1", scheduler_name=PATIENT)
+    else:
+        gangs.create_group("g", 3)
+    gangs.await_phases("g", Running=3)
+    assert started_once(gangs.placements())

@@ -21,7 +21,7 @@ from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
-from tests.tiers import long_but_for
+from tests.tiers import LONG, long_but_for
 
 VERSIONS = ("scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1")
 LABELS = {
@@ -240,6 +240,16 @@ def test_whatever_is_said_on_objects_concerns_their_tenant_alone(
     assert all(taken)
     others.gangs.await_seen()
     others.start()
+
+
+@LONG
+@pytest.mark.usefixtures("_faultless")
+def test_a_group_of_many_pods_concerns_its_tenant_alone(tenant: Tenant, others: Others) -> None:
+    """More pods than all nodes have places for, and half of them of another priority."""
+    tenant.gangs.create("crowd", 250, min_member=500, cpu="1m")
+    tenant.gangs.add("crowd", 250, start=250, cpu="1m", priority_class="system-cluster-critical")
+    others.start(timeout=120)
+    assert tenant.gangs.bound("crowd") == set()
 
 
 def odd_statuses() -> list[Object]:

@@ -10,18 +10,24 @@ from uuid import uuid4
 
 import pytest
 
+from tests.cluster.alone import in_place_of
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import Gangs, message
-from tests.cluster.tenants import Tenant
+from tests.cluster.gangs import HELD, PATIENT, POD_GROUPS, Gangs, message
+from tests.cluster.tenants import Others, Tenant
 from tests.harness import objects
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.reconciler import Reconciler
+from tests.tiers import LONG
 
 CAPPED = "capped"
 KEPT = "room is kept for a gang that goes first"
 AGING = {"agingSeconds": 2}
 DAEMON_SETS = "apps/v1/daemonsets"
+NODES = 14
+SLOW = 120.0
+"""Seconds: kube-scheduler has to try a thousand pods first."""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +50,23 @@ def capped(pair: GangScheduler) -> Iterator[GangScheduler]:
     pair.restart_with({"gang": AGING})
 
 
+@pytest.fixture
+def quick_reconciler(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Reconciler]:
+    """A reconciler with the same settings of gangs, in the place of the one that all share."""
+    with in_place_of(reconciler, control_plane, "tenants-aging", {"gang": AGING}) as other:
+        yield other
+
+
+@pytest.fixture
+def busy(tenant: Tenant, others: Others, nodes: NodeFactory) -> list[str]:
+    """Fourteen nodes of four CPUs, on each of which the tenant's pods leave 1.1 CPU."""
+    names = [*others.nodes]
+    names += nodes(NODES - len(names), "4", prefix="more")
+    for name in names:
+        tenant.api.create(tenant.gangs.pod(f"busy-{name}", cpu="2900m", node_name=name))
+    return names
+
+
 def await_claims(gangs: Gangs, capped: GangScheduler, count: int) -> None:
     """Wait until so many groups have a claim.
 
@@ -63,6 +86,53 @@ def await_claims(gangs: Gangs, capped: GangScheduler, count: int) -> None:
     except AssertionError:
         raise AssertionError(f"{found} groups have a claim, and not {count}") from None
     gangs.delete([name])
+
+
+def await_event(api: Api, namespace: str, name: str, reason: str) -> str:
+    """Return the note of an Event about one object of a namespace."""
+
+    def note() -> str:
+        found = (
+            each["note"]
+            for each in api.list("events.k8s.io/v1/events", namespace)
+            if (each["regarding"]["name"], each["reason"]) == (name, reason)
+        )
+        return next(found, "")
+
+    return api.wait_for(f"{reason} of {name}", note, 120)
+
+
+@LONG
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("busy", "quick_reconciler")
+def test_a_thousand_pods_that_could_fit_leave_room_to_others(
+    api: Api, capped: GangScheduler, tenant: Tenant, others: Others
+) -> None:
+    """And without the caps they leave none, which is why there are caps."""
+    mine: dict[str, Any] = {"scheduler_name": CAPPED}
+    # More nodes than it may claim: one pod a node.
+    wide = tenant.gangs.create("wide", 8, cpu="3", **mine)
+    assert "gang.claimNodesPercentage" in await_event(api, tenant.namespace, "wide", "ClaimLimited")
+    group = tenant.api.get(POD_GROUPS, "wide", tenant.namespace)
+    [scheduled] = [c for c in group["status"]["conditions"] if c["type"] == "Scheduled"]
+    assert "no nodes are set aside for it" in scheduled["message"]
+    assert "may claim 7 nodes" in scheduled["message"]
+
+    for number in range(100):
+        tenant.gangs.create(f"one-{number:02}", 1, cpu="1200m", **mine)
+    for number in range(45):
+        tenant.gangs.create(f"many-{number:02}", 20, cpu="1200m", **mine)
+    await_claims(others.gangs, capped, 5)
+    others.start(**mine, timeout=SLOW)
+
+    # Without the caps each of the first groups has a node in the end, until none is left.
+    tenant.gangs.delete(wide)
+    free = {"claimNodesPercentage": 100, "claimsPerNamespace": 1000}
+    capped.restart_with({"gang": {**AGING, **free}})
+    await_claims(others.gangs, capped, NODES)
+    others.gangs.create("stopped", 3, cpu="1", **mine)
+    text = "0 of the 3 pods that it still needs fit beside gangs that go first"
+    others.gangs.await_refused("stopped", text, timeout=SLOW)
 
 
 def daemon_set(name: str, namespace: str, cpu: str, scheduler: str) -> Object:
@@ -185,3 +255,22 @@ def test_the_clusters_own_pods_use_claimed_room_and_those_that_pretend_do_not(
     # Each namespace has its own share.
     api.create(daemon_set("theirs", gangs.namespace, "300m", CAPPED))
     await_running(api, gangs.namespace, "theirs", 2)
+
+
+def test_the_clusters_own_pods_use_planned_room(
+    api: Api,
+    patient_gang: GangScheduler,
+    gangs: Gangs,
+    nodes: NodeFactory,
+    daemons: list[tuple[str, str]],
+) -> None:
+    """Two members are held on a node of three CPUs, and the last CPU is kept for the third."""
+    nodes(1, "3")
+    gangs.hold("held", timeout=900)
+    api.wait_for("two are held", lambda: patient_gang.metric(HELD) == 2)
+    api.create(gangs.pod("plain", cpu="200m", scheduler_name=PATIENT))
+    await_kept_from(api, gangs.namespace, "plain", 1)
+    daemons.append(("agent", "kube-system"))
+    api.create(daemon_set("agent", "kube-system", "200m", PATIENT))
+    await_running(api, "kube-system", "agent", 1)
+    assert gangs.bound("held") == set()

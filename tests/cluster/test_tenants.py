@@ -20,8 +20,10 @@ from tests.cluster.tenants import Others, Tenant, bind, queue_of
 from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.kinds import fresh
 from tests.harness.reconciler import Reconciler
+from tests.tiers import LONG
 
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
 JOB_SETS = "jobset.x-k8s.io/v1alpha2/jobsets"
@@ -47,6 +49,22 @@ def test_a_tenant_keeps_no_room(tenant: Tenant, others: Others) -> None:
     assert tenant.forbidden(POD_GROUPS, "greedy", group["status"])
     others.gangs.await_seen()
     others.start()
+
+
+@LONG
+def test_hundreds_of_pods_that_wait_take_no_room_from_others(
+    aging_gang: GangScheduler, reconciler: Reconciler, tenant: Tenant, others: Others
+) -> None:
+    """No claim is made for what never fits, however long and however often it waits."""
+    groups = [f"wide-{number}" for number in range(6)]
+    for group in groups:  # each asks for more than there is
+        tenant.gangs.create(group, 100, cpu="200m", scheduler_name="aging")
+    for group in groups:
+        tenant.gangs.await_refused(group, "", timeout=120)
+    assert aging_gang.metric("gang_extender_claims") == 0
+    others.start(scheduler_name="aging", timeout=120)
+    tenant.api.delete_all("pods", tenant.namespace, grace_seconds=0)
+    tenant.api.wait_for("its pods are gone", lambda: not tenant.api.list("pods", tenant.namespace))
 
 
 # -- the queue

@@ -7,6 +7,7 @@ import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.faulty_proxy import FaultyProxy
@@ -15,8 +16,12 @@ from tests.harness.gang_scheduler import GangScheduler
 RACK = "example.com/rack"
 REQUIRED = "scheduling.x-k8s.io/required-topology"
 PREFERRED = "scheduling.x-k8s.io/preferred-topology"
+INDEX = "batch.kubernetes.io/job-completion-index"
 LATE = "late"
 NODES = "/api/v1/nodes"
+RACKS = 13
+IN_RACK = 10
+"""With as many racks these are more nodes than kube-scheduler looks at for one pod."""
 
 
 @pytest.fixture
@@ -90,6 +95,81 @@ def test_a_label_that_kube_scheduler_sees_first_brings_the_gang(
 
     gangs.await_phases("g", Running=2)
     assert on(gangs, "g") == {there, other}
+
+
+@pytest.mark.usefixtures("gang")
+def test_a_gang_waits_for_room_in_one_rack_and_not_in_two(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(2, prefix="a", labels={RACK: "a"})
+    other = nodes(2, prefix="b", labels={RACK: "b"})
+    [more] = nodes(1, prefix="c")
+    gangs.create_group("g", 3, annotations={REQUIRED: RACK})
+    gangs.add("g", 3, cpu="3")
+    gangs.await_refused("g", f"2 of the 3 pods that it still needs fit in one domain of '{RACK}'")
+    assert gangs.bound("g") == set()
+
+    gangs.create_group("few", 3, annotations={PREFERRED: RACK})
+    api.patch("nodes", more, body={"metadata": {"labels": {RACK: "b"}}})
+    gangs.await_phases("g", Running=3)
+    assert on(gangs, "g") == {*other, more}
+
+
+@pytest.mark.usefixtures("gang")
+def test_a_gang_that_prefers_a_rack_takes_few(gangs: Gangs, nodes: NodeFactory) -> None:
+    nodes(2, prefix="a", labels={RACK: "a"})
+    three = nodes(3, prefix="b", labels={RACK: "b"})
+    [one] = nodes(1, prefix="c", labels={RACK: "c"})
+    gangs.create_group("g", 4, annotations={PREFERRED: RACK})
+    gangs.add("g", 4, cpu="3")
+    gangs.await_phases("g", Running=4)
+    assert on(gangs, "g") == {*three, one}
+
+
+@pytest.mark.usefixtures("gang")
+def test_neighbouring_indexes_are_on_neighbouring_nodes_of_the_rack(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """The node in the middle has least left, and would be filled first."""
+    nodes(2, prefix="a", labels={RACK: "a"})
+    rack = nodes(3, prefix="b", labels={RACK: "b"})
+    api.create(gangs.pod("beside", cpu="500m", node_name=rack[1]))
+    gangs.await_seen()
+    gangs.create_group("g", 6, annotations={REQUIRED: RACK})
+    api.create(
+        objects.job(
+            *("ranks", 6),
+            namespace=gangs.namespace,
+            indexed=True,
+            group="g",
+            cpu="1500m",
+            run_for="1h",
+        )
+    )
+    gangs.await_phases("g", Running=6)
+
+    by_index = {int(p["metadata"]["labels"][INDEX]): p for p in gangs.members("g")}
+    places = [by_index[index]["spec"]["nodeName"] for index in range(6)]
+    assert places == [name for name in rack for _ in range(2)]
+
+
+@pytest.mark.usefixtures("gang")
+@pytest.mark.collisions(32)  # on a slow machine kube-scheduler goes on among many members
+def test_gangs_are_in_one_rack_each_where_kube_scheduler_sends_a_sample(
+    gangs: Gangs, nodes: NodeFactory
+) -> None:
+    racks = [
+        set(nodes(IN_RACK, prefix=f"r{number}", labels={RACK: f"r{number}"}))
+        for number in range(RACKS)
+    ]
+    names = [f"g{number}" for number in range(4)]
+    for name in names:
+        gangs.create_group(name, IN_RACK - 2, annotations={REQUIRED: RACK})
+        gangs.add(name, IN_RACK, cpu="3")
+    for name in names:
+        gangs.await_phases(name, Running=IN_RACK)
+    found = [on(gangs, name) for name in names]
+    assert all(nodes in racks for nodes in found)
 
 
 @pytest.mark.usefixtures("gang", "reconciler")

@@ -427,3 +427,33 @@ def test_the_services_are_those_that_the_process_names(api: Api) -> None:
     configurations = [each for each in yaml.safe_load_all(text) if "webhooks" in each]
     hooks = [webhook for each in configurations for webhook in each["webhooks"]]
     assert {each["clientConfig"]["service"]["name"] for each in hooks} == {named.service}
+
+
+@pytest.mark.usefixtures("replica")
+def test_what_is_applied_later_about_served_is_left_as_it_is(api: Api) -> None:
+    applied = {each["metadata"]["name"]: each["spec"] for each in api.apply(MANIFESTS / "crds")}
+    assert [version["served"] for version in applied[CONVERTED[0]]["versions"]] == [True, False]
+    try:
+        await_look(api)
+        for name in CONVERTED:
+            versions = api.get(CRDS, name)["spec"]["versions"]
+            assert [version["served"] for version in versions] == [True, False]
+    finally:
+        for name in CONVERTED:
+            serve = [{"op": "replace", "path": "/spec/versions/1/served", "value": True}]
+            api.patch(CRDS, name, body=serve, how="json")
+        await_served(api)
+
+
+def await_look(api: Api) -> None:
+    """Return when the process has looked at all CRDs, from beginning to end, since the call."""
+    for name in (CONVERTED[-1], CONVERTED[0], CONVERTED[-1]):
+        gone = [{"op": "remove", "path": "/spec/conversion/webhook/clientConfig/caBundle"}]
+        api.patch(CRDS, name, body=gone, how="json")
+
+        def whole(name: str = name) -> bool:
+            return (
+                "caBundle" in api.get(CRDS, name)["spec"]["conversion"]["webhook"]["clientConfig"]
+            )
+
+        api.wait_for("the authority is written again", whole, SECONDS)

@@ -16,6 +16,7 @@ from tests.harness.reconciler import Reconciler
 NEED = 4  # minMember of every gang here
 BLUE, GREEN = GANGS = ("blue", "green")
 JOBS, QUEUED_GANGS = ("first", "second"), ("left", "right")
+TRAIN, URGENT = "train", "urgent"
 NO_ROOM = "quota yes; room for 2 of 4: 6 cpu short on 6 nodes"
 _SHORT = "3 of the 4 pods that it still needs fit, short of cpu 3"
 _STILL_SECONDS = 2.0
@@ -94,10 +95,41 @@ def quota_for_one(play: Play) -> None:
         _one_after_the_other(scene, JOBS, 3, "WaitingForQuota", "3 more needed")
 
 
+def preempted_gang(play: Play) -> None:
+    """A gang that has quota and lacks a node; then a Job that is more important takes its quota."""
+    title = "a gang of 4 with quota for 4, room for 3; then a node is added, then a Job goes first"
+    with play.scene("4b", title, nodes=3) as scene:
+        scene.apply(SAMPLES / "queued-gang.yaml")
+        scene.sees("the gang has quota", lambda: scene.states(TRAIN), f"{TRAIN} Admitted")
+        scene.sees("its PodGroup says why it waits", lambda: _waits_for(scene, TRAIN), "NeverFits")
+        scene.show(POD_GROUPS)
+        none = f"0 Running, {NEED} Pending"
+        scene.still_sees(
+            "no pod of it starts alone", lambda: scene.phases(TRAIN), none, _STILL_SECONDS
+        )
+        scene.add_nodes(1)
+        scene.screen.say("  a fourth node is there")
+        runs = f"{NEED} Running, 0 Pending"
+        scene.sees("the gang runs", lambda: scene.phases(TRAIN), runs)
+        scene.create_job(URGENT, 2, queue="gangs", priority_class="interactive")
+        want = f"{URGENT} Admitted, {TRAIN} Evicted"
+        scene.sees(f"{URGENT} takes the quota", lambda: scene.states(URGENT, TRAIN), want)
+        scene.sees(f"{URGENT} runs", lambda: scene.phases(URGENT), "2 Running, 0 Pending")
+        scene.sees("the gang has stopped as a whole", lambda: str(len(scene.pods(TRAIN))), "0")
+        scene.show(WORKLOADS)
+        scene.work(URGENT)
+        want = f"{URGENT} Finished, {TRAIN} Admitted"
+        scene.sees("the gang has quota again", lambda: scene.states(URGENT, TRAIN), want)
+        scene.sees("it runs again", lambda: scene.phases(TRAIN), runs)
+        scene.work(TRAIN)
+        want = f"{URGENT} Finished, {TRAIN} Finished"
+        scene.sees("both are through", lambda: scene.states(URGENT, TRAIN), want)
+
+
 def room_for_one(play: Play) -> None:
     """Two gangs with quota for both and room for one: no part of the second is started."""
     title = "two gangs of 4 pods of 3 CPUs, quota for both, nodes for one: quota and room"
-    with play.scene("4b", title, nodes=6) as scene:
+    with play.scene("4c", title, nodes=6) as scene:
         scene.apply(SAMPLES / "fixed-size-cluster.yaml")
         _one_after_the_other(scene, QUEUED_GANGS, NEED, "WaitingForRoom", NO_ROOM)
         scene.show(POD_GROUPS)
@@ -109,6 +141,7 @@ SCENES = (
     two_gangs_without,
     two_gangs_with,
     quota_for_one,
+    preempted_gang,
     room_for_one,
 )
 
@@ -172,6 +205,13 @@ def _refusal(scene: Scene) -> str:
         "events.k8s.io/v1/events", scene.namespace, fields="reason=FailedScheduling"
     )
     return _SHORT if any(_SHORT in each["note"] for each in events) else "no Event yet"
+
+
+def _waits_for(scene: Scene, group: str) -> str:
+    """Return the reason for which a group is not scheduled; nothing where none is said."""
+    status = scene.api.get(POD_GROUPS, group, scene.namespace).get("status", {})
+    said = (each for each in status.get("conditions", ()) if each["type"] == "Scheduled")
+    return next((str(each["reason"]) for each in said), "")
 
 
 def _running(scene: Scene, *gangs: str) -> str:

@@ -167,6 +167,20 @@ class Scene:
                 metadata["annotations"] = {RUN_FOR: _LONGER_THAN_THE_DEMO}
         self.api.apply(documents)
 
+    def create_job(self, name: str, pods: int, *, queue: str, priority_class: str) -> None:
+        """Create a suspended Job of pods of 3 CPUs, which work until `work` lets them end."""
+        made = objects.job(
+            *(name, pods),
+            namespace=self.namespace,
+            cpu="3",
+            suspend=True,
+            queue=queue,
+            labels={"kueue.x-k8s.io/priority-class": priority_class},
+            run_for=_LONGER_THAN_THE_DEMO,
+        )
+        self.api.create(made)
+        self.screen.say(f"  submitted: {name}, {pods} pods of 3 CPUs, class {priority_class}")
+
     def sees(self, what: str, seen: Callable[[], str], want: str) -> None:
         """Wait until something is as it should be, and keep how long that took."""
         began, last = time.monotonic(), ""
