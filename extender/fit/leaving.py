@@ -15,7 +15,7 @@ from typing import Final
 from extender.fit.packer import Found, Packer, Wanted
 from extender.fit.room_left import Placed
 from extender.state.cluster.records import NodeInfo
-from extender.steps import Steps
+from extender.steps import Steps, cut
 
 Unit = Sequence[Placed]
 """Pods that go or stay together."""
@@ -34,6 +34,8 @@ def fewest_to_leave(
     If a unit leaves, all units that go `along` leave too; these have higher numbers. The packer
     counts all units as gone, and is of no use after this.
     """
+    if len(wanted) == 1:
+        return (yield from _of_equal(packer, *wanted, units=units, along=along))
     found = yield from packer.fill(wanted)
     if found.missing:
         return None
@@ -55,6 +57,41 @@ def fewest_to_leave(
         else:
             going.update([at], along.get(at, ()))
             at, batch, grows = end, 1, True
+    return sorted(going)
+
+
+def _of_equal(
+    packer: Packer,
+    wanted: Wanted,
+    *,
+    units: Sequence[Unit],
+    along: Mapping[int, Collection[int]],
+) -> Steps[list[int] | None]:
+    """Return the same for equal pods, from how many of them each node takes.
+
+    To look for their places anew for each unit that has to leave would take minutes where thousands
+    do.
+    """
+    pod, count = wanted
+    spare, going = -count, set[int]()
+    for some in cut([*packer.nodes.values()]):
+        spare += packer.capacity(pod, some)
+        yield
+    if spare < 0:
+        return None
+    for number, unit in enumerate(units):
+        yield
+        if number in going:
+            continue
+        nodes = {each.node.name: each.node for each in unit}.values()
+        before = packer.capacity(pod, nodes)
+        packer.put(unit)
+        lost = before - packer.capacity(pod, nodes)
+        if lost > spare:
+            packer.take_off(unit)
+            going.update([number], along.get(number, ()))
+        else:
+            spare -= lost
     return sorted(going)
 
 

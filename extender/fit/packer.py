@@ -198,6 +198,11 @@ class Packer:
         """Return whether one of these nodes has less than nothing left of a resource."""
         return any(self._left.on(node).get(name, 0) < 0 for node in nodes for name in resources)
 
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]:
+        """Return all nodes by name, whatever their room."""
+        return self._candidates.nodes
+
     def capacity(self, pod: PodShape, nodes: Iterable[NodeInfo]) -> int:
         """Return how many pods of a shape these nodes take now."""
         allows, slots_on = self._candidates.allows, self._left.slots

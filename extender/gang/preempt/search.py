@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
-from itertools import islice
+from itertools import islice, product
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ from extender.gang.room import Room
 from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
-from extender.steps import PIECE, Steps
+from extender.steps import PIECE, Steps, cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +190,18 @@ class _Search:
             found = kept if kept is not None and violations(kept) < violations(found) else found
         if strict and violations(found):
             return None
-        cost = _Cost(
-            violations(found),
-            max([unit.rank.priority for unit in found], default=0),
-            sum(len(unit.all_pods) for unit in found),
-        )
-        gone = [each for unit in found for part in unit.parts for each in self._placed(part)]
+        gone, pods = [*self._coming], 0
+        for unit in found:
+            for part in unit.parts:
+                gone += self._placed(part)
+                pods += len(part.pods)
+            yield
+        highest = max([unit.rank.priority for unit in found], default=0)
+        cost = _Cost(violations(found), highest, pods)
         while self._units:
             del self._units[-PIECE:]
             yield
-        return cost, found, [*self._coming, *gone]
+        return cost, found, gone
 
     def _read(self) -> Steps[None]:
         """Find the units with pods on the nodes of this way, and the pods that leave anyway."""
@@ -286,9 +288,10 @@ def _confirmed(
     """Return the preemption with these victims, if the gang then fits; else None."""
     fit = yield from fitting_without(gone, pods, group=pod_group.key, view=view)
     short = yield from lacking_resources(pod_group, view=view)
-    for pod in (pod for unit in victims for pod in unit.all_pods):
-        for name in short:
+    for some in cut([pod for unit in victims for part in unit.parts for pod in part.pods]):
+        for pod, name in product(some, short):
             short[name] -= pod.shape.requests.get(name, 0)
+        yield
     if not fit.complete or any(amount > 0 for amount in short.values()):
         return None
     counts, amounts = Counter(fit.placements.values()), dict[str, Resources]()

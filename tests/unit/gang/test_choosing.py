@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import LabelSelector
+from extender.fit.room_left import RoomLeft
 from extender.gang.options import GangOptions
 from extender.gang.preempt.search import Preemption, choosing, stands
 from extender.resources.quantity import parse_resources
@@ -694,3 +695,22 @@ def test_the_room_of_what_is_being_deleted_counts_until_it_is_late() -> None:
     assert found is not None
     assert stands(found, view=cluster.view(), now=NOW)
     assert not stands(found, view=cluster.view(), now=NOW + 60)
+
+
+def test_each_node_is_looked_at_a_few_times_however_many_have_to_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of them go; where each cost a look at all nodes, thousands would take minutes."""
+    looks, take = 0, RoomLeft.take
+
+    def counted(*asked: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return take(*asked)
+
+    monkeypatch.setattr(RoomLeft, "take", counted)
+    names = [f"low-{number}" for number in range(200)]
+    gang = [pod_group("gang", 200), pods(200, 4, priority=PRIORITY)]
+
+    assert victims(nodes(*[4] * 200), filling(*names), gang) == {*names}
+    assert looks < 10 * 200
