@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 import structlog
+from cachetools import TTLCache
 
 from extender.gang import wake
 from extender.gang.wake import PodKind
@@ -25,6 +26,7 @@ from extender.permit.timing import (
     MOMENT_SECONDS,
     PATCHES_PARALLEL,
     PATIENCE_SECONDS,
+    REMEMBERED,
     ROOM_AT_ONCE,
     SPARED_SECONDS,
 )
@@ -34,10 +36,10 @@ from extender.runtime.pacer import in_turns
 from extender.runtime.retry import asked_pause
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.records import PodInfo
+from extender.state.cluster.records import PodInfo, Refusal
 from extender.state.cluster.store import Cluster
 from extender.state.fair_share import FairShare
-from extender.steps import Steps
+from extender.steps import PIECE, Steps
 from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
@@ -92,8 +94,8 @@ class Waker:
         """True while the last pods were woken for room less than MOMENT_SECONDS ago."""
         self._looked: frozenset[PodKind] = frozenset()
         """The kinds of pods that had their turn in the decision about room before others."""
-        self._patches: dict[str, Patch] = {}
-        """The patches that are to be made, by UID; the first is next."""
+        self._patches: dict[str, dict[str, Patch]] = {}
+        """The patches that are to be made, by namespace and UID; the first namespace is next."""
         self._running: dict[str, asyncio.Task[None]] = {}
         """The patches that are under way, by UID."""
         self._again: dict[str, Patch] = {}
@@ -254,25 +256,31 @@ class Waker:
 
     def _forget(self, uid: str) -> None:
         """Drop the pause of a pod that needs no patch, unless a patch waits or is under way."""
-        if uid not in self._patches and uid not in self._running:
+        waits = any(uid in patches for patches in self._patches.values())
+        if not waits and uid not in self._running:
             self._rests.pop(uid, None)
 
     def _patch(self, patches: Iterable[Patch], *, again: bool = False) -> None:
-        """Patch pods as soon as some may run; a pod that waits for a patch gets no second one.
+        """Patch pods as soon as some may run, one of each namespace in turn.
 
-        A pod that is being patched gets none either, unless `again`: then it is patched once more
-        afterwards. The API server may have stored the first patch long before its answer arrives,
-        and the cause of the second one may lie in between.
+        A pod that waits for a patch gets no second one. A pod that is being patched gets none
+        either, unless `again`: then it is patched once more afterwards. The API server may have
+        stored the first patch long before its answer arrives, and the cause of the second one may
+        lie in between.
         """
         for each in patches:
             if each.pod.uid not in self._running:
-                self._patches.setdefault(each.pod.uid, each)
+                self._patches.setdefault(each.pod.namespace, {}).setdefault(each.pod.uid, each)
             elif again:
                 self._again[each.pod.uid] = each
         while self._patches and len(self._running) < PATCHES_PARALLEL:
-            uid = next(iter(self._patches))
-            work = self._make(self._patches.pop(uid))
+            namespace = next(iter(self._patches))
+            waiting = self._patches.pop(namespace)
+            uid = next(iter(waiting))
+            work = self._make(waiting.pop(uid))
             self._running[uid] = asyncio.get_running_loop().create_task(work)
+            if waiting:
+                self._patches[namespace] = waiting  # behind the others
 
     async def _make(self, patch: Patch) -> None:
         pod = patch.pod
@@ -346,8 +354,9 @@ class MissedWakeups:
 
     Room for a refused pod may come in many ways, and kube-scheduler may know of it before we do. A
     pod that no wakeup reached would wait five minutes, until kube-scheduler flushes its queue.
-    Instead, one group and one pod without a group have another try every ten seconds, each in its
-    turn. `wake` has a pod tried again, by its UID.
+    Instead, one group and one pod without a group have another try every ten seconds: each in its
+    turn, once a minute at most, and only if it has waited since the look before. `wake` has a pod
+    tried again, by its UID.
     """
 
     def __init__(self, cluster: Cluster, plans: Plans, *, wake: Callable[[str], None]) -> None:
@@ -355,6 +364,12 @@ class MissedWakeups:
         self._plans = plans
         self._wake = wake
         self._shares = FairShare(1), FairShare(1)
+        self._before: dict[str, Refusal] = {}
+        """The refusals that the last look found, by UID."""
+        self._tried: TTLCache[str, None] = TTLCache(
+            REMEMBERED, PATIENCE_SECONDS, plans.clock.monotonic
+        )
+        """The groups and pods that had a try within the last minute."""
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -372,7 +387,23 @@ class MissedWakeups:
             self._view,
             has_no_room=lambda key: plans.planner.is_busy(key) or plans.verdicts.has_no_room(key),
         )
+        before, self._before = self._before, {}
         for share, found in zip(self._shares, waiting, strict=True):
-            for key in (yield from share.choosing(found)):
+            due = yield from self._due(found, before)
+            for key in (yield from share.choosing(due)):
                 _log.debug("a pod is tried again that nothing has woken", key=key)
+                self._tried[key] = None
                 self._wake(found[key])
+
+    def _due(self, found: Mapping[str, str], before: Mapping[str, Refusal]) -> Steps[list[str]]:
+        """Return the keys of the pods, by UID, that have waited since the look before."""
+        due = list[str]()
+        for number, (key, uid) in enumerate(found.items()):
+            if number % PIECE == 0:
+                yield
+            refusal = self._view.refused.get(uid)
+            if refusal is not None:
+                self._before[uid] = refusal
+                if before.get(uid) is refusal and key not in self._tried:
+                    due.append(key)
+        return due

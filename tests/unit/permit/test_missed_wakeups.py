@@ -7,7 +7,7 @@ from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
-from extender.permit.timing import BACK_OFF_SECONDS
+from extender.permit.timing import BACK_OFF_SECONDS, PATIENCE_SECONDS
 from extender.permit.wake import MissedWakeups
 from extender.state.cluster import events as ev
 from extender.steps import at_once
@@ -48,12 +48,35 @@ def play() -> Play:
     return Play()
 
 
+def test_a_group_that_waits_for_two_looks_is_tried_again(play: Play) -> None:
+    play.refuse("a-0", "a-1")
+
+    assert play.looks() == []
+    assert play.looks() == ["a-0"]
+
+
 def test_one_group_and_one_plain_pod_have_their_turn_at_a_time(play: Play) -> None:
     play.refuse("plain", "other", *(f"{group}-{n}" for group in GROUPS for n in range(2)))
+    play.looks()
 
-    woken = [play.looks() for _ in range(6)]
-    assert [groups for groups, _ in woken] == ["a-0", "b-0", "c-0"] * 2
-    assert {pods for _, pods in woken[:2]} == {pods for _, pods in woken[2:4]} == {"plain", "other"}
+    assert [play.looks() for _ in range(3)] == [["a-0", "plain"], ["b-0", "other"], ["c-0"]]
+
+
+def test_each_has_its_turn_before_another_has_two(play: Play) -> None:
+    play.refuse(*(f"{group}-{n}" for group in GROUPS for n in range(2)))
+    play.looks()
+
+    assert play.looks(3) == ["a-0", "b-0", "c-0"]
+    assert play.looks(int(PATIENCE_SECONDS / BACK_OFF_SECONDS) - 3) == []
+    assert play.looks(3) == ["a-0", "b-0", "c-0"]
+
+
+def test_one_that_was_tried_meanwhile_is_left_alone(play: Play) -> None:
+    play.refuse("a-0", "a-1")
+    play.looks()
+    play.refuse("a-0", "a-1")
+
+    assert play.looks() == []
 
 
 def test_a_group_with_a_member_that_is_to_be_tried_is_left_alone(play: Play) -> None:
@@ -77,7 +100,7 @@ def test_a_member_that_kube_scheduler_rejected_itself_is_not_the_one(play: Play)
     assert view.pods["a-0"] != rejected
     play.refuse("a-0", "a-1")
 
-    assert play.looks() == ["a-1"]
+    assert play.looks(2) == ["a-1"]
 
 
 def test_a_group_that_has_started_or_lacks_pods_is_left_alone(play: Play) -> None:
@@ -116,6 +139,7 @@ def test_a_namespace_has_its_turn_however_many_wait_in_another(play: Play) -> No
     many = [pod(f"many-{number}", namespace="tenant") for number in range(50)]
     observe(play.cluster, many)
     play.refuse(*(each.uid for each in many), "plain", "other")
+    play.looks()
 
     woken = [name for _ in range(4) for name in play.looks()]
     assert {"plain", "other"} < {*woken}

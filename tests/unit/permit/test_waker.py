@@ -249,6 +249,22 @@ async def test_only_so_many_are_patched_at_once(bench: Bench) -> None:
     assert bench.patcher.most_at_once == 32
 
 
+async def test_namespaces_are_patched_in_turn(bench: Bench) -> None:
+    many = [replace(each, gates=(GANG_GATE,)) for each in pods(200)]
+    observe(bench.cluster, many, pod_group(min_member=200))
+    await asyncio.sleep(0.05)
+    other = [
+        replace(each, namespace="tenant", group="tenant/other", gates=(GANG_GATE,))
+        for each in pods(2, group="other")
+    ]
+    observe(bench.cluster, other, replace(pod_group("other", 2), namespace="tenant"))
+    await asyncio.sleep(5)
+
+    order = [name for _, _, name in bench.patcher.patches]
+    assert len(order) == 202
+    assert max(order.index(each.name) for each in other) < 40
+
+
 async def test_a_gang_picks_another_pod_where_one_cannot_be_patched(bench: Bench) -> None:
     bench.patcher.broken = {A.name: ForbiddenError("a webhook says no", status=403)}
     observe(bench.cluster, pod_group(), A, B)
