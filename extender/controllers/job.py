@@ -354,23 +354,27 @@ class JobController:
 
         Steps of one object are written in order. Several objects of one job, such as a group of
         pods, are written at the same time; the first error is raised when all writes have ended.
+        One that fails keeps no other back, and after as many errors as writes at a time no more
+        is written.
         """
-        slots, errors = asyncio.Semaphore(CONCURRENT_WRITES), list[Exception]()
+        by_object, errors = dict[str, list[Step]](), list[Exception]()
+        for step in steps:
+            by_object.setdefault(step.member, []).append(step)
+        left = iter(by_object.values())
 
-        async def take_all(of_one: Sequence[Step]) -> None:
-            async with slots:
+        async def take_next() -> None:
+            for of_one in left:
                 try:
                     for step in of_one:
                         await self._take(step, of)
                 except Exception as error:  # noqa: BLE001 - raised when the other writes have ended
                     errors.append(error)
+                if len(errors) >= CONCURRENT_WRITES:
+                    return
 
-        by_object: dict[str, list[Step]] = {}
-        for step in steps:
-            by_object.setdefault(step.member, []).append(step)
         async with asyncio.TaskGroup() as tasks:
-            for each in by_object.values():
-                tasks.create_task(take_all(each))
+            for _ in range(min(CONCURRENT_WRITES, len(by_object))):
+                tasks.create_task(take_next())
         if errors:
             raise errors[0]
 

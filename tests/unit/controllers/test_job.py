@@ -306,7 +306,7 @@ class Pods(JobWriter):
 
     def __init__(self, refuse: str = "") -> None:
         self.refuse = refuse
-        self.now, self.most = 0, 0
+        self.now, self.most, self.tried = 0, 0, 0
         self.written: list[str] = []
 
     @override
@@ -317,7 +317,8 @@ class Pods(JobWriter):
             await asyncio.sleep(0)
         self.now -= 1
         name = path.rpartition("/")[2]
-        if name == self.refuse:
+        self.tried += 1
+        if self.refuse in (name, "all"):
             raise UnavailableError("not now")
         self.written.append(name)
         return JobObject("pod", meta(name, NAMESPACE), b"{}")
@@ -350,6 +351,14 @@ async def test_a_member_that_cannot_be_written_does_not_keep_those_beside_it() -
     with pytest.raises(UnavailableError):
         await objects_.take(steps, of)
     assert len(pods.written) == CONCURRENT_WRITES + 3
+
+
+async def test_while_the_api_server_is_away_not_all_members_are_tried() -> None:
+    pods = Pods(refuse="all")
+    of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
+    with pytest.raises(UnavailableError):
+        await JobBench(pods).controller.take([Step({}, member=f"p{n}") for n in range(1000)], of)
+    assert pods.tried < 2 * CONCURRENT_WRITES
 
 
 async def test_steps_of_one_object_are_taken_one_after_the_other() -> None:
