@@ -23,6 +23,7 @@ from extender.room.answers import Answer, Answers, Key, RoomLack, key_of
 from extender.room.domains import DomainPlacer
 from extender.room.pods import (
     Awaited,
+    HeldRoom,
     PodSetCount,
     PodShapes,
     asked,
@@ -75,8 +76,6 @@ class NodeRoom:
         self._judgement = 0
         self._found: dict[str, Mapping[str, Resources]] = {}
         """The amounts by node that were found for each admitted workload."""
-        self._held: dict[str, list[Placed]] = {}
-        """What pods of workloads take of nodes, as far as it was asked since the last change."""
         self._seen = (-1, -1, -1, -1, -1)
         """The versions of the state that was looked at."""
         self._rest: Generator[None, None, None] | None = None
@@ -95,6 +94,7 @@ class NodeRoom:
         self._structure = -1
         """The structure that reservations were made for."""
         self._order: Callable[[WorkloadInfo], Order] | None = None
+        self._held = HeldRoom(queues, cluster, self._shapes)
         self.version = 0
         self.asking = False
         """True if a question is being answered: pods are placed that will be taken back."""
@@ -107,7 +107,6 @@ class NodeRoom:
         self._gained.clear()
         self._needed.clear()
         self._ever.clear()
-        self._held.clear()
         self._placed.clear()
         self._taken.clear()
         self._keeps.clear()
@@ -141,7 +140,6 @@ class NodeRoom:
             return False
         _, _, pods, nodes, gained = self._seen
         self._seen = versions
-        self._held.clear()
         self.version += 1
         if self._packer is not None:
             if gained != self._cluster.capacity_version:
@@ -726,7 +724,8 @@ class NodeRoom:
                 if read >= PIECE:
                     read = 0
                     yield
-                on_nodes = self._on_nodes(key)
+                known = self._queues.workloads.get(key)
+                on_nodes = self._held.on_nodes(known) if known is not None else ()
                 units.append([*on_nodes, *self._placed.get(key, ())])
                 read += 1 + sum(each.count for each in on_nodes)
                 for each in units[-1]:
@@ -735,20 +734,6 @@ class NodeRoom:
             apart.put(self._against(workload))
             found = yield from fewest_to_leave(apart, wanted, units)
         return None if found is None else tuple(candidates[number] for number in found)
-
-    def _on_nodes(self, key: str) -> list[Placed]:
-        """Return the pods of a workload on nodes that do not leave anyway, equal ones together."""
-        workload, cluster = self._queues.workloads.get(key), self._cluster
-        if workload is None or key in self._held:
-            return self._held.get(key, [])
-        counts: Counter[tuple[str, PodShape]] = Counter()
-        for pod in members(workload, queues=self._queues, cluster=cluster):
-            node = cluster.nodes.get(pod.node or "")
-            if node is not None and not pod.terminating:
-                counts[node.name, self._shapes.of_pod(pod)] += 1
-        found = [Placed(cluster.nodes[name], like, n) for (name, like), n in counts.items()]
-        self._held[key] = found
-        return found
 
     def _given_back(
         self, workloads: Collection[str], *, deleted: bool = False

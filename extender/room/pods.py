@@ -4,6 +4,7 @@ Pods that were admitted name their workload. Pods that do not, because their job
 their template could not be written to, are found by their controller, or else by their group.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -12,11 +13,13 @@ from weakref import WeakKeyDictionary
 
 from extender.api.wellknown import TOPOLOGY_GATE
 from extender.fit.candidates import AntiAffinityKey, PodShape
+from extender.fit.room_left import Placed
 from extender.gang.topology import domains_of
 from extender.jobs.workload import made_for, pod_group_key
 from extender.resources.quantity import Resources
 from extender.state.cluster.records import (
     LONGEST_SECONDS,
+    NodeInfo,
     PodGroupInfo,
     PodInfo,
     Shape,
@@ -199,6 +202,54 @@ def _in_flavors(shape: Shape, flavors: Sequence[FlavorInfo]) -> Shape:
         selector.update(flavor.node_labels)
         tolerations.update(dict.fromkeys(flavor.tolerations))
     return replace(shape, node_selector=selector, tolerations=tuple(tolerations))
+
+
+class HeldRoom:
+    """The amounts that pods of workloads take of nodes, found again only if something changed."""
+
+    def __init__(self, queues: QueueView, cluster: ClusterView, shapes: PodShapes) -> None:
+        self._queues, self._cluster, self._shapes = queues, cluster, shapes
+        self._versions = (-1, -1)
+        """The versions of pods and nodes for which the answers hold."""
+        self._known: dict[str, tuple[WorkloadInfo, Sequence[Placed]]] = {}
+        """The answers by workload, if each of its pods names it."""
+        self._until_any: dict[str, tuple[WorkloadInfo, Sequence[Placed]]] = {}
+        """The answers for other workloads, until any pod changes."""
+
+    def on_nodes(self, workload: WorkloadInfo) -> Sequence[Placed]:
+        """Return the pods of a workload that have a node, equal ones of a node together.
+
+        Not those that are being deleted: they go in any case.
+        """
+        self._look_again()
+        key = workload.key
+        known = self._known.get(key) or self._until_any.get(key)
+        if known is not None and known[0] is workload:
+            return known[1]
+        nodes: dict[str, NodeInfo] = {}
+        counts, all_say_so = Counter[tuple[str, PodShape]](), True
+        for pod in members(workload, queues=self._queues, cluster=self._cluster):
+            node = self._cluster.nodes.get(pod.node or "")
+            all_say_so = all_say_so and pod.workload is not None
+            if node is not None and not pod.terminating:
+                nodes[node.name] = node
+                counts[node.name, self._shapes.of_pod(pod)] += 1
+        found = [Placed(nodes[name], like, count) for (name, like), count in counts.items()]
+        (self._known if all_say_so else self._until_any)[key] = workload, found
+        return found
+
+    def _look_again(self) -> None:
+        versions = self._cluster.pods_version, self._cluster.nodes_version
+        if versions == self._versions:
+            return
+        (pods, nodes), self._versions = self._versions, versions
+        moved = self._cluster.pods_since(pods) if pods >= 0 else None
+        self._until_any.clear()
+        if moved is None or nodes != versions[1]:
+            self._known.clear()
+        for pod in moved or ():
+            for key in workloads_of(pod, self._queues, self._cluster):
+                self._known.pop(key, None)
 
 
 _NONE: Sequence[PodSetCount] = ()

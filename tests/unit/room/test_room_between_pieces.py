@@ -12,6 +12,7 @@ from extender.fit.packer import Packer
 from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.queueing.options import AdmissionOptions
+from extender.room import pods as room_pods
 from extender.room.nodes import NodeRoom
 from extender.room.pods import Awaited
 from extender.state.cluster import events as ev
@@ -157,6 +158,33 @@ def test_victims_that_are_needed_no_more_after_a_change_stay() -> None:
     observe(cluster, OTHER)
     assert found.look_again()
     assert needed() == (key("a"),), "it is looked at again once in a judgement"
+
+
+def test_of_possible_victims_those_are_read_again_whose_pods_have_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queues, cluster = scene(4, 4)
+    for name, on in (("a", "n0"), ("b", "n1")):
+        admitted(queues, name, 1)
+        observe(cluster, runs(name, 0, on))
+    read, members = list[str](), room_pods.members
+
+    def counted(of: WorkloadInfo, **there: Any) -> Any:
+        read.append(of.meta.name)
+        return members(of, **there)
+
+    def search(pods: int) -> list[str]:
+        found, asked = looked_at(queues), workload("p", pod_set(1, pods))
+        with monkeypatch.context() as patch:
+            patch.setattr(room_pods, "members", counted)
+            at_once(found.needed(asked, admission(asked).assignments, (key("a"), key("b"))))
+        return [read.pop(0) for _ in [*read]]
+
+    assert search(7) == ["a", "b"]
+    observe(cluster, OTHER)
+    assert search(7) == []
+    observe(cluster, ev.PodDeleted(runs("b", 0, "n1").uid))
+    assert search(6) == ["b"]
 
 
 def test_what_was_taken_stays_taken() -> None:
