@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from extender.api import core_v1 as core
-from extender.api.batch_v1 import INDEX_END, indexes_below, pods_at_first, pods_left
+from extender.api.batch_v1 import INDEX_END, count_below, pods_at_first, pods_left
 from extender.api.core_v1 import NativePodGroup
 from extender.api.values import whole
 from extender.api.wellknown import (
@@ -384,7 +384,7 @@ def _pods_of(spec: core.JobSpec, status: core.JobStatus) -> tuple[int, int, int]
     parallel = 1 if spec.parallelism is None else spec.parallelism
     wanted = spec.completions
     begun = pods_at_first(parallel, wanted)
-    failed = len(indexes_below(wanted or 0, status.failed_indexes or ""))
+    failed = count_below(wanted or 0, status.failed_indexes or "")
     done = (status.succeeded or 0) + failed
     left = pods_left(parallel, wanted, done=done, active=status.active or 0)
     return begun, begun - left, 0 if wanted is None else wanted - begun

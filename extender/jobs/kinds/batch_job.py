@@ -8,7 +8,7 @@ import msgspec
 from typing_extensions import override
 
 from extender.api import wellknown
-from extender.api.batch_v1 import indexes_below, pods_at_first, pods_left
+from extender.api.batch_v1 import count_below, indexes_below, pods_at_first, pods_left
 from extender.api.values import KNOWN_TEXTS, remembered
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
@@ -192,7 +192,7 @@ class BatchJob(GenericJob):
         """Return how many pods or indexes are done for good, without failures that are retried."""
         if not self._is_indexed():
             return fields.count(self._object, "status", "succeeded")
-        return len(indexes_below(self._completions() or 0, *_done_indexes(self._object)))
+        return count_below(self._completions() or 0, *_done_indexes(self._object))
 
     def _least(self) -> int:
         return fields.whole(fields.annotation(self._object, wellknown.MIN_PARALLELISM_ANNOTATION))
