@@ -294,12 +294,11 @@ class Watcher:
                 self._go_on_from("")
                 known, self._misses = len(self._versions), self._misses + 1
                 self._path = self._versions[(self._versions.index(self._path) + 1) % known]
+                if self._misses == known and self._has_listed:
+                    # A server that has just started may not serve it for a moment.
+                    await self._sleep(self._backoff.next())
                 if self._misses < known + self._has_listed:
-                    # Each version is looked for, and what was served once more: after a pause,
-                    # because a server that has just started may not serve it for a moment.
-                    if self._misses == known:
-                        await self._sleep(self._backoff.next())
-                    continue
+                    continue  # each version is looked for, and what was served once more
                 if refused and not self.forbidden:
                     _log.warning("may not be read, so it counts as absent", error=refused)
                 self.forbidden, self.is_absent = refused, True

@@ -116,6 +116,21 @@ def test_the_setting_wins_over_the_environment(
     assert collector.posts == [PATH]
 
 
+def test_the_environment_says_where_the_collector_is_and_who_sends(
+    collector: Collector, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "gangs-of-berlin")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+    provider = sender(counts, None)
+    trace(provider)
+    otel.close(provider, PATIENCE)
+
+    (found,) = collector.traces.values()
+    assert found.root.resource["service.name"] == "gangs-of-berlin"
+    assert found.root.resource["deployment.environment.name"] == "test"
+
+
 def test_a_share_of_the_traces_is_sent_each_with_all_of_its_spans(
     collector: Collector, counts: Counter[str]
 ) -> None:

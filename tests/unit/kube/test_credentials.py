@@ -160,6 +160,17 @@ async def test_half_a_file_changes_nothing_and_is_read_when_it_is_whole(files: F
     assert keyring.current.authorization == "Bearer new"
 
 
+async def test_a_file_that_is_gone_changes_nothing(files: Files) -> None:
+    keyring = files.keyring(await load(files.write(token="old")))
+    files.path.unlink()
+    await keyring.look()
+    assert keyring.current.authorization == "Bearer old"
+    files.write(token="new")
+    await keyring.look()
+
+    assert keyring.current.authorization == "Bearer new"
+
+
 def plugin(files: Files, status: dict[str, Any]) -> dict[str, Any]:
     """Return a user whose plugin counts its runs and answers a status."""
     version = "client.authentication.k8s.io/v1"

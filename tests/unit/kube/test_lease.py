@@ -230,3 +230,23 @@ async def test_of_two_that_take_it_at_once_one_leads(server: Server) -> None:
     assert [task.done() for task in tasks].count(True) == 1
     for task in tasks:
         task.cancel()
+
+
+async def test_trouble_while_waiting_is_waited_out(server: Server) -> None:
+    server.down = True
+    waiting = asyncio.ensure_future(candidate(server, "a").acquire())
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    server.down = False
+    await waiting
+
+    assert now() == 6
+
+
+async def test_an_error_that_is_no_trouble_of_the_api_server_is_not_hidden(server: Server) -> None:
+    async def broken(*_: Any, **__: Any) -> bytes:
+        raise KeyError("a bug")
+
+    server.request = broken  # type: ignore[method-assign]
+    with pytest.raises(KeyError):
+        await candidate(server, "a").acquire()

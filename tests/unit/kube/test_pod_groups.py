@@ -112,3 +112,9 @@ def test_a_status_is_read_as_it_was_written_and_is_one_of_the_crd() -> None:
     raw = json.dumps({"metadata": {"name": "gang"}, "status": reported}).encode()
 
     assert Decoder().pod_group(raw, api_group="x").status == STATUS
+
+
+def test_what_there_is_not_is_not_written() -> None:
+    assert as_json(PodGroupStatusInfo(phase="Pending")).keys() == {
+        "phase", "scheduled", "running", "succeeded", "failed", "conditions"
+    }  # fmt: skip
