@@ -4,15 +4,18 @@ import os
 import signal
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.cluster.groups import SECONDS, Groups
+from tests.cluster.queues import Queues
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE
 from tests.harness.reconciler import Reconciler
+from tests.harness.started import fetch, metrics
 from tests.tiers import long_but_for
 
 LEASES = "coordination.k8s.io/v1/leases"
@@ -116,3 +119,26 @@ def test_a_replica_that_waits_is_ready_and_writes_nothing(
     first.await_looks()
     assert second.looks == 0
     assert second.metric('gang_extender_events_total{result="written"}') == 0
+
+
+def test_a_replica_that_waits_names_the_leader_and_has_no_numbers_of_queues(
+    pair: tuple[Reconciler, Reconciler], api: Api, queues: Queues
+) -> None:
+    first, second = pair
+    cluster_queue, _ = queues.simple()
+    queues.await_active(cluster_queue)
+    path = f"/clusterqueues/{cluster_queue}/pendingworkloads"
+
+    def asked(replica: Reconciler) -> httpx.Response:
+        return fetch(replica.url + path)
+
+    def names_the_leader() -> bool:
+        reported = asked(second)
+        return reported.status_code == 503 and holder(api) in reported.json()["message"]
+
+    api.wait_for("the leader knows the queue", lambda: asked(first).status_code == 200, SECONDS)
+    api.wait_for("the other one knows the leader", names_the_leader, SECONDS)
+    number = f'kueue_cluster_queue_status{{cluster_queue="{cluster_queue}",status="active"}}'
+    assert [replica.metric(number) for replica in pair] == [1, 0]
+    pages = [metrics(each.url) for each in pair]
+    assert ["kueue_pending_workloads" in page for page in pages] == [True, False]
