@@ -130,3 +130,12 @@ def test_pods_of_an_owner_that_is_not_queued_are_queued_themselves(
     workload = queues.workload("p")
     assert workload is not None
     assert workload["status"]["admission"]["podSetAssignments"][0]["count"] == 1
+
+
+@pytest.mark.parametrize("labels", [{"pool": "no such value!"}, {"po ol": "a"}, {"a/b/c": "d"}])
+def test_a_flavor_with_labels_that_no_node_has_is_refused(
+    queues: Queues, labels: dict[str, str]
+) -> None:
+    with pytest.raises(ApiError, match=r"nodeLabels|node label"):
+        queues.flavor(nodeLabels=labels)
+    queues.flavor(nodeLabels={"example.com/Pool_1": "a.B-2", "empty": ""})

@@ -94,3 +94,29 @@ def test_a_workload_that_may_not_be_made_is_an_event_about_the_job(
     api.delete("resourcequotas", "none", queues.namespace)
     queues.await_finished("job")
     assert api.get(JOBS, "job", queues.namespace)["status"]["succeeded"] == 1
+
+
+def test_a_queue_that_lacks_many_flavors_says_so(api: Api, queues: Queues) -> None:
+    name = queues.create(
+        "ClusterQueue",
+        "lacking",
+        {
+            "namespaceSelector": {},
+            "resourceGroups": [
+                {
+                    "coveredResources": [f"example.com/{group}"],
+                    "flavors": [
+                        {
+                            "name": f"{'missing-' * 28}{group}-{number}",
+                            "resources": [{"name": f"example.com/{group}", "nominalQuota": 1}],
+                        }
+                        for number in range(16)
+                    ],
+                }
+                for group in range(16)
+            ],
+        },
+    )
+    queues.await_inactive(name, "FlavorNotFound")
+    message = condition(api.get(f"{API}/clusterqueues", name), "Active")["message"]
+    assert len(message) == LONGEST

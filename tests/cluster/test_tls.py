@@ -223,3 +223,21 @@ def sample(page: str, name: str, **labels: str) -> float:
         if each.name == name and each.labels == labels
     )
     return next(found, 0.0)
+
+
+def test_files_that_do_not_fit_together_are_not_taken(
+    control_plane: ControlPlane, tls: TlsExtender, tmp_path: Path
+) -> None:
+    process = tls.process
+    assert process is not None
+    other = Authority(tmp_path / "other").serving("extender")
+    good = (tls.files / "tls.key").read_bytes()
+
+    (tls.files / "tls.key").write_bytes(other.key.read_bytes())
+    try:
+        control_plane.wait_until(
+            "it is logged", lambda: "serving with the former certificate" in process.tail(20)
+        )
+        assert get(tls, tls.client).status_code == 200
+    finally:
+        (tls.files / "tls.key").write_bytes(good)

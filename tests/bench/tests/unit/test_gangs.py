@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 from typing_extensions import override
 
-from tests.bench.creation import Pace
+from tests.bench.__main__ import app
+from tests.bench.creation import Pace, PaceError
 from tests.bench.gangs import Gangs, Quantiles, Waits, judge, waits
-from tests.bench.load import Load
+from tests.bench.load import Load, LoadError, Shape, shapes
 from tests.bench.runs import Bench, Case, Column, Result
 from tests.bench.series import Limits, play
 from tests.bench.sides import Side, ours, plain
@@ -167,3 +169,61 @@ def test_everything_is_written_and_what_failed_ends_with_one(tmp_path: Path) -> 
         "10 nodes, 2 gangs of 5, stock QPS, gang-extender 1/2: 1 of 2 gangs are whole, 1 partial",
         "10 nodes, 2 gangs of 5, stock QPS, gang-extender 2/2: the run failed",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("100x50", [Shape(100, 50)], id="one"),
+        pytest.param("5000x1, 1x5000", [Shape(5000, 1), Shape(1, 5000)], id="with commas"),
+        pytest.param("churn:3x4", [Shape(3, 4, churn=True)], id="with others that cannot fit"),
+        pytest.param("churn", [Shape(50, 50, churn=True)], id="by name"),
+    ],
+)
+def test_shapes_are_parsed(text: str, want: list[Shape]) -> None:
+    assert shapes([text]) == want
+    every = shapes(["all"])
+    assert {each.gangs * each.size * (1 + each.churn) for each in every} == {5000}
+
+
+@pytest.mark.parametrize("text", ["", "100", "0x5", "-1x5", "5 x 5", "chrun:3x4", "churn:3x1"])
+def test_what_is_no_shape_is_an_error(text: str) -> None:
+    with pytest.raises(LoadError):
+        shapes([text])
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("burst", Pace()),
+        ("0.5", Pace(rate=0.5)),
+        *((wrong, None) for wrong in ("", "0", "-1", "inf", "often", "2/s")),
+    ],
+)
+def test_a_pace_is_a_burst_or_a_rate(text: str, want: Pace | None) -> None:
+    if want is not None:
+        assert Pace.parse(text) == want
+        return
+    with pytest.raises(PaceError, match="gangs a second"):
+        Pace.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        pytest.param("--shape 1x81", "take 80 pods, not 81", id="too many pods"),
+        pytest.param("--shape churn:1x1", "a gang of one", id="no shape"),
+        pytest.param("--shape 1x1 --arrive soon", "'soon' is neither", id="no pace"),
+        pytest.param("--shape churn:1x2 --arrive 1", "does not go with churn", id="churn of Jobs"),
+        pytest.param("--preempt --bare", "goes neither with", id="no victims alone"),
+        pytest.param("--preempt --arrive burst", "goes neither with", id="no victims that come"),
+        pytest.param("--preempt --shape churn", "does not go with churn", id="no victims of churn"),
+        pytest.param("--preempt --nodes 7", "do not fill 7 nodes evenly", id="not full"),
+        pytest.param("--native --arrive burst", "--native goes with no", id="no native Jobs"),
+    ],
+)
+def test_wrong_use_is_an_error_before_anything_runs(options: str, want: str) -> None:
+    ran = CliRunner().invoke(app, ["--nodes", "1", *options.split()], env={"COLUMNS": "300"})
+
+    assert ran.exit_code == 2
+    assert want in ran.output

@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.bench.queue import writes
+from tests.bench.queue.__main__ import app
 from tests.bench.queue.measures import Ledger, Seen, Times, measure
 from tests.bench.series import percentile
 from tests.bench.tests.unit.queue_makers import QUEUES, admitted, finished, load, seen
@@ -211,3 +214,24 @@ def test_only_what_others_write_is_counted_refused_or_not() -> None:
     assert writes.between(Counter({"POST events": 3}), found, {"PATCH workloads/status": 5}) == {
         "PATCH workloads/status": 2
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        pytest.param(["--repeat", "0"], "--repeat", id="no run"),
+        pytest.param(["--config", "no-such-file.yaml"], "no-such-file.yaml", id="no file"),
+        pytest.param(["--config", "LOAD"], "List should have at least", id="no load"),
+    ],
+)
+def test_wrong_use_is_an_error_before_anything_starts(
+    tmp_path: Path, options: list[str], want: str
+) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text("cohorts: []")
+    given = [str(file) if each == "LOAD" else each for each in options]
+
+    done = CliRunner().invoke(app, given, env={"COLUMNS": "200"})
+
+    assert done.exit_code == 2
+    assert want in done.output
