@@ -356,6 +356,11 @@ def test_a_group_ends_when_all_pods_succeeded_or_none_is_to_come(
     assert (None if ended is None else ended.success) is want
 
 
+def test_a_held_group_that_was_changed_changes_its_workload() -> None:
+    before = workload(group(pod("a"), pod("b")))
+    only(act.PatchWorkload, decide(group(pod("a"), pod("c", "7")), [before], CONTEXT))
+
+
 def test_pods_that_succeeded_need_no_quota_and_count_as_ready() -> None:
     done = pod("b", held=False, phase="Succeeded")
     some = group(running("a"), done)

@@ -58,6 +58,13 @@ def test_without_admission_nothing_is_ready() -> None:
     assert reported(READY, admitted=False) is None
 
 
+def test_a_clock_that_was_set_back_since_changes_nothing() -> None:
+    """What was said of pods is reset with each admission; it needs no comparison of times."""
+    assert reported(READY, *STARTED, since=0.5) is None
+    assert reported(BEHIND, *STARTED, since=0.5) == (False, "WaitForRecovery")
+    assert reported(READY, *RECOVER, since=0.5) == (True, "Recovered")
+
+
 def test_readiness_is_reported_only_where_it_is_asked_for() -> None:
     held = job()
     admitted = workload(held, admitted=True)

@@ -66,6 +66,14 @@ def test_a_group_that_the_template_brings_stays_after_any_run() -> None:
     assert template["metadata"]["labels"][POD_GROUP_LABEL] == "mine"
 
 
+def test_what_was_there_stays() -> None:
+    result = injected()
+    assert result["metadata"]["labels"] == {"app": "x", "kueue.x-k8s.io/podset": "main"}
+    assert result["metadata"]["annotations"] == {"note": "1"}
+    assert result["spec"]["nodeSelector"] == {"zone": "a", "tier": "spot"}
+    assert [each["key"] for each in result["spec"]["tolerations"]] == ["gpu", "spot"]
+
+
 @pytest.mark.parametrize("template", [TEMPLATE, {"spec": {"containers": []}}])
 def test_what_is_restored_is_as_before(template: dict[str, Any]) -> None:
     result = injected(template)
