@@ -13,6 +13,7 @@ from extender.gang.options import GangOptions
 from extender.gang.verdicts import OneNode, Refuse
 from extender.kube.errors import NotFoundError
 from extender.kube.pods import PodRef
+from extender.permit import next_groups
 from extender.permit.ahead import Ahead
 from extender.permit.timing import (
     FEW_UNSENT,
@@ -581,5 +582,43 @@ async def test_a_recent_failure_counts(cluster: Cluster) -> None:
     await asyncio.sleep(0)
     play.scene.verdicts.failed(key("a"), Refuse(Reason.SCHEDULE_TIMEOUT, "it failed", deny=True))
     await asyncio.sleep(1)
+
+    assert play.calls == []
+
+
+async def test_none_passes_a_gang_whose_plan_takes_long(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Play(cluster, nodes(8))
+    await play.judge()
+    monkeypatch.setattr(next_groups, "SLICE_SECONDS", 0.0)
+    observe(cluster, gang("a", 2), gang("b", 2, created=1))
+    await asyncio.sleep(0.5)
+    assert play.calls == []
+    assert [*play.scene.plans.planner.planned] == [key("a")]
+    play.scene.plans.planner.work()
+    await asyncio.sleep(0.5)
+
+    assert sorted(play.written("a", "b")) == ["a-0", "a-1"]
+
+
+@pytest.mark.parametrize("pattern", [EQUAL, OTHER])
+async def test_a_large_gang_that_found_no_room_holds_up_none(
+    cluster: Cluster, pattern: Pattern
+) -> None:
+    play = Play(cluster, nodes(8))
+    await play.judge()
+    observe(cluster, gang("a", 20, pattern=pattern, unschedulable=NO_CPU), gang("b", 1, created=1))
+    await asyncio.sleep(0.5)
+
+    assert play.written("a", "b") == ["b-0"]
+
+
+async def test_nothing_begins_when_the_process_is_about_to_stop(cluster: Cluster) -> None:
+    play = Play(cluster, nodes(8))
+    await play.judge()
+    play.scene.waiting.refuse_all()
+    observe(cluster, gang("a", 2))
+    await asyncio.sleep(0.5)
 
     assert play.calls == []

@@ -16,6 +16,7 @@ from extender.permit.timing import (
     ASSUMED_SECONDS,
     BACKLOG,
     LATE_SECONDS,
+    LOOK_SECONDS,
     PARALLEL,
     SILENT_SECONDS,
     SLICE_PODS,
@@ -37,6 +38,7 @@ from tests.makers import (
     pods,
     requests,
     shape,
+    taint,
     until,
 )
 from tests.recount import check_tables
@@ -627,3 +629,93 @@ async def test_kube_schedulers_event_is_written_of_what_it_does_not_ask_for(play
     assert event.note == f"Successfully assigned {NAMESPACE}/gang-3 to n1"
     await asyncio.sleep(ASSUMED_SECONDS)
     assert [each.about.name for each in play.scene.events] == ["gang-3", "gang-2"]
+
+
+async def test_a_member_that_may_wait_for_its_volumes_is_waited_for(cluster: Cluster) -> None:
+    """Between its filter and its bind kube-scheduler may provision volumes, for minutes."""
+    launcher = replace(A, pattern=None)
+    facts = [*nodes(2, 2), launcher, B, C, D, pod_group(min_member=4)]
+    play = Play(Scene(cluster, facts))
+    assert isinstance(play.filter(launcher), OneNode)
+    second = play.begin(B)
+    await asyncio.sleep(1)
+    assert play.scene.binder.calls == []
+    planned = play.scene.view.planned_node(launcher.uid)
+    assert planned is not None
+
+    assert await play.scene.bind(launcher, planned) == ""
+    assert await second == ""
+    await until(lambda: len(play.scene.binder.calls) == 4)
+
+
+async def test_a_member_whose_bind_request_is_overdue_does_not_count(play: Play) -> None:
+    play.filter(A)
+    await asyncio.sleep(LOOK_SECONDS)
+    second = play.begin(B)
+    await asyncio.sleep(1)
+    assert play.scene.binder.calls == []
+
+    assert await play.scene.bind(A, "n0") == ""
+    assert await second == ""
+
+
+@pytest.mark.usefixtures("in_pieces")
+async def test_a_large_gang_that_loses_a_member_meanwhile_does_not_start(cluster: Cluster) -> None:
+    count = 2 * SLICE_PODS
+    many = pods(count, pattern=EQUAL)
+    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
+    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
+    scene = Scene(cluster)
+    play = Play(scene)
+    play.start(many[0])
+    await until(lambda: play.scene.view.tally(GANG).binding)
+    cluster.apply(ev.PodDeleted(many[1].uid))
+    await asyncio.sleep(1)
+
+    assert scene.binder.calls == []
+    assert not scene.view.tally(GANG).binding
+
+
+@pytest.mark.usefixtures("in_pieces")
+async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
+    cluster: Cluster,
+) -> None:
+    count = 2 * SLICE_PODS
+    many = pods(count, pattern=EQUAL)
+    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
+    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
+    scene = Scene(cluster)
+    play = Play(scene)
+    play.start(many[0])
+    await until(lambda: play.scene.view.tally(GANG).binding)
+    scene.waiting.refuse_all()
+    scene.ahead.stop()
+    await asyncio.sleep(1)
+
+    assert scene.binder.calls == []
+    assert not scene.view.tally(GANG).binding
+
+
+async def test_no_member_is_bound_to_a_node_that_has_changed_meanwhile(cluster: Cluster) -> None:
+    play = await begun(cluster, MANY)
+    calls = len(play.scene.binder.calls)
+    observe(cluster, node("n0", MANY, slots=MANY, taints=(taint(),)))
+    play.may.set()
+    await asyncio.sleep(1)
+
+    assert len(play.scene.binder.calls) == calls
+    assert len(play.scene.view.planned) == MANY - calls
+
+
+async def test_no_member_that_is_gone_is_bound(cluster: Cluster) -> None:
+    play = await begun(cluster, MANY)
+    waits = next(
+        each.uid
+        for each in play.scene.view.unseen.pods
+        if (each.uid, "n0") not in play.scene.binder.calls
+    )
+    cluster.apply(ev.PodDeleted(waits))
+    play.may.set()
+    await asyncio.sleep(1)
+
+    assert len(play.scene.binder.calls) == MANY - 1

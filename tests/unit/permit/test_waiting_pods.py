@@ -1,6 +1,7 @@
 """Holds: how they begin, and the ways in which they end. Time is virtual."""
 
 import asyncio
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +10,17 @@ import pytest
 from extender.api.core_v1 import LabelSelector
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_X
+from extender.gang.options import GangOptions
+from extender.kube.errors import ConflictError
+from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodTerm
 from extender.state.cluster.store import Cluster
-from tests.makers import key, nodes, observe, planned, pod, pod_group, pods, until
+from extender.telemetry import logs
+from tests.harness.client import PATIENCE_SECONDS
+from tests.makers import key, never, nodes, observe, planned, pod, pod_group, pods, until
 from tests.unit.server.scene import Scene, said
+from tests.unit.telemetry.test_logs import FullDisk
 
 pytestmark = pytest.mark.looptime
 
@@ -543,3 +550,152 @@ async def test_room_that_others_have_plans_for_is_not_kept_after_a_hang_up(
 
     assert held.result() == Reason.DISCONNECTED
     assert scene.view.tally(GANG).planned == {B.uid, C.uid}
+
+
+@pytest.mark.parametrize("what", ["the log", "what is noted"])
+async def test_the_room_is_given_back_whatever_becomes_of_the_log(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    file = None
+    if what == "the log":
+        monkeypatch.setattr(sys, "stderr", FullDisk())
+        file = logs.configure("debug", as_json=True)
+    scene = Scene(cluster, FACTS)
+    if what != "the log":
+        monkeypatch.setattr(scene.waiting.starts, "_log", None)
+    where = "logs" if what == "the log" else "gang-starts"
+    before = FAULTS.counts.get(where, 0)
+    scene.filter("gang-0", ["n0"], group="gang")
+    assert scene.view.tally(GANG).planned
+
+    assert await scene.hold(A, "n0") == Reason.SCHEDULE_TIMEOUT
+
+    assert not scene.view.keeps_room
+    assert scene.waiting.time_left(GANG) is None
+    assert await scene.hold(B, "n0") == Reason.SCHEDULE_TIMEOUT, "denied for a while"
+    if file is not None:
+        file.finish(PATIENCE_SECONDS)
+    assert FAULTS.counts[where] > before
+    scene.idle()
+
+
+async def test_a_binding_that_failed_is_answered_whatever_becomes_of_what_is_noted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    single = pod("single", group="single")
+    scene = Scene(cluster, nodes(8), single, pod_group("single", 1), together=False)
+    scene.binder.script["single"] = [ConflictError("denied", status=409)]
+    monkeypatch.setattr(scene.waiting.starts, "_under_way", None)
+
+    assert "denied" in await scene.bind(single, "n0")
+    assert scene.view.tally(key("single")).planned == {"single"}, "kept until it comes again"
+
+
+async def test_why_a_group_failed_last_is_known_until_it_starts(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    await scene.hold(A, "n0")
+    failure = scene.verdicts.last_failure(GANG)
+    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n0"), pod("gang-3", group="gang"))
+    assert failure is not None
+    assert failure.reason is Reason.SCHEDULE_TIMEOUT
+    assert scene.verdicts.last_failure(GANG) == failure
+
+    await asyncio.gather(*(scene.hold(each, "n0") for each in (A, B, C)))
+    assert scene.verdicts.last_failure(GANG) is None
+
+
+async def test_the_failure_of_a_group_is_not_that_of_another_with_its_name(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS)
+    await scene.hold(A, "n0")
+    observe(cluster, pod_group(uid="another"))
+
+    assert scene.verdicts.last_failure(GANG) is None
+
+
+async def test_a_refusal_gives_planned_room_back_too(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n0"))
+
+    assert await scene.hold(A, "n0") == Reason.SCHEDULE_TIMEOUT
+    assert not scene.view.planned
+    scene.idle()
+
+
+async def test_a_client_that_hangs_up_after_the_release_changes_nothing(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS, pod_group(min_member=2))
+    leaving = asyncio.Event()
+
+    async def gone() -> None:
+        await leaving.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(scene.hold(A, "n0", gone))
+        await until(lambda: scene.waiting.held == 1)
+        second = tasks.create_task(scene.hold(B, "n0"))
+        await until(lambda: scene.waiting.held == 0)
+        leaving.set()
+
+    assert (first.result(), second.result()) == (None, None)
+    assert scene.view.tally(GANG).binding == {A.uid, B.uid}
+
+
+async def test_a_higher_min_member_than_there_are_pods_refuses(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    async with asyncio.TaskGroup() as tasks:
+        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
+        await until(lambda: scene.waiting.held == 2)
+        observe(cluster, pod_group(min_member=4))
+
+    assert [task.result() for task in held] == [Reason.NOT_ENOUGH_PODS] * 2
+    scene.idle()
+
+
+async def test_a_member_bound_by_another_client_counts(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    async with asyncio.TaskGroup() as tasks:
+        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
+        await until(lambda: scene.waiting.held == 2)
+        observe(cluster, replace(C, node="n1"))
+
+    assert [task.result() for task in held] == [None, None]
+    scene.idle()
+
+
+async def test_the_wait_starts_over_after_the_denied_window(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    await scene.hold(A, "n0")
+    await asyncio.sleep(3.01)
+    before = scene.loop.time()
+
+    assert await scene.hold(B, "n0") == Reason.SCHEDULE_TIMEOUT
+    assert scene.loop.time() - before == pytest.approx(30, abs=0.01)
+    scene.idle()
+
+
+async def test_at_a_hundred_per_cent_the_others_go_on_waiting(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS, options=GangOptions(reject_percentage=100))
+    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n1"))
+    async with asyncio.TaskGroup() as tasks:
+        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
+        await until(lambda: scene.waiting.held == 2)
+        observe(cluster, replace(C, unschedulable="0/3 nodes are available"))
+        await asyncio.sleep(1)
+        assert scene.waiting.held == 2
+
+    assert [task.result() for task in held] == [Reason.SCHEDULE_TIMEOUT] * 2
+
+
+async def test_groups_do_not_mix(cluster: Cluster) -> None:
+    other = pods(2, group="other")
+    scene = Scene(cluster, FACTS, other, pod_group("other", 2))
+    async with asyncio.TaskGroup() as tasks:
+        waits = tasks.create_task(scene.hold(A, "n0"))
+        await until(lambda: scene.waiting.held == 1)
+        released = [tasks.create_task(scene.hold(each, "n1", never)) for each in other]
+        await until(lambda: all(task.done() for task in released))
+        assert not waits.done()
+
+    assert [task.result() for task in released] == [None, None]
+    scene.idle()
