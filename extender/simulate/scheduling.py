@@ -84,8 +84,10 @@ class SchedulerModel:
     # --- pods without a plan -----------------------------------------------------------------
 
     def add(self, pods: Iterable[tuple[PodOrder, PodInfo]]) -> None:
-        """Queue pods that need no plan."""
+        """Queue pods that need no plan, each once."""
         for order, pod in pods:
+            if pod.uid in self._line_of:
+                continue
             kind = (pod.priority, id(pod.shape), pod.group)
             line = self._lines.get(kind)
             if line is None:
@@ -169,6 +171,7 @@ class SchedulerModel:
         planned = [*view.tally(group).planned]
         if not planned or view.tally(group).committed < view.quorum(pod_group):
             return False
+        self.drop(planned)  # those that waited for a node of their own
         places = {uid: view.planned_node(uid) for uid in planned}
         for uid, node in places.items():
             if node is not None:

@@ -208,3 +208,11 @@ def test_what_is_counted_is_what_was_used() -> None:
     assert found.books.mean(100)["cpu"] == 5000
     assert found.books.held_area["queue"]["default", "cpu"] == 2000 * 50
     assert found.books.held_most["queue"]["default", "cpu"] == 2000
+
+
+def test_members_beyond_the_least_number_get_one_node_each() -> None:
+    gangs = {"name": "a", "pods": 3, "requests": {"cpu": 2}, "count": 3, "gang": {"minMember": 2}}
+    _, jobs = played({**gangs, "runFor": 10}, nodes=4, cpu=2)
+
+    assert all(job.ended is not None for job in jobs.values())
+    assert all(not job.pods for job in jobs.values())
