@@ -167,3 +167,14 @@ def test_a_pod_that_is_refused_again_and_again_is_woken_less_often(scene: Scene)
     assert pauses[0] == MOMENT_SECONDS
     assert pauses == sorted(pauses)
     assert pauses[-1] == LAG_SECONDS
+
+
+def test_each_pod_has_its_own_time(scene: Scene) -> None:
+    scene.observe(ON_A)
+    scene.wait(10)
+    scene.observe(ON_B)
+    scene.wait(LAG_SECONDS - 10)
+    assert [pod.uid for pod in scene.unseen.pods] == [B.uid]
+    scene.wait(10)
+
+    assert not scene.unseen.exist

@@ -1,7 +1,7 @@
 """A pod of a Job that waits in a queue is refused, whatever started the Job."""
 
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import AdmittedPods, JobInfo
+from extender.state.cluster.records import BATCH_JOB, AdmittedPods, JobInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import NAMESPACE, node, pod
 from tests.unit.server.scene import Scene, said
@@ -58,4 +58,20 @@ async def test_a_job_that_leaves_its_queue_frees_its_pods_and_has_them_woken(
     assert not cluster.apply(ev.ObjectApplied(JobInfo("j", begun=3, held_by_queue=KEY))).room
 
     assert cluster.apply(ev.ObjectApplied(JobInfo("j"))).room
+    assert await _refusal(scene) == ""
+
+
+async def test_what_the_template_says_is_no_admission(cluster: Cluster) -> None:
+    forged = pod("p", owners=(KEY,), controller="j", pod_set="main", workload=f"{NAMESPACE}/w")
+    scene = Scene(cluster, node("n"), forged)
+    cluster.apply(ev.ObjectApplied(QUEUED))
+
+    assert await _refusal(scene) == REFUSAL
+
+
+async def test_a_job_that_is_gone_holds_no_pod_back(cluster: Cluster) -> None:
+    scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
+    cluster.apply(ev.ObjectApplied(QUEUED))
+
+    assert cluster.apply(ev.ObjectsListed(JobInfo, (), BATCH_JOB)).room
     assert await _refusal(scene) == ""

@@ -590,3 +590,58 @@ async def test_a_pod_that_the_watch_shows_bound_is_answered_before_its_write_is(
         writing.done.set()
 
     assert first.result() == ""
+
+
+async def test_members_are_written_in_parallel(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    both = asyncio.Barrier(2)
+
+    async def rendezvous(_: PodRef) -> None:
+        async with asyncio.timeout(1):
+            await both.wait()
+
+    scene.binder.before = rendezvous
+    async with asyncio.TaskGroup() as tasks:
+        held = [tasks.create_task(scene.bind(each, "n0")) for each in (A, B)]
+
+    assert [task.result() for task in held] == ["", ""]
+
+
+async def test_a_refused_member_is_not_written(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+
+    want = "gang ns/gang: 1 of 2 pods got a node before the time-out"
+    assert await scene.bind(A, "n0") == want
+    assert scene.binder.calls == []
+    scene.idle()
+
+
+async def test_a_pod_bound_elsewhere_is_an_error(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS, replace(A, node="n1"))
+
+    assert await scene.bind(A, "n0") == "pod ns/gang-0 is bound to another node already"
+    assert scene.binder.calls == []
+
+
+async def test_a_member_that_was_bound_in_the_end_is_no_longer_remembered(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS, replace(B, node="n0"))
+    scene.binder.script["gang-0"] = [InvalidError("refused", status=422)]
+    await scene.bind(A, "n1")
+    observe(cluster, replace(A, node="n1"))
+    other = pod("other", group="gang")
+    observe(cluster, other)
+    scene.binder.script["other"] = [InvalidError("refused", status=422)]
+    await scene.bind(other, "n1")
+
+    assert scene.waiting._keep_until.keys() == {other.uid}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b'{"PodName": 1}', b"{}"])
+async def test_what_cannot_be_read_is_a_value_error(cluster: Cluster, body: bytes) -> None:
+    scene = Scene(cluster, FACTS)
+
+    with pytest.raises(ValueError, match=r".+"):
+        await scene.binding.bind(body, asyncio.Event().wait)  # type: ignore[arg-type]
+    assert scene.binder.calls == []
