@@ -9,7 +9,7 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Final, Self
 
 from tests.harness.client import Api, ApiError
@@ -48,8 +48,9 @@ class KubeRay:
         self._expired: set[str] = set()
         self._stop = Event()
         self._thread = Thread(target=self._run, daemon=True)
-        self.paused = False
-        """Whether it is not there: nothing happens to RayJobs meanwhile."""
+        self._pass = Lock()
+        """Held while it looks at the jobs once."""
+        self._paused = False
         self.failures: list[BaseException] = []
 
     def __enter__(self) -> Self:
@@ -71,10 +72,21 @@ class KubeRay:
         """Let ttlSecondsAfterFinished of a RayJob be over."""
         self._expired.add(name)
 
+    @property
+    def paused(self) -> bool:
+        """Whether it is not there: nothing happens to RayJobs meanwhile."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        with self._pass:  # a look that has begun may have read jobs before, and not acted yet
+            self._paused = value
+
     def _run(self) -> None:
         while not self._stop.wait(_PAUSE):
-            for job in [] if self.paused else self._api.list(JOBS, self._namespace):
-                self._try(job)
+            with self._pass:
+                for job in [] if self._paused else self._api.list(JOBS, self._namespace):
+                    self._try(job)
 
     def _try(self, job: Object) -> None:
         try:
