@@ -176,7 +176,7 @@ class LostHosts:
         self._known: LostAt = {}
         self._version = -1
         self._waiting: dict[str, tuple[float, int]] = {}
-        """When workloads that lack some are tried again, and the version of the room before."""
+        """The time of the next try for workloads that lack hosts, and the version of room then."""
         self._due: set[str] = set()
 
     async def run(self) -> None:

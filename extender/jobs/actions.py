@@ -1,4 +1,4 @@
-"""What a decision about a job is given, and the actions that it returns.
+"""The facts that a decision about a job is given, and the actions that it returns.
 
 Actions are values that a shell carries out in order. A shell that fails at one leaves the rest: the
 next decision sees what is left to do. Pods are ready or not (KEP-349), and pods that are done give
@@ -377,7 +377,7 @@ class PodGroupState:
     made_by_queue: bool = False
     """True if the ClusterQueue that admitted it makes a PodGroup for pods that bring none."""
     size: tuple[int, int] | None = None
-    """Its minMember, and how many of these are known to be done; None where it does not exist."""
+    """The PodGroup's minMember and how many of these are known to be done; None without one."""
     granted: bool = False
     """True if its status grants room."""
     domains: Mapping[str, DomainAssignment] = field(default_factory=dict)

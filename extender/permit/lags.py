@@ -1,4 +1,4 @@
-"""How far kube-scheduler's watch and ours are behind each other.
+"""The lags of two watches: kube-scheduler's behind ours, and ours behind kube-scheduler's.
 
 `SchedulerLag` decides when kube-scheduler has seen the pods that were bound ahead of its requests.
 Its scheduling loop is serial: once it asks for the binding of a pod, each of its later decisions

@@ -133,7 +133,7 @@ class Bases:
 
 
 class ProvisionalQuota:
-    """What waiting workloads keep from others, in the tree of one cycle; `PendingQueues` keeps it.
+    """The quota that waiting workloads keep from others in the tree of one cycle.
 
     A preemptor keeps what its victims release, and a workload that waits for the pods of others
     keeps its place. So does a head that blocks a strict queue and could not reclaim its quota

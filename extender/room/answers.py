@@ -22,7 +22,7 @@ Key = tuple[str, Hashable, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class RoomLack:
-    """What pods lack on nodes, and where they go as far as they fit."""
+    """The room that pods lack on nodes, and the places of those that fit."""
 
     text: str | None
     """The text about what is lacking; None if all pods fit."""

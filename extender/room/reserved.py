@@ -71,7 +71,7 @@ class Afterwards:
     ) -> None:
         self._queues, self._cluster, self._shapes, self._free = queues, cluster, shapes, free
         self._known: dict[str, tuple[Resources, int]] = {}
-        """What ends on a node, and of how many workloads, as this look has read it."""
+        """The amounts that workloads end on each node, and how many workloads those are."""
 
     def begin(self) -> None:
         """Read each node again when it is asked for."""

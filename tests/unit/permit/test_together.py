@@ -660,7 +660,8 @@ async def test_a_member_whose_bind_request_is_overdue_does_not_count(play: Play)
 
 
 @pytest.mark.usefixtures("in_pieces")
-async def test_a_large_gang_that_loses_a_member_meanwhile_does_not_start(cluster: Cluster) -> None:
+@pytest.mark.parametrize("meanwhile", ["a member is lost", "the process is about to stop"])
+async def test_a_large_gang_does_not_start_if_meanwhile(cluster: Cluster, meanwhile: str) -> None:
     count = 2 * SLICE_PODS
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
@@ -669,30 +670,16 @@ async def test_a_large_gang_that_loses_a_member_meanwhile_does_not_start(cluster
     play = Play(scene)
     play.start(many[0])
     await until(lambda: play.scene.view.tally(GANG).binding)
-    cluster.apply(ev.PodDeleted(many[1].uid))
+    if meanwhile == "a member is lost":
+        cluster.apply(ev.PodDeleted(many[1].uid))
+    else:
+        scene.waiting.refuse_all()
+        scene.ahead.stop()
     await asyncio.sleep(1)
 
     assert scene.binder.calls == []
-    assert not scene.view.tally(GANG).binding
-
-
-@pytest.mark.usefixtures("in_pieces")
-async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
-    cluster: Cluster,
-) -> None:
-    count = 2 * SLICE_PODS
-    many = pods(count, pattern=EQUAL)
-    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
-    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    scene = Scene(cluster)
-    play = Play(scene)
-    play.start(many[0])
-    await until(lambda: play.scene.view.tally(GANG).binding)
-    scene.waiting.refuse_all()
-    scene.ahead.stop()
-    await asyncio.sleep(1)
-
-    assert scene.binder.calls == []
+    if meanwhile == "a member is lost":
+        assert not scene.view.tally(GANG).binding
     assert not scene.view.tally(GANG).binding
 
 
