@@ -25,6 +25,7 @@ COPY pyproject.toml uv.lock README.md LICENSE ./
 # The extra sends traces where the settings ask for it; nothing of it is imported otherwise.
 RUN uv sync --frozen --no-dev --extra otel --no-install-project
 COPY extender ./extender
+COPY gang_tools ./gang_tools
 COPY manifests/crds ./manifests/crds
 COPY manifests/policies ./manifests/policies
 COPY manifests/rbac ./manifests/rbac

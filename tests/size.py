@@ -1,7 +1,7 @@
-"""`python -m tests.size`: lines, files and constants of `extender/`, against what is recorded.
+"""`python -m tests.size`: lines, files and constants of both packages, against what is recorded.
 
-`[tool.gang-extender.size]` in pyproject.toml has the most of each. Lower these numbers with each
-change that lowers the count. Raise one only in a commit of its own that says why.
+`[tool.gang-extender.size.PACKAGE]` in pyproject.toml has the most of each. Lower these numbers with
+each change that lowers the count. Raise one only in a commit of its own that says why.
 """
 
 import ast
@@ -42,10 +42,10 @@ def measured(folder: Path) -> dict[str, int]:
     }
 
 
-def excess(found: Mapping[str, int], most: Mapping[str, int]) -> list[str]:
+def excess(package: str, found: Mapping[str, int], most: Mapping[str, int]) -> list[str]:
     """Return a sentence for each number that is above what is recorded."""
     return [
-        f"extender/ has {found[name]} {name}, more than the {limit} in pyproject.toml: delete as "
+        f"{package}/ has {found[name]} {name}, more than the {limit} in pyproject.toml: delete as "
         "much as you add, or raise the number in a commit of its own that says why"
         for name, limit in most.items()
         if found[name] > limit
@@ -55,10 +55,15 @@ def excess(found: Mapping[str, int], most: Mapping[str, int]) -> list[str]:
 def main() -> int:
     """Print the numbers; return 1 where one is too high."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    most: dict[str, int] = settings["tool"]["gang-extender"]["size"]
-    found = measured(ROOT / "extender")
-    print(", ".join(f"{found[name]} {name} (at most {limit})" for name, limit in most.items()))
-    wrong = excess(found, most)
+    sizes: dict[str, dict[str, int]] = settings["tool"]["gang-extender"]["size"]
+    wrong = []
+    for package, most in sizes.items():
+        found = measured(ROOT / package)
+        of_each = ", ".join(
+            f"{found[name]} {name} (at most {limit})" for name, limit in most.items()
+        )
+        print(f"{package}: {of_each}")
+        wrong += excess(package, found, most)
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return 1 if wrong else 0
 

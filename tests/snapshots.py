@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from extender.snapshot.file import Snapshot
+from gang_tools.snapshot.file import Snapshot
 
 NOW = 1e9
 NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"

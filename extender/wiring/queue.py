@@ -40,7 +40,6 @@ from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
-from extender.snapshot.memory import queue_memory, queue_objects
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
@@ -50,6 +49,7 @@ from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.steps import cut
 from extender.telemetry.queue_metrics import JobMetrics, QueueMetrics, QueueState
+from extender.wiring.memory import queue_memory, queue_objects
 from extender.wiring.queue_sources import Sources
 from extender.wiring.reflectors import backoff
 

@@ -53,11 +53,11 @@ from extender.server.health import Probes
 from extender.server.snapshot import add_snapshot
 from extender.server.tls import Files, NamedClients, ServingTls
 from extender.server.verbs import BindVerb, SchedulingVerbs
-from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import ComputedMetrics, Metrics
 from extender.wiring import http
 from extender.wiring.admissions import admissions
+from extender.wiring.memory import cluster_memory, group_memory, header
 from extender.wiring.process import Loop, Watches, tracing
 from extender.wiring.reflectors import (
     LIVE_PODS,

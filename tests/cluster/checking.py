@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from extender.cli.main import app
+from gang_tools.cli.main import app
 
 
 class Answer:

@@ -122,7 +122,7 @@ def test_it_cleans_up_when_it_is_stopped(
     control_plane: ControlPlane, api: Api, end: signal.Signals
 ) -> None:
     options = ["--smoke", "--scheduler-name", "none", "--smoke-seconds", "600"]
-    command = [sys.executable, "-m", "extender", "check", *options]
+    command = [sys.executable, "-m", "gang_tools", "check", *options]
     running = subprocess.Popen(
         [*command, "--kubeconfig", str(control_plane.admin_kubeconfig)],
         stdout=subprocess.DEVNULL,

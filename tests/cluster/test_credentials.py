@@ -47,7 +47,7 @@ def start(control_plane: ControlPlane) -> Iterator[Start]:
         process = control_plane.spawn(
             f"credentials-{command}",
             [
-                *(sys.executable, "-m", "extender", command),
+                *(sys.executable, "-m", "gang_tools", command),
                 *("--kubeconfig", str(kubeconfig), "--port", str(port)),
             ],
             url=f"http://127.0.0.1:{port}",

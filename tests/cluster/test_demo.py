@@ -14,7 +14,7 @@ import pytest
 from tests.harness.gang_scheduler import ROOT
 from tests.tiers import LONG
 
-DEMO = (sys.executable, "-m", "extender", "demo")
+DEMO = (sys.executable, "-m", "gang_tools", "demo")
 SECONDS = 150
 CONTROL_CHARACTERS = {chr(number) for number in range(32)} - {"\n"}
 # FORCE_COLOR asks for colours even in a pipe; the demo must not listen.
@@ -117,7 +117,7 @@ def test_interrupted_it_exits_with_130_and_leaves_nothing() -> None:
 
 
 def test_without_the_source_tree_it_says_where_it_runs() -> None:
-    hide = "import sys; sys.modules['tests'] = None; from extender.cli.main import main; main()"
+    hide = "import sys; sys.modules['tests'] = None; from gang_tools.cli.main import main; main()"
 
     done = run(sys.executable, "-c", hide, "demo")
 

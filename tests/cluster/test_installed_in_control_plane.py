@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from extender.cli.main import app
+from gang_tools.cli.main import app
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.harness.client import Api

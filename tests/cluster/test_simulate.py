@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from extender.simulate import from_scenario
-from extender.simulate.engine import Simulation
-from extender.simulate.scenario import Scenario
+from gang_tools.simulate import from_scenario
+from gang_tools.simulate.engine import Simulation
+from gang_tools.simulate.scenario import Scenario
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, Queues
 from tests.harness import objects

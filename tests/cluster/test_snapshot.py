@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.snapshot.file import load
+from gang_tools.snapshot.file import load
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.cluster.queues import Queues

@@ -77,7 +77,7 @@ def tls(
         "--tls-client-name": "system:kube-scheduler",
     }
     arguments = [str(part) for flag in flags.items() for part in flag]
-    command = [sys.executable, "-m", "extender", "serve", *arguments]
+    command = [sys.executable, "-m", "gang_tools", "serve", *arguments]
     with control_plane.spawn("tls-extender", command, url=url) as extender:
         found.process = extender
 

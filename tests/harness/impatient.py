@@ -1,7 +1,7 @@
 """The extender with little patience for victims: they have two seconds beyond their grace."""
 
-from extender.cli.main import main
 from extender.gang.preempt import choice
+from gang_tools.cli.main import main
 
 if __name__ == "__main__":
     vars(choice)["PATIENCE_SECONDS"] = 2.0

@@ -37,7 +37,7 @@ def warm_starts() -> Iterator[None]:
 
 def run_command(*words: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     """Run `gang-extender` with these words, and return what it said once it has ended."""
-    argv = [sys.executable, "-m", "extender", *map(str, words)]
+    argv = [sys.executable, "-m", "gang_tools", *map(str, words)]
     if _starter is None or not can_start(argv, {}):
         return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:

@@ -61,7 +61,7 @@ class Reconciler:
         self.process: Component = control_plane.spawn(
             name,
             [
-                *(sys.executable, "-m", "extender", "reconcile"),
+                *(sys.executable, "-m", "gang_tools", "reconcile"),
                 *("--kubeconfig", kubeconfig, "--config", config, "--port", str(port)),
                 *args,
             ],

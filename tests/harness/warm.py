@@ -1,6 +1,6 @@
 """Starts our own commands from a process that has imported them already.
 
-A start of `python -m extender serve` spends most of its CPU in imports. `WarmStarter` keeps one
+A start of `python -m gang_tools serve` spends most of its CPU in imports. `WarmStarter` keeps one
 process that has done them and forks it: the child then runs the module as `python -m` would, with
 its own arguments, environment and log. It becomes a child of the process that asked, so that it is
 waited for, killed and dies with its parent as one that was started the common way.
@@ -34,16 +34,16 @@ _OF_THE_INTERPRETER = "PYTHON"
 """The interpreter reads variables that begin so before it runs anything."""
 _FAULT_HANDLER = "PYTHONFAULTHANDLER"
 
-_MODULES = {"extender", "tests"}
+_MODULES = {"extender", "gang_tools", "tests"}
 _IMPORTED = (
-    "extender.cli.main",
+    "gang_tools.cli.main",
     "extender.wiring.serve",
     "extender.wiring.reconcile",
-    "extender.wiring.explain",
-    "extender.check.cluster",
+    "gang_tools.explanations",
+    "gang_tools.check.cluster",
     "extender.explain.text",
-    "extender.simulate.from_cluster",
-    "extender.snapshot.taking",
+    "gang_tools.simulate.from_cluster",
+    "gang_tools.snapshot.taking",
 )
 
 

@@ -16,8 +16,8 @@ from extender.server.app import create_app
 from extender.server.explanations import add_pod_groups
 from extender.server.health import Probes
 from extender.server.snapshot import add_snapshot
-from extender.snapshot.memory import cluster_memory, group_memory, header
 from extender.state.cluster.store import Cluster
+from extender.wiring.memory import cluster_memory, group_memory, header
 from tests.unit.server.scene import Scene
 
 RECORDED = Path(__file__).parent / "recorded"

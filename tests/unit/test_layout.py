@@ -9,19 +9,21 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 MAP = TESTS.parent / "AGENTS.md"
+PACKAGES = ("extender", "gang_tools")
 ROW = re.compile(
-    r"^\| (?P<folders>`extender/[^|]*) \| (?P<owns>[^|]*) \| (?P<imports>[^|]*) ?\|$", re.M
+    r"^\| (?P<folders>`(?:extender|gang_tools)/[^|]*) \| [^|]* \| (?P<imports>[^|]*) ?\|$",
+    re.M,
 )
-NAME = re.compile(r"`(?:extender/)?([a-z_]+)(?:\.py)?`")
+NAME = re.compile(r"`(?:extender/|gang_tools/)?([a-z_]+)(?:\.py)?`")
 CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 BENCHMARK = re.compile(r"^\s*(?:from|import) tests\.bench\b", re.MULTILINE)
 
 
 def imports_of_folders() -> dict[str, set[str]]:
-    """Return, for each folder and file of `extender`, the others that it imports itself."""
-    graph = grimp.build_graph("extender", cache_dir=None)
+    """Return, for each folder and file of both packages, the others that it imports itself."""
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     found: dict[str, set[str]] = {}
-    for module in sorted(graph.modules - {"extender", "extender.__main__"}):
+    for module in sorted(graph.modules - {*PACKAGES, "gang_tools.__main__"}):
         own = found.setdefault(module.split(".")[1], set())
         own |= {other.split(".")[1] for other in graph.find_modules_directly_imported_by(module)}
     return {folder: imports - {folder} for folder, imports in found.items()}
@@ -33,7 +35,7 @@ def faults(text: str, imports: Mapping[str, set[str]]) -> list[str]:
     for row in ROW.finditer(text):
         folders = NAME.findall(row["folders"])
         wrong += [
-            f"`{folder}` has two lines in the map, or is not in extender/"
+            f"`{folder}` has two lines in the map, or is not in a package"
             for folder in folders
             if without.pop(folder, None) is None
         ]
@@ -41,16 +43,16 @@ def faults(text: str, imports: Mapping[str, set[str]]) -> list[str]:
         if found != set(NAME.findall(row["imports"])):
             cell = ", ".join(f"`{name}`" for name in sorted(found))
             wrong.append(f"the line of {row['folders']} should end with: | {cell} |")
-    return [*wrong, *(f"extender/{folder} has no line in the map" for folder in without)]
+    return [*wrong, *(f"the folder {folder} has no line in the map" for folder in without)]
 
 
 def test_each_class_has_a_name_of_its_own() -> None:
     """A name says which class it is; only `extender/api` has a kind in several forms."""
     found: dict[str, list[str]] = {}
-    for path in sorted((TESTS.parent / "extender").rglob("*.py")):
-        file = str(path.relative_to(TESTS.parent / "extender"))
-        for name in CLASS.findall(path.read_text()):
-            found.setdefault(name, []).append(file)
+    for package in PACKAGES:
+        for path in sorted((TESTS.parent / package).rglob("*.py")):
+            for name in CLASS.findall(path.read_text()):
+                found.setdefault(name, []).append(str(path.relative_to(TESTS.parent / package)))
     twice = {name: files for name, files in found.items() if len(files) > 1}
     assert len(found) > len(twice) > 0, "no classes were found"
     forms = {name for name, files in twice.items() if all(f.startswith("api/") for f in files)}
@@ -78,11 +80,11 @@ def test_the_map_in_agents_md_says_what_each_folder_imports() -> None:
         ),
         "a line is missing": (
             "| `extender/a` | does | `b` |",
-            ["extender/b has no line in the map"],
+            ["the folder b has no line in the map"],
         ),
         "a folder is gone": (
             "| `extender/a` | does | `b` |\n| `extender/b` | does | |\n| `extender/c` | does | |",
-            ["`c` has two lines in the map, or is not in extender/"],
+            ["`c` has two lines in the map, or is not in a package"],
         ),
     }.values(),
 )

@@ -35,6 +35,6 @@ def test_a_folder_is_counted_with_what_lies_in_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("lines", "said"), [(10, 0), (11, 1)])
 def test_only_more_than_recorded_is_too_much(lines: int, said: int) -> None:
     found = {"lines": lines, "files": 1}
-    wrong = excess(found, {"lines": 10, "files": 1})
+    wrong = excess("extender", found, {"lines": 10, "files": 1})
     assert len(wrong) == said
     assert all("11 lines" in each and "pyproject.toml" in each for each in wrong)

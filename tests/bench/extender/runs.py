@@ -188,7 +188,7 @@ class Processes(Started):
         self.extender = self._spawn(
             EXTENDER,
             [
-                *(sys.executable, "-m", "extender", "serve", "--kubeconfig", kubeconfig),
+                *(sys.executable, "-m", "gang_tools", "serve", "--kubeconfig", kubeconfig),
                 *("--config", config, "--port", str(self._port)),
             ],
         )

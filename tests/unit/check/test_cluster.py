@@ -11,10 +11,13 @@ import msgspec
 import pytest
 
 from extender.api.manifests import shipped_objects
-from extender.check import cluster, smoke
-from extender.check.cluster import KUEUE, PLUGINS, CheckTarget, missing, shipped_crds
-from extender.check.extender import metrics, readiness
-from extender.check.findings import (
+from extender.config import Settings
+from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
+from extender.kube.reviews import Access
+from gang_tools.check import cluster, smoke
+from gang_tools.check.cluster import KUEUE, PLUGINS, CheckTarget, missing, shipped_crds
+from gang_tools.check.extender import metrics, readiness
+from gang_tools.check.findings import (
     HEADS,
     Finding,
     certificate,
@@ -24,11 +27,8 @@ from extender.check.findings import (
     text,
     warning,
 )
-from extender.check.reading import together
-from extender.check.rights import needed_rights, rights, subjects
-from extender.config import Settings
-from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
-from extender.kube.reviews import Access
+from gang_tools.check.reading import together
+from gang_tools.check.rights import needed_rights, rights, subjects
 
 NOW = 1_000_000.0
 DAY = 86400.0

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.check.findings import Finding, FindingLevel
-from extender.check.scheduler import VERBS, scheduler
+from gang_tools.check.findings import Finding, FindingLevel
+from gang_tools.check.scheduler import VERBS, scheduler
 from tests.documents import ROOT
 
 OURS = (ROOT / "scheduler-config/kube-scheduler.yaml").read_text()

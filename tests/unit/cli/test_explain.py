@@ -8,12 +8,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from extender.cli.explain import lacks_rights
-from extender.cli.main import app
 from extender.config import Queue
 from extender.kube.errors import ForbiddenError
 from extender.queueing.options import AdmissionOptions
-from extender.wiring.explain import asks_for_less
+from gang_tools.cli.explain import lacks_rights
+from gang_tools.cli.main import app
+from gang_tools.explanations import asks_for_less
 from tests.queue_makers import Admissions, cluster_queue, condition, local_queue, workload
 from tests.snapshots import JOBS, PODS, snapshot_of
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from typer.main import get_command
 
-from extender.cli.main import app
 from extender.config import Settings
+from gang_tools.cli.main import app
 
 
 @pytest.mark.parametrize("command", ["serve", "reconcile"])

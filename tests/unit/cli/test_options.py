@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from extender.cli import options
+from gang_tools.cli import options
 
 
 class Terminal:

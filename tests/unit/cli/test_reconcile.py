@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from extender.cli.main import app
 from extender.config import Queue, Settings
 from extender.jobs.registry import IntegrationError
 from extender.telemetry import logs
 from extender.wiring import reconcile
+from gang_tools.cli.main import app
 
 
 def started(monkeypatch: pytest.MonkeyPatch, *argv: str, fails: Exception | None = None) -> Any:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from extender.cli.main import app
-from extender.cli.render import MEND_SETTINGS, SETTINGS
 from extender.config import Settings
+from gang_tools.cli.main import app
+from gang_tools.cli.render import MEND_SETTINGS, SETTINGS
 
 ROOT = Path(__file__).parents[3]
 
@@ -110,7 +110,7 @@ def test_the_version_is_printed() -> None:
 
 def test_help_is_quick_because_it_imports_little() -> None:
     code = (
-        "import sys; from typer.testing import CliRunner; from extender.cli.main import app\n"
+        "import sys; from typer.testing import CliRunner; from gang_tools.cli.main import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "print(*sys.modules)"
     )

@@ -11,16 +11,16 @@ import yaml
 from fastapi import FastAPI
 from typer.testing import CliRunner, Result
 
-from extender.cli.main import app
 from extender.config import Settings
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.server.access import Guard
 from extender.server.snapshot import add_snapshot
-from extender.snapshot import file
-from extender.snapshot.file import ObjectSource, Snapshot, StoppedClock, opened
-from extender.snapshot.memory import header
+from extender.wiring.memory import header
+from gang_tools.cli.main import app
+from gang_tools.snapshot import file
+from gang_tools.snapshot.file import ObjectSource, Snapshot, StoppedClock, opened
 from tests.harness import objects
 from tests.protocol.served import served
 from tests.snapshots import NODES, NOW, POD_GROUPS, PODS, snapshot_of

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from extender.cli.main import app
+from gang_tools.cli.main import app
 from tests.documents import ROOT, blocks
 
 KUBEADM = ROOT / "tests/harness/kubeadm/kube-scheduler.yaml"

@@ -329,7 +329,7 @@ def serve(*args: str, command: str = "serve", **env: str) -> tuple[int, str]:
     """Return exit code and standard error of a command."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     result = subprocess.run(
-        [sys.executable, "-m", "extender", command, *args],
+        [sys.executable, "-m", "gang_tools", command, *args],
         capture_output=True,
         text=True,
         timeout=50,

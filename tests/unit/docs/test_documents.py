@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 from extender.api import reasons, wellknown
 from extender.api.manifests import faults, schema_for
 from extender.api.wellknown import ConditionType, Phase, WorkloadCondition
-from extender.cli.main import app
 from extender.config import Settings, load
 from extender.jobs.registry import builtin
-from extender.simulate import from_scenario
-from extender.simulate.scenario import Scenario
+from gang_tools.cli.main import app
+from gang_tools.simulate import from_scenario
+from gang_tools.simulate.scenario import Scenario
 from tests.documents import (
     DOCUMENTS,
     ROOT,
@@ -224,7 +224,7 @@ def test_a_command_can_be_given(words: list[str]) -> None:
     match [*dropwhile(lambda word: re.match(r"\w+=", word), words)]:
         case ["make", *targets]:
             assert {each for each in targets if "=" not in each} <= TARGETS
-            folders = (ROOT / "tests/bench", ROOT / "extender/cli")
+            folders = (ROOT / "tests/bench", ROOT / "gang_tools/cli")
             files = [path for folder in folders for path in folder.rglob("*.py")]
             programs = "".join(path.read_text() for path in files)
             for option in re.findall(r"--[a-z-]+", " ".join(targets)):
@@ -393,7 +393,7 @@ def test_the_index_has_every_decision_with_its_title_and_status() -> None:
 
 def test_every_decision_that_the_code_names_is_there() -> None:
     numbers = {int(path.name[:4]) for path in DECISIONS}
-    places = [*(ROOT / "extender").rglob("*.py"), *DOCUMENTS]
+    places = [*(ROOT / "extender").rglob("*.py"), *(ROOT / "gang_tools").rglob("*.py"), *DOCUMENTS]
     for path in places:
         text = re.sub(r"\s+", " ", path.read_text())
         for said in re.findall(r"[Dd]ecisions? (\d+(?:(?:,| and) \d+)*)", text):

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import EXPECTED_RUN
-from extender.simulate.answering import Forecast, UnknownJobError, answer, text
-from extender.simulate.engine import Simulation
-from extender.simulate.from_cluster import Believed, expected, world_of_state
-from extender.simulate.from_scenario import world_of
-from extender.simulate.scenario import Scenario
+from gang_tools.simulate.answering import Forecast, UnknownJobError, answer, text
+from gang_tools.simulate.engine import Simulation
+from gang_tools.simulate.from_cluster import Believed, expected, world_of_state
+from gang_tools.simulate.from_scenario import world_of
+from gang_tools.simulate.scenario import Scenario
 from tests.harness import objects
 
 QUEUE = {"name": "queue", "quota": {"cpu": 4, "memory": "64Gi"}, "requireRoom": True}

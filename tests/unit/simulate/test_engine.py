@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from extender.simulate.engine import Simulation
-from extender.simulate.from_scenario import world_of
-from extender.simulate.report import play, play_all
-from extender.simulate.scenario import Scenario
-from extender.simulate.world import SimJob
+from gang_tools.simulate.engine import Simulation
+from gang_tools.simulate.from_scenario import world_of
+from gang_tools.simulate.report import play, play_all
+from gang_tools.simulate.scenario import Scenario
+from gang_tools.simulate.world import SimJob
 from tests.recount import check_tables
 
 JOBS = dict[str, SimJob]

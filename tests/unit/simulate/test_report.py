@@ -6,10 +6,10 @@ import pytest
 from pydantic.alias_generators import to_camel
 from typer.testing import CliRunner
 
-from extender.cli.main import app
-from extender.simulate import scenario as scenarios
-from extender.simulate.from_scenario import world_of
-from extender.simulate.report import duration, play_all, text
+from gang_tools.cli.main import app
+from gang_tools.simulate import scenario as scenarios
+from gang_tools.simulate.from_scenario import world_of
+from gang_tools.simulate.report import duration, play_all, text
 from tests.documents import ROOT
 
 TWO = ROOT / "docs/examples/two-gangs.yaml"

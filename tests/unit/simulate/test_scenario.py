@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from extender.config.sections import SettingsError
-from extender.simulate import scenario
-from extender.simulate.from_scenario import world_of
-from extender.simulate.scenario import Scenario
+from gang_tools.simulate import scenario
+from gang_tools.simulate.from_scenario import world_of
+from gang_tools.simulate.scenario import Scenario
 
 NODES: list[dict[str, Any]] = [{"name": "node", "count": 2, "allocatable": {"cpu": 4}}]
 JOB: dict[str, Any] = {"name": "job", "runFor": "1m"}

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.snapshot.memory import cluster_memory, queue_memory, queue_objects
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NominatedRoom, PodGroupInfo, PreemptedRoom, VictimInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
+from extender.wiring.memory import cluster_memory, queue_memory, queue_objects
 from tests.makers import cluster_of, key, nodes, observe, planned, pod, pod_group, pods, requests
 from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
 from tests.unit.explain.scene import holding

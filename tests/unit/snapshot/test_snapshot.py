@@ -14,16 +14,16 @@ from extender.config import Settings
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
-from extender.snapshot.file import ObjectSource, Snapshot, SnapshotError, StoppedClock, load, save
-from extender.snapshot.objects import reduced
-from extender.snapshot.taking import taken
-from extender.wiring.explain import (
+from gang_tools.explanations import (
     ExplainTarget,
     NothingToExplainError,
     explained,
     explained_group,
     explained_pod,
 )
+from gang_tools.snapshot.file import ObjectSource, Snapshot, SnapshotError, StoppedClock, load, save
+from gang_tools.snapshot.objects import reduced
+from gang_tools.snapshot.taking import taken
 from tests.snapshots import JOBS, NAMESPACES, NODES, NOW, POD_GROUPS, PODS, QUEUES, snapshot_of
 
 SECRET = "hunter2"

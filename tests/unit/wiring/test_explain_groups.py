@@ -9,7 +9,7 @@ from extender.gang.options import GangOptions
 from extender.runtime.clock import SystemClock
 from extender.state.cluster.records import NominatedRoom, PreemptedRoom, VictimInfo
 from extender.steps import at_once
-from extender.wiring.explain import facts_of, no_group
+from gang_tools.explanations import facts_of, no_group
 from tests.makers import cluster_of, key, nodes, pod, pod_group, pods
 
 OLDER = [pod_group("older", 2, created=-1.0), pods(2, 4, group="older")]

@@ -44,7 +44,7 @@ def _reconciler(folder: Path) -> str:
     config.write_text(yaml.safe_dump(settings))
     port = str(free_port())
     return shlex.join(
-        [sys.executable, "-m", "extender", "reconcile", "--config", str(config), "--port", port]
+        [sys.executable, "-m", "gang_tools", "reconcile", "--config", str(config), "--port", port]
     )
 
 

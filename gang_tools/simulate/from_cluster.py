@@ -1,0 +1,273 @@
+"""The start of a simulation from a cluster or a snapshot, which is listed once."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from extender.api.values import seconds
+from extender.api.wellknown import EXPECTED_RUN, MAX_EXEC_TIME_LABEL
+from extender.config import Settings
+from extender.gang.options import GangOptions
+from extender.jobs import fields, registry
+from extender.jobs.job import template_of
+from extender.jobs.workload import pod_group_key
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
+from extender.kube.errors import ForbiddenError, NotFoundError
+from extender.kube.queues import objects
+from extender.kube.watch import everything
+from extender.queueing.options import AdmissionOptions
+from extender.state.cluster.records import JobInfo, PodInfo
+from extender.state.cluster.view import ClusterView
+from extender.state.queue import events as qe
+from extender.state.queue.events import Record
+from extender.state.queue.records import PodSetInfo, WorkloadInfo
+from extender.state.queue.view import QueueView
+from gang_tools.simulate.world import SimJob, World
+from gang_tools.snapshot.file import ObjectSource
+from gang_tools.snapshot.reading import ClusterReader
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+POD: Final = "Pod"
+
+
+def expected(job: Mapping[str, object], templates: Iterable[Mapping[str, object]]) -> float | None:
+    """Return for how many seconds a job runs; None where nothing says it.
+
+    An annotation says what is expected. What only ends it, a deadline, is the longest it can run.
+    """
+    parts = [job, *templates]
+    for part in parts:
+        said = fields.annotation(part, EXPECTED_RUN)
+        found = seconds(said) if said else None
+        if found is not None:
+            return float(found)
+    deadlines = [fields.number(part, "spec", "activeDeadlineSeconds") for part in parts]
+    label = fields.label(job, MAX_EXEC_TIME_LABEL)
+    deadlines += [int(label)] if label.isdecimal() else []
+    known = [float(each) for each in deadlines if each is not None and each > 0]
+    return min(known, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """The state that a simulation takes over, at a time in seconds since the epoch."""
+
+    cluster: ClusterView
+    queues: QueueView
+    now: float
+    gang: GangOptions
+    admission: AdmissionOptions
+    makes_groups: bool = True
+    run_seconds: Mapping[str, float] = field(default_factory=dict)
+    """The run time of pods in seconds, by their UID or that of their controller."""
+    assumed_seconds: float | None = None
+    """The run time of pods that do not say it."""
+
+
+def world_of_state(found: Believed) -> World:
+    """Return the world that goes on from a state."""
+    taken = _Taking(found)
+    running = [*taken.of_workloads(), *taken.of_others()]
+    groups = (found.cluster.pod_group(key) for key in sorted(found.cluster.pod_groups))
+    uids = {pod.controller for pod in found.cluster.pods.values() if pod.controller}
+    return World(
+        nodes=[*found.cluster.nodes.values()],
+        records=[*_records(found.queues)],
+        jobs=[],
+        queue=found.admission,
+        gang=found.gang,
+        makes_groups=found.makes_groups,
+        running=running,
+        pod_groups=[each for each in groups if each is not None],
+        # Here the simulated queue alone says which jobs have pods.
+        batch_jobs=[
+            replace(j, held_by_queue=None) for j in map(found.cluster.job, sorted(uids)) if j
+        ],
+        pod_ends=taken.ends,
+        began=found.now,
+        version=1 + max((each.meta.version for each in found.queues.workloads.values()), default=0),
+    )
+
+
+def _records(view: QueueView) -> Iterator[Record]:
+    tables = (
+        *(view.namespaces, view.flavors, view.topologies, view.cohorts, view.cluster_queues),
+        *(view.local_queues, view.priority_classes, view.workload_priority_classes),
+    )
+    for table in tables:
+        yield from table.values()
+    for workload in view.workloads.values():
+        if not workload.finished and not workload.meta.terminating:
+            yield workload
+
+
+class _Taking:
+    """Jobs out of workloads and pods."""
+
+    def __init__(self, found: Believed) -> None:
+        self._found = found
+        self.ends: dict[str, float] = {}
+        """The ends of pods by UID, in seconds from now."""
+        self._taken: set[str] = set()
+        self._by_workload: dict[str, list[PodInfo]] = {}
+        for pod in found.cluster.pods.values():
+            for key in self._workloads(pod):
+                self._by_workload.setdefault(key, []).append(pod)
+
+    def _workloads(self, pod: PodInfo) -> Iterable[str]:
+        if pod.workload is not None:
+            return (pod.workload,)
+        owner = pod.controller
+        return self._found.queues.workloads_of(owner, pod.namespace) if owner else ()
+
+    def of_workloads(self) -> Iterator[SimJob]:
+        """Yield the jobs of all workloads that have not finished, the oldest first."""
+        workloads = [w for w in self._found.queues.workloads.values() if not w.finished]
+        for workload in sorted(workloads, key=lambda w: (w.meta.created, w.meta.version)):
+            if workload.meta.terminating:
+                continue
+            pods = self._by_workload.get(workload.key, [])
+            runs = self._runs(workload)
+            owner = workload.owner
+            yield self._job(
+                owner.name if owner is not None else workload.meta.name,
+                owner.kind if owner is not None else POD,
+                pods,
+                sets=workload.pod_sets,
+                runs=runs,
+                workload=workload,
+            )
+
+    def _runs(self, workload: WorkloadInfo) -> float | None:
+        owner = workload.owner
+        source: dict[str, Any] = {}
+        if owner is not None:
+            known = self._found.run_seconds.get(owner.uid)
+            if known is not None:
+                return known
+            job = self._found.queues.job_of(owner.uid, workload.meta.namespace)
+            source = _decode(job.raw) if job is not None else {}
+        runs = expected(source, map(template_of, workload.pod_sets))
+        limit = workload.max_execution
+        if limit is not None:
+            runs = limit if runs is None else min(runs, limit)
+        return self._found.assumed_seconds if runs is None else runs
+
+    def of_others(self) -> Iterator[SimJob]:
+        """Yield the jobs of pods that no queue admits, by what controls them."""
+        by_owner: dict[str, list[PodInfo]] = {}
+        for pod in self._found.cluster.pods.values():
+            if pod.uid not in self._taken:
+                by_owner.setdefault(pod.controller or pod.uid, []).append(pod)
+        for owner, pods in sorted(by_owner.items()):
+            known = self._found.run_seconds.get(owner, self._found.run_seconds.get(pods[0].uid))
+            runs = self._found.assumed_seconds if known is None else known
+            name = pods[0].owners[0].partition("/")[2] if pods[0].owners else pods[0].name
+            shapes: dict[int, list[PodInfo]] = {}
+            for pod in pods:
+                shapes.setdefault(id(pod.shape), []).append(pod)
+            sets = [
+                PodSetInfo(f"pods-{n}", len(some), some[0].shape)
+                for n, some in enumerate(shapes.values())
+            ]
+            kind = "Job" if self._found.cluster.job(owner) is not None else POD
+            yield self._job(name, kind, pods, sets=sets, runs=runs)
+
+    def _job(
+        self,
+        name: str,
+        kind: str,
+        pods: list[PodInfo],
+        *,
+        sets: Iterable[PodSetInfo],
+        runs: float | None,
+        workload: WorkloadInfo | None = None,
+    ) -> SimJob:
+        view, now = self._found.cluster, self._found.now
+        self._taken.update(pod.uid for pod in pods)
+        if runs is not None:
+            for pod in pods:
+                if pod.node is not None:
+                    self.ends[pod.uid] = max(0.0, (pod.bound_at or now) + runs - now)
+        names = {pod.group for pod in pods if pod.group is not None}
+        if workload is not None and not pods:
+            names = {pod_group_key(workload)}
+        group = next(filter(None, map(view.pod_group, sorted(names))), None)
+        # What the queue made for a workload it makes anew.
+        own = group if group is not None and group.grant is None and workload is None else None
+        first = pods[0] if pods else None
+        namespace = workload.meta.namespace if workload is not None else ""
+        return SimJob(
+            name,
+            namespace or (first.namespace if first is not None else ""),
+            kind,
+            0.0,
+            runs,
+            [*sets],
+            priority=workload.priority if workload is not None else first.priority if first else 0,
+            queue=workload.queue_name if workload is not None else "",
+            pod_group=own,
+            workload=workload,
+            uid=(first.controller or first.uid) if first is not None else name,
+            gang_size=view.quorum(group) if group is not None and pods else 0,
+            pods={pod.uid: replace(pod, nominated=None) for pod in pods},
+        )
+
+
+async def world_of_cluster(
+    source: ObjectSource, settings: Settings, *, assumed: float | None
+) -> World:
+    """Return a world that starts from the state of a cluster, or of a snapshot.
+
+    Pods that do not say how long they run, run for `assumed` seconds. Raises ApiError.
+    """
+    gang, runs = settings.gang, dict[str, float]()
+    decoder = Decoder(gang.ignored(), placement=gang.placement)
+
+    def note(uid: str, raw: bytes) -> None:
+        parts = _decode(raw)
+        found = expected(parts, [parts.get("spec", {}).get("template", {})])
+        if found is not None:
+            runs[uid] = found
+
+    def pod(raw: bytes) -> PodInfo:
+        found = decoder.pod(raw)
+        note(found.uid, raw)
+        return found
+
+    def batch_job(raw: bytes) -> JobInfo:
+        found = decoder.job(raw)
+        note(found.uid, raw)
+        return found
+
+    read = ClusterReader(source.reader, decoder)
+    await read.read_queues(optional=True)
+    await read.read_nodes()
+    await read.read_pods(decode=pod, ended=False)
+    await read.read_batch_jobs(batch_job)
+    for each in registry.builtin().values():
+        if each.compose is not None:
+            continue  # pods, which were read
+        path = objects(each.group, each.version, each.plural)
+        decode = partial(QueueDecoder(decoder).job, kind=each.name, done=each.done)
+        # The roles of users list no job of another kind; its workload says most of it.
+        with suppress(NotFoundError, ForbiddenError):
+            for job in await everything(source.reader, path, decode):
+                read.queues.apply(qe.JobApplied(job))
+    return world_of_state(
+        Believed(
+            read.cluster.view(),
+            read.queues.view(),
+            source.clock.wall(),
+            gang.options(),
+            settings.queue.options(),
+            makes_groups=settings.queue.pod_groups == "Auto",
+            run_seconds=runs,
+            assumed_seconds=assumed,
+        )
+    )
