@@ -69,7 +69,7 @@ class GangScheduler:
         api_port: int | None = None,
         scheduler_api_port: int | None = None,
         kubeconfig: Path | None = None,
-        program: str = "extender",
+        program: str = "gang_tools",
     ) -> None:
         self._control_plane = control_plane
         account = install(control_plane)
