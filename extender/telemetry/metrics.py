@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import product
-from typing import cast
+from typing import Final, cast
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -16,7 +16,15 @@ from typing_extensions import override
 
 from extender.runtime.faults import FAULTS, Faults
 from extender.runtime.pacer import Pacer
-from extender.telemetry import definitions
+
+FAST: Final = (
+    0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075,
+    0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5,
+)  # fmt: skip
+WORK: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+WAITS: Final = (
+    0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240,
+)  # fmt: skip
 
 
 class ComputedMetrics(Collector):
@@ -37,7 +45,12 @@ class ComputedMetrics(Collector):
 
 def internal_errors(faults: Faults) -> Iterator[Metric]:
     """Yield the counter of internal errors by the place where they were caught."""
-    found = definitions.INTERNAL_ERRORS.counts()
+    found = CounterMetricFamily(
+        "gang_extender_internal_errors",
+        "Unexpected errors, each confined to one object, by where: each is a bug, and the log"
+        " has its traceback.",
+        labels=("where",),
+    )
     for where, count in sorted(faults.counts.items()):
         found.add_metric([where], count)
     yield found
@@ -45,7 +58,11 @@ def internal_errors(faults: Faults) -> Iterator[Metric]:
 
 def objects_set_aside(counts: Callable[[], Mapping[str, int]]) -> Iterator[Metric]:
     """Yield the gauge of objects that are set aside, by kind."""
-    found = definitions.SET_ASIDE.values()
+    found = GaugeMetricFamily(
+        "gang_extender_objects_set_aside",
+        "Objects that cannot be read or judged now, by kind: they are skipped.",
+        labels=("kind",),
+    )
     for kind, count in sorted(counts().items()):
         found.add_metric([kind], count)
     yield found
@@ -63,8 +80,17 @@ def waiting_groups(waiting: Iterable[tuple[str, float]]) -> Iterator[Metric]:
         counts[reason] = counts.get(reason, 0) + 1
         if since < oldest.get(reason, float("inf")):
             oldest[reason] = since
-    numbers = definitions.WAITING_GROUPS.values()
-    begins = definitions.OLDEST_WAITING_GROUP.values()
+    numbers = GaugeMetricFamily(
+        "gang_extender_waiting_groups",
+        "PodGroups whose pods exist and that are not scheduled, by the reason of their condition.",
+        labels=("reason",),
+    )
+    begins = GaugeMetricFamily(
+        "gang_extender_oldest_waiting_group_timestamp_seconds",
+        "Since when the PodGroup has waited that has waited longest, by the reason of its "
+        "condition.",
+        labels=("reason",),
+    )
     for reason, count in sorted(counts.items()):
         numbers.add_metric([reason], count)
         begins.add_metric([reason], oldest[reason])
@@ -80,16 +106,33 @@ def access(
     credential expires, in seconds since 1970, and `reads` how often they were reloaded, by result.
     `refusals` is how often the API server rejected them.
     """
-    watches = definitions.WATCH_AGE.values()
+    watches = GaugeMetricFamily(
+        "gang_extender_watch_age_seconds",
+        "Time since the API server last sent anything on the watch of a kind: an event, or the "
+        "bookmark that comes about once a minute.",
+        labels=("kind",),
+    )
     for kind, age in ages.items():
         watches.add_metric([kind], age)
-    credentials = definitions.CREDENTIAL_END.values()
+    credentials = GaugeMetricFamily(
+        "gang_extender_credential_end_timestamp_seconds",
+        "When a credential for the API server expires; none where that is not known.",
+        labels=("credential",),
+    )
     for credential, end in ends.items():
         credentials.add_metric([credential], end)
-    reloads = definitions.CREDENTIAL_READS.counts()
+    reloads = CounterMetricFamily(
+        "gang_extender_credential_reads",
+        "Credentials for the API server that were reloaded, by result: renewed, unchanged or "
+        "failed.",
+        labels=("result",),
+    )
     for result in ("renewed", "unchanged", "failed"):
         reloads.add_metric([result], reads.get(result, 0))
-    refused = definitions.CREDENTIAL_REFUSALS.counts()
+    refused = CounterMetricFamily(
+        "gang_extender_credential_refusals",
+        "Requests whose credentials the API server rejected (401, or the certificate).",
+    )
     refused.add_metric([], refusals)
     yield from (watches, credentials, reloads, refused)
 
@@ -103,10 +146,29 @@ class ProcessMetrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self.closed_connections = definitions.CLOSED_CONNECTIONS.on(self.registry)
-        self.spans = definitions.SPANS.on(self.registry)
-        self.handshakes = definitions.UNFINISHED_HANDSHAKES.on(self.registry)
-        self.events = definitions.EVENTS.on(self.registry)
+        self._counter = partial(Counter, registry=self.registry)
+        self._gauge = partial(Gauge, registry=self.registry)
+        self._histogram = partial(Histogram, registry=self.registry)
+        self.closed_connections = self._counter(
+            "gang_extender_closed_connections_total",
+            "Client connections that were closed, by reason.",
+            ("reason",),
+        )
+        self.spans = self._counter(
+            "gang_extender_spans_total",
+            "Spans of traces, by what became of them: made, sent or failed. Those that are not "
+            "sent and have not failed wait, or were dropped because too many wait.",
+            ("result",),
+        )
+        self.handshakes = self._gauge(
+            "gang_extender_unfinished_handshakes",
+            "Client connections that have not finished their TLS handshake.",
+        )
+        self.events = self._counter(
+            "gang_extender_events_total",
+            "Events by result: written, known, dropped or failed.",
+            ("result",),
+        )
 
 
 class Metrics(ProcessMetrics):
@@ -114,24 +176,90 @@ class Metrics(ProcessMetrics):
 
     def __init__(self) -> None:
         super().__init__()
-        self.request_seconds = definitions.REQUEST_SECONDS.on(self.registry)
-        self.decisions = definitions.DECISIONS.on(self.registry)
-        self.permit_wait_seconds = definitions.PERMIT_WAIT_SECONDS.on(self.registry)
-        self.binding_seconds = definitions.BINDING_SECONDS.on(self.registry)
-        self.bindings = definitions.BINDINGS.on(self.registry)
-        self.ahead_skipped = definitions.AHEAD_SKIPPED.on(self.registry)
-        self.groups_begun = definitions.GROUPS_BEGUN.on(self.registry)
-        self.preemptions = definitions.PREEMPTIONS.on(self.registry)
-        self.preempting = definitions.PREEMPTING_GROUPS.on(self.registry)
-        self.waiting_pods = definitions.WAITING_PODS.on(self.registry)
-        self.reserved_pods = definitions.RESERVED_PODS.on(self.registry)
-        self.claims = definitions.CLAIMS.on(self.registry)
-        self.unseen_pods = definitions.UNSEEN_PODS.on(self.registry)
-        self.scheduler_behind = definitions.SCHEDULER_BEHIND.on(self.registry)
-        self.disagreements = definitions.SCHEDULER_DISAGREEMENTS.on(self.registry)
-        self.woken_pods = definitions.WOKEN_PODS.on(self.registry)
-        self.wake_failures = definitions.WAKE_FAILURES.on(self.registry)
-        self._certificate_ends = definitions.CERTIFICATE_END.on(self.registry)
+        self.request_seconds = self._histogram(
+            "gang_extender_request_duration_seconds",
+            "Time to answer a request of kube-scheduler, without the time that it is held.",
+            ("verb",),
+            buckets=FAST,
+        )
+        self.decisions = self._counter(
+            "gang_extender_decisions_total",
+            "Answers to kube-scheduler, by verb and reason.",
+            ("verb", "reason"),
+        )
+        self.permit_wait_seconds = self._histogram(
+            "gang_extender_permit_wait_duration_seconds",
+            "Time that a bind request was held until its gang was complete or rejected.",
+            ("result",),
+            buckets=WAITS,
+        )
+        self.binding_seconds = self._histogram(
+            "gang_extender_binding_duration_seconds",
+            "Time to write a Binding to the API server, retries included.",
+            ("result",),
+            buckets=FAST,
+        )
+        self.bindings = self._counter(
+            "gang_extender_bindings_total",
+            "Bindings that were written or failed, asked for by kube-scheduler or ahead of that.",
+            ("path", "result"),
+        )
+        self.ahead_skipped = self._counter(
+            "gang_extender_ahead_skipped_total",
+            "Members that could not be bound together with their gang, by why.",
+            ("why",),
+        )
+        self.groups_begun = self._counter(
+            "gang_extender_groups_begun_total",
+            "Groups whose members began to be bound together, by what began them.",
+            ("by",),
+        )
+        self.preemptions = self._counter(
+            "gang_extender_preemptions_total",
+            "Preemptions of gangs: Evicting at their begin, NoVictims for each look that came to "
+            "nothing, and the reasons of their ends.",
+            ("reason",),
+        )
+        self.preempting = self._gauge(
+            "gang_extender_preempting_groups", "Groups that wait for victims to make room."
+        )
+        self.waiting_pods = self._gauge(
+            "gang_extender_waiting_pods", "Bind requests that are held for the rest of their gang."
+        )
+        self.reserved_pods = self._gauge(
+            "gang_extender_reserved_pods", "Pods that a plan keeps room for."
+        )
+        self.claims = self._gauge(
+            "gang_extender_claims",
+            "Groups that have waited so long that nodes are reserved for them.",
+        )
+        self.unseen_pods = self._gauge(
+            "gang_extender_unseen_pods",
+            "Pods that were bound ahead of kube-scheduler, and that it may not have seen yet.",
+        )
+        self.scheduler_behind = self._gauge(
+            "gang_extender_scheduler_behind",
+            "Whether kube-scheduler brought a pod that had long been bound: 0 or 1.",
+        )
+        self.disagreements = self._gauge(
+            "gang_extender_scheduler_disagreements",
+            "Pods for which kube-scheduler keeps finding room that the extender does not find.",
+        )
+        self.woken_pods = self._counter(
+            "gang_extender_woken_pods_total",
+            "Pods that were patched so that kube-scheduler retries them, by how.",
+            ("how",),
+        )
+        self.wake_failures = self._counter(
+            "gang_extender_wake_failures_total",
+            "Failed patches that should have made kube-scheduler retry a pod, by error.",
+            ("error",),
+        )
+        self._certificate_ends = self._gauge(
+            "gang_extender_certificate_end_timestamp_seconds",
+            "When the served certificate expires, and the last authority for clients.",
+            ("certificate",),
+        )
         for path, result in product(("asked", "ahead"), ("ok", "error")):
             self.bindings.labels(path, result)  # a count that begins at 1 would not have increased
 
@@ -151,18 +279,48 @@ class ReconcilerMetrics(ProcessMetrics):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reconcile_seconds = definitions.RECONCILE_SECONDS.on(self.registry)
-        self.reconciles = definitions.RECONCILES.on(self.registry)
-        self.groups = definitions.POD_GROUPS.on(self.registry)
-        self.leader = definitions.LEADER.on(self.registry)
-        self.certificate_ends = definitions.WEBHOOKS_CERTIFICATE_END.on(self.registry)
-        self.victims = definitions.PREEMPTION_VICTIMS.on(self.registry)
+        self.reconcile_seconds = self._histogram(
+            "gang_extender_reconcile_duration_seconds",
+            "Time of one reconciliation, by controller.",
+            ("controller",),
+            buckets=WORK,
+        )
+        self.reconciles = self._counter(
+            "gang_extender_reconciles_total",
+            "Reconciliations, by controller and result.",
+            ("controller", "result"),
+        )
+        self.groups = self._gauge(
+            "gang_extender_pod_groups", "PodGroups that this process manages, by phase.", ("phase",)
+        )
+        self.leader = self._gauge("gang_extender_leader", "1 while this process leads, else 0.")
+        self.certificate_ends = self._gauge(
+            "gang_extender_webhooks_certificate_end_timestamp_seconds",
+            "When the certificate of the webhooks expires; 0 where none is served.",
+        )
+        self.victims = self._counter(
+            "gang_extender_preemption_victims_total",
+            "Victims of preempting gangs, by how they were made to leave: pods that were evicted, "
+            "pods that were deleted against their disruption budget, workloads.",
+            ("how",),
+        )
 
 
 def lags(registry: CollectorRegistry, longest: Callable[[], float]) -> Callable[[float], None]:
     """Return the observer of a lag; `longest` returns the last minute's longest, in seconds."""
-    definitions.LOOP_LONGEST_LAG.on(registry).set_function(longest)
-    return definitions.LOOP_LAG.on(registry).observe
+    lag = Gauge(
+        "gang_extender_event_loop_longest_lag_seconds",
+        "The longest lag of the event loop in the last minute.",
+        registry=registry,
+    )
+    lag.set_function(longest)
+    found = Histogram(
+        "gang_extender_event_loop_lag_seconds",
+        "How late the event loop was, measured twenty times a second.",
+        buckets=WORK,
+        registry=registry,
+    )
+    return found.observe
 
 
 async def page(registry: CollectorRegistry, pacer: Pacer, prepare: Iterable[None] = ()) -> bytes:

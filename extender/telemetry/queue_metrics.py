@@ -1,13 +1,14 @@
 """Metrics of queues and their jobs, under Kueue's names where the meaning is the same."""
 
+import collections
 import platform
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
@@ -31,32 +32,89 @@ from extender.state.queue.records import (
     quotas_of,
 )
 from extender.state.queue.view import QueueView
-from extender.telemetry import definitions
-from extender.telemetry.definitions import GaugeDefinition
+from extender.telemetry.metrics import WAITS, WORK
+
+_OF_CLASS: Final = ("cluster_queue", "priority_class")
+_OF_EVICTION: Final = ("cluster_queue", "reason", "underlying_cause")
+_OF_JOB: Final = ("completion_mode", "result")
+_OF_QUEUE: Final = ("cluster_queue",)
+_OF_LOCAL: Final = ("name", "namespace")
+_OF_AMOUNT: Final = ("cohort", "cluster_queue", "flavor", "resource")
 
 
 class QueueMetrics:
     """Counters of what happened to workloads."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._attempts = definitions.ADMISSION_ATTEMPTS.on(registry)
-        self._attempt_seconds = definitions.ADMISSION_ATTEMPT_SECONDS.on(registry)
-        self._admitted = definitions.ADMITTED_WORKLOADS.on(registry)
-        self._reserved = definitions.QUOTA_RESERVED_WORKLOADS.on(registry)
-        self._waited = definitions.ADMISSION_WAIT_SECONDS.on(registry)
-        self._reserve_waited = definitions.QUOTA_RESERVED_WAIT_SECONDS.on(registry)
-        self._ready_waited = definitions.READY_WAIT_SECONDS.on(registry)
-        self._admitted_until_ready = definitions.ADMITTED_UNTIL_READY_SECONDS.on(registry)
-        self._ready_until_evicted = definitions.READY_UNTIL_EVICTED_SECONDS.on(registry)
-        self._evicted = definitions.EVICTED_WORKLOADS.on(registry)
-        self._preempted = definitions.PREEMPTED_WORKLOADS.on(registry)
-        self._finished = definitions.FINISHED_WORKLOADS.on(registry)
-        build = definitions.BUILD_INFO.on(registry)
-        build.labels(
-            f"v{version()}",
-            sys.implementation.name,
-            f"{sys.platform}/{platform.machine()}",
-        ).set(1)
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._attempts = counter(
+            "kueue_admission_attempts_total",
+            "Workloads that a cycle tried, by result: success or inadmissible.",
+            ("result",),
+        )
+        self._attempt_seconds = histogram(
+            "kueue_admission_attempt_duration_seconds",
+            "Time of one cycle, by whether it admitted a workload.",
+            ("result",),
+        )
+        self._admitted = counter(
+            "kueue_admitted_workloads_total", "Workloads that were admitted.", _OF_CLASS
+        )
+        self._reserved = counter(
+            "kueue_quota_reserved_workloads_total", "Workloads that got quota.", _OF_CLASS
+        )
+        self._waited = histogram(
+            "kueue_admission_wait_time_seconds",
+            "Time from when a workload was created or requeued to its admission.",
+            _OF_CLASS,
+            buckets=WAITS,
+        )
+        self._reserve_waited = histogram(
+            "kueue_quota_reserved_wait_time_seconds",
+            "Time from when a workload was created or requeued to its quota.",
+            _OF_CLASS,
+            buckets=WAITS,
+        )
+        self._ready_waited = histogram(
+            "kueue_ready_wait_time_seconds",
+            "Time from when a workload was created or requeued until its pods were ready.",
+            _OF_CLASS,
+            buckets=WAITS,
+        )
+        self._admitted_until_ready = histogram(
+            "kueue_admitted_until_ready_wait_time_seconds",
+            "Time from the admission of a workload until its pods were ready.",
+            _OF_CLASS,
+            buckets=WAITS,
+        )
+        self._ready_until_evicted = histogram(
+            "kueue_pods_ready_to_evicted_time_seconds",
+            "Time from when the pods of a workload were ready until it was evicted.",
+            _OF_EVICTION,
+            buckets=WAITS,
+        )
+        self._evicted = counter(
+            "kueue_evicted_workloads_total",
+            "Workloads that were evicted, by reason and underlying cause.",
+            (*_OF_EVICTION, "priority_class"),
+        )
+        self._preempted = counter(
+            "kueue_preempted_workloads_total",
+            "Workloads that were preempted, by the ClusterQueue of the preemptor.",
+            ("preempting_cluster_queue", "reason"),
+        )
+        self._finished = counter(
+            "kueue_finished_workloads_total", "Workloads that have finished.", _OF_CLASS
+        )
+        build = Gauge(
+            "kueue_build_info",
+            "Always 1; the labels are the version and the platform.",
+            ("git_version", "compiler", "platform"),
+            registry=registry,
+        )
+        where = f"{sys.platform}/{platform.machine()}"
+        build.labels(f"v{version()}", sys.implementation.name, where).set(1)
 
     def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None:
         """Count one cycle and its outcomes."""
@@ -133,9 +191,22 @@ class JobMetrics:
     """Reconciliations of Jobs, and how Jobs of queues ended."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._seconds = definitions.JOB_SYNC_SECONDS.on(registry)
-        self._syncs = definitions.JOB_SYNCS.on(registry)
-        self._finished = definitions.JOBS_FINISHED.on(registry)
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._seconds = histogram(
+            "job_sync_duration_seconds",
+            "Time of one reconciliation of a Job.",
+            _OF_JOB,
+            buckets=WORK,
+        )
+        self._syncs = counter(
+            "job_sync_total", "Reconciliations of a Job, by result: success or error.", _OF_JOB
+        )
+        self._finished = counter(
+            "job_finished_total",
+            "Jobs of queues that have ended, by result: succeeded or failed.",
+            _OF_JOB,
+        )
 
     def synced(self, mode: CompletionMode, seconds: float, *, failed: bool) -> None:
         """Count a reconciliation of a Job."""
@@ -149,26 +220,95 @@ class JobMetrics:
 
 
 _STATES: Final = ("pending", "active", "terminating")
-_FAMILIES: Final = (
-    definitions.PENDING_WORKLOADS,
-    definitions.RESERVING_WORKLOADS,
-    definitions.ADMITTED_ACTIVE_WORKLOADS,
-    definitions.QUEUE_STATUS,
-    definitions.RESERVATION,
-    definitions.USAGE,
-    definitions.NOMINAL_QUOTA,
-    definitions.BORROWING_LIMIT,
-    definitions.LENDING_LIMIT,
-    definitions.LOCAL_PENDING_WORKLOADS,
-    definitions.LOCAL_RESERVING_WORKLOADS,
-    definitions.LOCAL_ADMITTED_WORKLOADS,
-    definitions.QUEUE_OLDEST_WAITING,
-    definitions.QUEUE_OVERCOMMITTED,
-    definitions.QUEUE_IGNORED_FIELDS,
-)
-
 _Ignoring = ClusterQueueInfo | CohortInfo | LocalQueueInfo | FlavorInfo
-Families = Mapping[GaugeDefinition, GaugeMetricFamily]
+
+
+class Families:
+    """The gauges of one page."""
+
+    def __init__(self) -> None:
+        self.pending_workloads = GaugeMetricFamily(
+            "kueue_pending_workloads",
+            "Workloads that wait, by status: active ones are tried, inadmissible ones wait for a "
+            "change.",
+            labels=(*_OF_QUEUE, "status"),
+        )
+        self.reserving_workloads = GaugeMetricFamily(
+            "kueue_reserving_active_workloads",
+            "Workloads that have quota and have not finished.",
+            labels=_OF_QUEUE,
+        )
+        self.admitted_active_workloads = GaugeMetricFamily(
+            "kueue_admitted_active_workloads",
+            "Workloads that are admitted and have not finished.",
+            labels=_OF_QUEUE,
+        )
+        self.queue_status = GaugeMetricFamily(
+            "kueue_cluster_queue_status",
+            "1 for the status that a ClusterQueue has: pending, active or terminating.",
+            labels=(*_OF_QUEUE, "status"),
+        )
+        self.reservation = GaugeMetricFamily(
+            "kueue_cluster_queue_resource_reservation",
+            "Quota that workloads have, in cores, bytes or units.",
+            labels=_OF_AMOUNT,
+        )
+        self.usage = GaugeMetricFamily(
+            "kueue_cluster_queue_resource_usage",
+            "Quota that admitted workloads have, in cores, bytes or units.",
+            labels=_OF_AMOUNT,
+        )
+        self.nominal_quota = GaugeMetricFamily(
+            "kueue_cluster_queue_nominal_quota",
+            "Nominal quota of a ClusterQueue.",
+            labels=_OF_AMOUNT,
+        )
+        self.borrowing_limit = GaugeMetricFamily(
+            "kueue_cluster_queue_borrowing_limit",
+            "How much a ClusterQueue may borrow, where that is limited.",
+            labels=_OF_AMOUNT,
+        )
+        self.lending_limit = GaugeMetricFamily(
+            "kueue_cluster_queue_lending_limit",
+            "How much a ClusterQueue lends, where that is limited.",
+            labels=_OF_AMOUNT,
+        )
+        self.local_pending = GaugeMetricFamily(
+            "kueue_local_queue_pending_workloads",
+            "Workloads of a LocalQueue that wait, by status.",
+            labels=(*_OF_LOCAL, "status"),
+        )
+        self.local_reserving_workloads = GaugeMetricFamily(
+            "kueue_local_queue_reserving_active_workloads",
+            "Workloads of a LocalQueue that have quota and have not finished.",
+            labels=_OF_LOCAL,
+        )
+        self.local_admitted_workloads = GaugeMetricFamily(
+            "kueue_local_queue_admitted_active_workloads",
+            "Workloads of a LocalQueue that are admitted and have not finished.",
+            labels=_OF_LOCAL,
+        )
+        self.queue_reserved_workloads = GaugeMetricFamily(
+            "gang_extender_queue_reserved_workloads",
+            "Workloads that wait and for which room is kept.",
+        )
+        self.queue_oldest_waiting = GaugeMetricFamily(
+            "gang_extender_queue_oldest_waiting_timestamp_seconds",
+            "Since when the workload of a ClusterQueue has waited that has waited longest.",
+            labels=_OF_QUEUE,
+        )
+        self.queue_overcommitted = GaugeMetricFamily(
+            "gang_extender_queue_overcommitted_quota",
+            "How much more quota is in use than a ClusterQueue, with its cohort, may have; in "
+            "cores, bytes or units.",
+            labels=_OF_AMOUNT,
+        )
+        self.queue_ignored_fields = GaugeMetricFamily(
+            "gang_extender_queue_ignored_fields",
+            "Queues, cohorts and flavors with a field of Kueue that has no effect here, by "
+            "kind and field.",
+            labels=("kind", "field"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,21 +335,20 @@ class QueueGauges(Collector):
         state = self._state_of()
         if state is None:
             return
-        families: Families = {each: each.values() for each in _FAMILIES}
+        families = Families()
         cluster_queues, local_queues = state.view.cluster_queues, state.view.local_queues
         for queue in map(cluster_queues.get, [*cluster_queues]):
             if queue is not None:
                 _add_cluster_queue(queue, state, families)
             yield
-        yield from self._add_overcommitted(state.view, families[definitions.QUEUE_OVERCOMMITTED])
+        yield from self._add_overcommitted(state.view, families.queue_overcommitted)
         for local_queue in map(local_queues.get, [*local_queues]):
             if local_queue is not None:
                 _add_local_queue(local_queue, state, families)
             yield
-        yield from _add_ignored(state.view, families[definitions.QUEUE_IGNORED_FIELDS])
-        kept = definitions.QUEUE_RESERVED_WORKLOADS.values()
-        kept.add_metric([], len(state.reserved))
-        self._filled = (*families.values(), kept)
+        yield from _add_ignored(state.view, families.queue_ignored_fields)
+        families.queue_reserved_workloads.add_metric([], len(state.reserved))
+        self._filled = tuple(vars(families).values())
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -238,19 +377,19 @@ class QueueGauges(Collector):
 def _add_cluster_queue(queue: ClusterQueueInfo, state: QueueState, families: Families) -> None:
     name, found = queue.name, cluster_queue_status(queue, state.view)
     counts = state.pending.queue(name).counts()
-    waiting = families[definitions.PENDING_WORKLOADS]
+    waiting = families.pending_workloads
     waiting.add_metric([name, "active"], counts.active)
     waiting.add_metric([name, "inadmissible"], counts.inadmissible)
     oldest = state.pending.queue(name).oldest()
     if oldest is not None:
-        families[definitions.QUEUE_OLDEST_WAITING].add_metric([name], oldest)
-    families[definitions.RESERVING_WORKLOADS].add_metric([name], found.reserving)
-    families[definitions.ADMITTED_ACTIVE_WORKLOADS].add_metric([name], found.admitted)
+        families.queue_oldest_waiting.add_metric([name], oldest)
+    families.reserving_workloads.add_metric([name], found.reserving)
+    families.admitted_active_workloads.add_metric([name], found.admitted)
     status = _status(queue, state.view)
     for each in _STATES:
-        families[definitions.QUEUE_STATUS].add_metric([name, each], float(each == status))
-    _add_used(queue, found.reservation, families[definitions.RESERVATION])
-    _add_used(queue, found.usage, families[definitions.USAGE])
+        families.queue_status.add_metric([name, each], float(each == status))
+    _add_used(queue, found.reservation, families.reservation)
+    _add_used(queue, found.usage, families.usage)
     for what, quota in quotas_of(queue.resource_groups).items():
         _add_quota(queue, what, quota, families=families)
 
@@ -259,11 +398,11 @@ def _add_local_queue(queue: LocalQueueInfo, state: QueueState, families: Familie
     found = local_queue_status(queue, state.view, ())
     counts = state.pending.queue(queue.cluster_queue).counts(queue.key)
     names = [queue.meta.name, queue.meta.namespace]
-    waiting = families[definitions.LOCAL_PENDING_WORKLOADS]
+    waiting = families.local_pending
     waiting.add_metric([*names, "active"], counts.active)
     waiting.add_metric([*names, "inadmissible"], counts.inadmissible)
-    families[definitions.LOCAL_RESERVING_WORKLOADS].add_metric(names, found.reserving)
-    families[definitions.LOCAL_ADMITTED_WORKLOADS].add_metric(names, found.admitted)
+    families.local_reserving_workloads.add_metric(names, found.reserving)
+    families.local_admitted_workloads.add_metric(names, found.admitted)
 
 
 def _add_ignored(view: QueueView, family: GaugeMetricFamily) -> Iterator[None]:
@@ -275,7 +414,7 @@ def _add_ignored(view: QueueView, family: GaugeMetricFamily) -> Iterator[None]:
         "ResourceFlavor": view.flavors,
     }
     for kind, table in tables.items():
-        found: Counter[str] = Counter()
+        found = collections.Counter[str]()
         for each in map(table.get, [*table]):
             if each is not None:
                 found.update(path for path in each.meta.ignored if path.startswith("spec."))
@@ -293,15 +432,15 @@ def _status(queue: ClusterQueueInfo, view: QueueView) -> str:
 def _add_quota(
     queue: ClusterQueueInfo, what: FlavorResource, quota: Quota, *, families: Families
 ) -> None:
-    limits = {
-        definitions.NOMINAL_QUOTA: quota.nominal,
-        definitions.BORROWING_LIMIT: quota.borrowing_limit,
-        definitions.LENDING_LIMIT: quota.lending_limit,
-    }
-    for name, amount in limits.items():
+    limits = (
+        (families.nominal_quota, quota.nominal),
+        (families.borrowing_limit, quota.borrowing_limit),
+        (families.lending_limit, quota.lending_limit),
+    )
+    for family, amount in limits:
         if amount is not None:
             labels = [queue.cohort or "", queue.name, *what]
-            families[name].add_metric(labels, _in_base_units(what[1], amount))
+            family.add_metric(labels, _in_base_units(what[1], amount))
 
 
 def _add_used(queue: ClusterQueueInfo, used: tuple[Used, ...], family: GaugeMetricFamily) -> None:

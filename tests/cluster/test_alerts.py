@@ -9,7 +9,6 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.telemetry import definitions
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.faults import refused
 from tests.cluster.gangs import Gangs
@@ -76,15 +75,15 @@ def test_the_pages_have_every_metric_with_its_labels(pages: dict[str, str]) -> N
         shown.setdefault(name, set()).update(labels)
         full |= {name} if has_samples else set()
 
-    assert [each.name for each in definitions.every() if each.name not in shown] == []
-    own = {each.name: set(each.labels) for each in definitions.every() if each.name in full}
+    assert [name for name in monitoring.defined() if name not in shown] == []
+    own = {name: labels for name, labels in monitoring.defined().items() if name in full}
     assert {name: shown[name] - {"le"} for name in own} == own
     assert len(own) > 45
 
 
 def test_the_pages_have_what_alerts_and_the_dashboard_ask_for(pages: dict[str, str]) -> None:
     shown = {name: labels for name, labels, _ in families(pages.values())} | {"up": set()}
-    known = {each.name: set(each.labels) for each in definitions.every()}
+    known = monitoring.defined()
     for expr in (*(each["expr"] for each in monitoring.alerts()), *monitoring.expressions()):
         asked = promtool_rules.names_of(expr)
         assert asked, expr

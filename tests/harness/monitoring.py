@@ -5,6 +5,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from prometheus_client.metrics import MetricWrapperBase
+
+from extender.runtime.faults import Faults
+from extender.telemetry import metrics, queue_metrics
 
 ROOT: Final = Path(__file__).parents[2]
 RUNBOOKS: Final = "docs/runbooks/"
@@ -48,3 +52,28 @@ def panels() -> list[dict[str, Any]]:
 def expressions() -> list[str]:
     """Return all expressions of the dashboard."""
     return [target["expr"] for panel in panels() for target in panel["targets"]]
+
+
+def defined() -> dict[str, set[str]]:
+    """Return the labels of each metric of both processes, by the name that Prometheus stores."""
+    reconciler = metrics.ReconcilerMetrics().registry
+    queue_metrics.QueueMetrics(reconciler)
+    queue_metrics.JobMetrics(reconciler)
+    metrics.lags(reconciler, lambda: 0.0)
+    found = dict[str, set[str]]()
+    for registry in (metrics.Metrics().registry, reconciler):
+        for each in registry._collector_to_names:
+            if isinstance(each, MetricWrapperBase):
+                found[_stored(each._name, str(each._type))] = set(each._labelnames)
+    families = [
+        *metrics.internal_errors(Faults()),
+        *metrics.objects_set_aside(dict),
+        *metrics.waiting_groups(()),
+        *metrics.access({}, {}, {}, refusals=0),
+        *vars(queue_metrics.Families()).values(),
+    ]
+    return found | {_stored(each.name, str(each.type)): set(each._labelnames) for each in families}
+
+
+def _stored(name: str, kind: str) -> str:
+    return f"{name}_total" if kind == "counter" else name

@@ -7,7 +7,6 @@ import pytest
 
 from extender.api.reasons import EventReason, Reason
 from extender.config import Settings
-from extender.telemetry import definitions
 from tests.documents import anchors, inline
 from tests.harness import monitoring, promtool_rules
 from tests.harness.monitoring import ROOT, RUNBOOKS
@@ -49,7 +48,7 @@ def test_the_alerts_are_an_object_of_the_operator() -> None:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_an_expression_names_metrics_and_labels_that_are_defined(expression: str) -> None:
-    known = {each.name: set(each.labels) for each in definitions.every()}
+    known = monitoring.defined()
     asked = promtool_rules.names_of(expression)
     assert asked
     for name, labels in asked.items():
