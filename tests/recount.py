@@ -5,7 +5,7 @@ from typing import Final
 
 from extender.resources.quantity import CPU
 from extender.state.cluster import events as ev
-from extender.state.cluster.natives import Natives
+from extender.state.cluster.index import Natives
 from extender.state.cluster.reservations import Reservations
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import NO_GROUP, ClusterTables

@@ -35,8 +35,8 @@ from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
-from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.queue_metrics import QueueMetrics
+from extender.telemetry.starts import AdmissionStarts
 
 _log = structlog.get_logger(__name__)
 

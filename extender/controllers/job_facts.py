@@ -36,6 +36,7 @@ from extender.room.nodes import NodeRoom
 from extender.room.pods import members
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
+from extender.state.cluster.jobs import DEEPEST
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import ClusterQueueInfo, JobObject, WorkloadInfo
 from extender.state.queue.view import QueueView
@@ -57,10 +58,6 @@ class JobOptions:
     release_quota: QuotaRelease = "OnTerminating"
     aside: ObjectsSetAside = field(default_factory=ObjectsSetAside)
     """The list of objects that are set aside, to which jobs are added whose decision failed."""
-
-
-_DEEPEST: Final = 10
-"""Most owners above a job that are looked at."""
 
 
 class JobFacts:
@@ -174,7 +171,7 @@ class JobFacts:
         """
         top: JobObject | None = None
         above = found
-        for _ in range(_DEEPEST):
+        for _ in range(DEEPEST):
             parent = self._parent(above)
             if parent is None:
                 break

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from extender.api.core_v1 import Affinity, Taint
 from extender.api.selectors import is_tolerated, matches_term
 from extender.resources.quantity import PODS
-from extender.state.cluster.node_order import Entry, NodeOrder
+from extender.state.cluster.index import Entry, NodeOrder
 from extender.state.cluster.records import EVERY_PORT, HostPort, NodeInfo, Shape
 from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps

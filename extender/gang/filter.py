@@ -19,7 +19,7 @@ from extender.gang.gates import CAN_START, MAY_BE_PLANNED, Known, asked, first_r
 from extender.gang.room import is_exempt, without_room
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse, about
 from extender.resources.quantity import add, subtract
-from extender.state.cluster.pod_affinity_index import may_name
+from extender.state.cluster.index import may_name
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.view import ClusterView

@@ -31,7 +31,7 @@ from extender.gang.fit import (
 from extender.gang.room import Lack, Room, lack_of
 from extender.gang.verdicts import Refuse, about, not_admitted
 from extender.resources.quantity import Resources, subtract
-from extender.state.cluster.groups import GroupTally, Turn
+from extender.state.cluster.index import GroupTally, Turn
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.steps import Steps

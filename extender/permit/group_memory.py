@@ -28,7 +28,7 @@ from extender.runtime.retry import Backoff
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
-from extender.telemetry.gang_starts import GangStarts
+from extender.telemetry.starts import GangStarts
 
 _OTHERS_FIRST: Final = frozenset(
     (Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE, Reason.BINDING_REFUSED)

@@ -22,7 +22,7 @@ from extender.fit.packer import Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.resources.quantity import Resources, add
 from extender.room.pods import PodShapes, workloads_of
-from extender.state.cluster.node_order import NodeOrder
+from extender.state.cluster.index import NodeOrder
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import Assignment, Order, WorkloadInfo

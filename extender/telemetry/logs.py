@@ -19,9 +19,9 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 from typing_extensions import override
 
-from extender.runtime.faults import FAULTS
+from extender.runtime.faults import FAULTS, REMEMBERED
 
-MOST_LINES: Final = 10_000
+MOST_LINES: Final = REMEMBERED
 """Lines that wait to be written; others are lost until there is a place."""
 PLACE: Final = "logs"
 IdOf = Callable[[str], str | None]

@@ -26,9 +26,8 @@ from extender.runtime.faults import FAULTS
 from extender.runtime.loop_lag import WINDOW_SECONDS, LoopLag
 from extender.runtime.pacer import Pacer
 from extender.runtime.process import Garbage
-from extender.telemetry.admission_starts import AdmissionStarts
-from extender.telemetry.gang_starts import GangStarts
 from extender.telemetry.metrics import ProcessMetrics, access, lags
+from extender.telemetry.starts import AdmissionStarts, GangStarts
 
 
 class Loop:

@@ -47,10 +47,10 @@ from extender.server.health import Probes, health_app
 from extender.server.snapshot import add_snapshot
 from extender.server.tls import Files, ServingTls
 from extender.state.cluster.events import ClusterChange
-from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import ComputedMetrics, ReconcilerMetrics, page, waiting_groups
 from extender.telemetry.queue_metrics import JobMetrics, QueueGauges, QueueMetrics
+from extender.telemetry.starts import AdmissionStarts
 from extender.wiring import http
 from extender.wiring.memory import cluster_memory, header
 from extender.wiring.process import Loop, Watches, tracing

@@ -16,9 +16,8 @@ from extender.config import TraceSettings
 from extender.kube.errors import ConfigurationError
 from extender.state.cluster.store import Cluster
 from extender.telemetry import otel
-from extender.telemetry.gang_starts import GangStarts
 from extender.telemetry.metrics import ProcessMetrics
-from extender.telemetry.traces import Trace
+from extender.telemetry.starts import GangStarts, Trace
 from extender.wiring import process
 from tests.harness.collector import PATH, Collector
 from tests.makers import ManualClock

@@ -16,7 +16,7 @@ from extender.state.cluster.events import JobsManaged
 from extender.state.cluster.records import AdmittedPods, JobInfo, NodeInfo, PodInfo
 from extender.state.cluster.reservations import Reservation
 
-_DEEPEST: Final = 5
+DEEPEST: Final = 10
 """The most owners above each other that are looked at: references may go round in a circle."""
 
 
@@ -227,7 +227,7 @@ class Admissions:
         is_known, uid = True, pod.controller
         is_queued = uid is None and table.in_use and QUEUE_LABEL in pod.labels
         workloads: Collection[str] = ()
-        for _ in range(_DEEPEST):
+        for _ in range(DEEPEST):
             if uid is None:
                 break
             workloads = table.by_owner.get(uid) or workloads
@@ -270,7 +270,7 @@ class Admissions:
     def _used(self, workload: AdmittedPods) -> int:
         """Return how many pods of a Workload have a node or a reservation."""
         if not workload.is_of_pods:
-            return sum(self._below(uid, _DEEPEST) for uid in workload.owners)
+            return sum(self._below(uid, DEEPEST) for uid in workload.owners)
         own = self._table.with_room.intersection(workload.owners)
         return len(own.union(self._table.grouped.get(workload.key, ())))
 

@@ -12,6 +12,9 @@ from extender.api.wellknown import GANG_GATE
 from extender.resources.quantity import Resources
 from extender.state.topology import DomainAssignment
 
+REMEMBERED: Final = 20_000
+"""The number of each kind of changed and deleted objects that are remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:

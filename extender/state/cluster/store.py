@@ -22,12 +22,10 @@ from typing import Any, Final
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED
 from extender.state.cluster import events as ev
-from extender.state.cluster import pod_changes
-from extender.state.cluster.change_log import REMEMBERED
 from extender.state.cluster.events import ClusterChange, ClusterEvent, ObjectsListed
-from extender.state.cluster.groups import GroupTally
-from extender.state.cluster.pod_changes import is_fresh, is_plain
+from extender.state.cluster.index import GroupTally, change_of_pod
 from extender.state.cluster.records import (
+    REMEMBERED,
     AdmittedPods,
     BudgetInfo,
     ClaimInfo,
@@ -212,13 +210,7 @@ class Cluster:
         tables.gained.note(_gained(pod, kept if given_back else None, resized=resized))
         # The room that was granted to its group is not all taken, perhaps.
         fulfilled = granted and pod.group not in tables.reservations.grants
-        return ClusterChange(
-            groups=pod_changes.touched(before, pod),
-            unschedulable=pod_changes.found_no_node(before, pod),
-            room=given_back or fulfilled,
-            statuses=pod_changes.reported(before, pod),
-            gated=pod_changes.gated(pod),
-        )
+        return change_of_pod(before, pod, room=given_back or fulfilled)
 
     def _pod_finished(self, pod: PodInfo) -> ClusterChange:
         change = self._forget_pod(pod.uid, has_ended=True)
@@ -744,12 +736,15 @@ class Cluster:
 
     def _look_whether_it_waits(self, pod: PodInfo) -> None:
         """Count a pod that waits: without a group, or before anything was said of it."""
-        tables = self._tables
+        tables, judged = self._tables, pod.unschedulable is not None
+        if pod.node is not None or pod.gates or pod.terminating:
+            return
         if pod.uid in tables.reservations.pods:
             return
-        if is_plain(pod):
+        # A pod of a DaemonSet that found no room waits for its own node alone.
+        if pod.group is None and not (pod.only_node and judged):
             tables.plain.put(pod)
-        if is_fresh(pod) and pod.uid not in tables.refused:
+        if not judged and pod.uid not in tables.refused:
             tables.fresh.put(pod)
 
     def _count(self, pod: PodInfo) -> None:

@@ -13,14 +13,18 @@ from typing import Final
 
 from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_GROUPS
 from extender.resources.quantity import Resources
-from extender.state.cluster.change_log import Gains, PodLog
-from extender.state.cluster.feasible_by_pattern import FeasibleByPattern, PatternNodes
-from extender.state.cluster.groups import GroupQueue, GroupTally, Turn
+from extender.state.cluster.index import (
+    Gains,
+    GroupQueue,
+    GroupTally,
+    Natives,
+    NodeOrder,
+    PodAffinityIndex,
+    PodLog,
+    PodsByPriority,
+    Turn,
+)
 from extender.state.cluster.jobs import AdmissionBarrier, Admissions, AdmissionTable, JobTable
-from extender.state.cluster.natives import Natives
-from extender.state.cluster.node_order import NodeOrder
-from extender.state.cluster.pod_affinity_index import PodAffinityIndex
-from extender.state.cluster.pod_changes import PodsByPriority
 from extender.state.cluster.records import (
     AdmittedPods,
     BudgetInfo,
@@ -44,8 +48,7 @@ from extender.state.cluster.reservations import (
     Reservations,
     VictimsRoom,
 )
-from extender.state.cluster.schedulers import SchedulersOnNodes
-from extender.state.cluster.unseen import Unseen
+from extender.state.cluster.seen import FeasibleByPattern, PatternNodes, SchedulersOnNodes, Unseen
 
 NO_GROUP: Final = ""
 """The key that stands for pods without a group."""

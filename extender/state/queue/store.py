@@ -13,12 +13,13 @@ Nothing here awaits, and nothing reads a clock.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from math import inf
 from typing import Any, Final, TypeVar
 
 from extender.api.queue_wire import LimitRangeItem
 from extender.api.wellknown import OWN_PREFIX, PRIORITY_CLASS_LABEL
+from extender.state.cluster.records import REMEMBERED
 from extender.state.queue import events as ev
 from extender.state.queue.events import Event, QueueChange, Record
 from extender.state.queue.records import (
@@ -40,6 +41,7 @@ from extender.state.queue.records import (
 )
 from extender.state.queue.usage import Usage, add, usage
 from extender.state.queue.view import QueueTables, QueueView
+from extender.steps import PIECE, cut
 
 Complete = Callable[
     [PodSetInfo, Sequence[LimitRangeItem], Mapping[str, RuntimeClassInfo]], PodSetInfo
@@ -49,13 +51,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _NOTHING = QueueChange()
-_REMEMBERED: Final = 10_000
-"""Deleted objects whose UIDs are kept, so that a delayed answer to a write restores none."""
 _FOR_GOOD: Final = inf
 _LATEST: Final = 1000
 """Changes of the usage of a ClusterQueue whose workloads are known: readers may keep results."""
-AT_ONCE: Final = 32
-"""Objects of a list that are applied in one step."""
 _Named = NamespaceInfo | PriorityClassInfo | WorkloadPriorityClassInfo | RuntimeClassInfo
 """Records of which no version is known."""
 _STRUCTURE: Final = (FlavorInfo, TopologyInfo, ClusterQueueInfo, CohortInfo)
@@ -141,12 +139,12 @@ class Queues:
         The tables are whole between two slices, and other events may come there.
         """
         if isinstance(listed, ev.JobsListed):
-            steps, size = self._jobs_listed(listed), AT_ONCE
+            steps, size = self._jobs_listed(listed), PIECE
         else:
             # What settings make of workloads is worked out once for all settings of a type.
             small = listed.type is not WorkloadInfo
-            steps, size = self._listed(listed), len(listed.records) if small else AT_ONCE
-        while some := list(islice(steps, max(size, AT_ONCE))):
+            steps, size = self._listed(listed), max(PIECE, len(listed.records) if small else 0)
+        for some in cut(steps, size):
             yield self._announced(_union(some))
 
     def _announced(self, change: QueueChange) -> QueueChange:
@@ -218,9 +216,10 @@ class Queues:
         return self._touched(before, None)
 
     def _remember(self, uid: str, news: float = _FOR_GOOD) -> None:
+        """Keep the UID of a deleted object, so that a delayed answer to a write restores none."""
         if uid:
             self._gone[uid] = max(news, self._gone.pop(uid, 0))
-        while len(self._gone) > _REMEMBERED:
+        while len(self._gone) > REMEMBERED:
             del self._gone[next(iter(self._gone))]
 
     def _listed(self, event: ev.Listed) -> Iterator[QueueChange]:

@@ -13,7 +13,7 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.kube.patterns import Patterns
 from extender.kube.sizes import JOBS, MOST_ENTRIES, MOST_NAMES, PODS
 from extender.kube.topology_wire import read_annotation
-from extender.state.cluster.node_order import NodeOrder
+from extender.state.cluster.index import NodeOrder
 from extender.state.cluster.records import EVERY_PORT
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

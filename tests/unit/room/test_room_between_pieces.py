@@ -16,7 +16,7 @@ from extender.room import pods as room_pods
 from extender.room.nodes import NodeRoom
 from extender.room.pods import Awaited
 from extender.state.cluster import events as ev
-from extender.state.cluster.change_log import PodLog
+from extender.state.cluster.index import PodLog
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue.records import WorkloadInfo

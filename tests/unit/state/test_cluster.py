@@ -11,7 +11,7 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE, GROUP_SIGS, GROUP_X
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.groups import GroupTally
+from extender.state.cluster.index import GroupTally
 from extender.state.cluster.records import (
     BATCH_JOB,
     JobInfo,

@@ -6,10 +6,10 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector, Requirement
 from extender.state.cluster import events as ev
-from extender.state.cluster import feasible_by_pattern
-from extender.state.cluster.expiring_set import ExpiringSet
-from extender.state.cluster.pod_affinity_index import may_name
-from extender.state.cluster.records import NodeInfo, Pattern, PodTerm, Shape
+from extender.state.cluster import seen
+from extender.state.cluster.index import may_name
+from extender.state.cluster.records import REMEMBERED, NodeInfo, Pattern, PodTerm, Shape
+from extender.state.cluster.seen import ExpiringSet
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from tests.makers import (
@@ -132,15 +132,15 @@ def test_a_look_counts_for_a_minute() -> None:
     of, other = pattern(), pattern()
     cluster = cluster_of(nodes(4, 4), looked(0, of, "n0"), looked(30, other, "n0"))
     view = cluster.view()
-    observe(cluster, looked(feasible_by_pattern.SECONDS, other))
+    observe(cluster, looked(seen.SECONDS, other))
     assert view.is_good(of, "n0")
-    observe(cluster, looked(feasible_by_pattern.SECONDS + 1, other))
+    observe(cluster, looked(seen.SECONDS + 1, other))
     assert view.look(of) is None
     assert view.is_good(other, "n0")
 
 
 def test_of_many_patterns_the_first_are_forgotten() -> None:
-    every = [pattern() for _ in range(feasible_by_pattern.MOST + 1)]
+    every = [pattern() for _ in range(seen.MOST + 1)]
     view = cluster_of(nodes(4), [looked(0, each, "n0") for each in every]).view()
     assert view.look(every[0]) is None
     assert all(view.is_good(each, "n0") for each in every[1:])
@@ -163,8 +163,8 @@ def test_what_is_in_doubt_is_so_for_a_time_from_the_next_moment() -> None:
 
 def test_without_any_time_only_so_much_is_in_doubt() -> None:
     expiring = ExpiringSet[int](5)
-    ended = [expiring.add(number) for number in range(10_001)]
-    assert ended == [*[None] * 10_000, 0]
+    ended = [expiring.add(number) for number in range(REMEMBERED + 1)]
+    assert ended == [*[None] * REMEMBERED, 0]
     assert 0 not in expiring
 
 

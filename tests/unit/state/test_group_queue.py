@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.state.cluster.groups import GroupQueue, Turn
+from extender.state.cluster.index import GroupQueue, Turn
 
 NAMES = st.sampled_from("abcdef")
 MOVES = st.lists(

@@ -7,7 +7,8 @@ import pytest
 
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, WorkloadInfo
-from extender.state.queue.store import AT_ONCE, Queues
+from extender.state.queue.store import Queues
+from extender.steps import PIECE
 from tests.makers import key
 from tests.queue_makers import (
     admission,
@@ -18,7 +19,7 @@ from tests.queue_makers import (
     workload,
 )
 
-MANY = 4 * AT_ONCE
+MANY = 4 * PIECE
 KIND = "batch/job"
 
 
@@ -47,7 +48,7 @@ def test_workloads_come_and_go_by_slices(queues: Queues) -> None:
         before = len(there)
         for _ in queues.replace(ev.Listed(WorkloadInfo, found)):
             validate_queues(queues)
-            assert abs(len(there) - before) <= AT_ONCE
+            assert abs(len(there) - before) <= PIECE
             before = len(there)
         assert len(there) == want
 
@@ -57,7 +58,7 @@ def test_jobs_come_and_go_by_slices(queues: Queues) -> None:
     for found, want in ((jobs(), MANY), ([], 0)):
         before = len(there)
         for _ in queues.replace(ev.JobsListed(KIND, found)):
-            assert abs(len(there) - before) <= AT_ONCE
+            assert abs(len(there) - before) <= PIECE
             before = len(there)
         assert len(there) == want
 

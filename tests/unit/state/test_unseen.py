@@ -8,8 +8,8 @@ import pytest
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.reservations import ReservationKind
+from extender.state.cluster.seen import Unseen
 from extender.state.cluster.store import Cluster
-from extender.state.cluster.unseen import Unseen
 from tests.makers import key, nodes, observe, planned, pod, pod_group, pods
 
 A, B = pods(2, 2)

@@ -13,8 +13,8 @@ from extender.state.cluster.records import ConditionInfo
 from extender.state.queue import events as ev
 from extender.state.queue.records import OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
-from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.logs import Ids
+from extender.telemetry.starts import AdmissionStarts
 from tests.makers import ManualClock, key
 from tests.queue_makers import admission, workload
 from tests.unit.controllers.test_admission import Scene

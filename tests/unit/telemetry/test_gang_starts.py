@@ -14,9 +14,9 @@ from extender.kube.errors import ForbiddenError
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from extender.telemetry import gang_starts
-from extender.telemetry.gang_starts import GangStarts
+from extender.telemetry import starts
 from extender.telemetry.logs import Ids
+from extender.telemetry.starts import GangStarts
 from tests.makers import (
     ManualClock,
     cluster_of,
@@ -233,7 +233,7 @@ def test_what_is_no_gang_has_no_start() -> None:
 
 
 def test_ids_of_so_many_groups_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gang_starts, "REMEMBERED", 2)
+    monkeypatch.setattr(starts, "REMEMBERED", 2)
     names = ["a", "b", "c"]
     members = [pod(name, group=name) for name in names]
     noted = Noted(*nodes(8), members, [pod_group(name, 1) for name in names])

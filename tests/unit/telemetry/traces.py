@@ -9,8 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from opentelemetry.trace import format_trace_id
 from typing_extensions import override
 
-from extender.telemetry.admission_starts import AdmissionStarts
-from extender.telemetry.gang_starts import GangStarts
+from extender.telemetry.starts import AdmissionStarts, GangStarts
 
 
 @dataclass(frozen=True)
