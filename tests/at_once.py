@@ -8,8 +8,7 @@ from extender.gang.fit import Fit, fitting
 from extender.gang.verdicts import Refuse
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.reservations import Claim
-from extender.state.fair_share import FairShare
-from extender.steps import at_once
+from extender.steps import FairShare, at_once
 
 
 def fit(pods: Sequence[PodInfo], wanted: int, **asked: Any) -> Fit:

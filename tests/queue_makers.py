@@ -37,10 +37,11 @@ from extender.state.queue.records import (
     PreemptionPolicy,
     Quota,
     ResourceGroupInfo,
+    Usage,
     WorkloadInfo,
+    usage,
 )
-from extender.state.queue.store import Queues
-from extender.state.queue.usage import Usage, add, usage
+from extender.state.queue.store import Queues, add
 from tests.makers import NAMESPACE, shape
 
 EVERYTHING = LabelSelector()

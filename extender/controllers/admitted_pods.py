@@ -43,13 +43,12 @@ from extender.room.replacing import are_on
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
-from extender.state.cluster.records import PodGroupInfo
+from extender.state.cluster.records import Domain, PodGroupInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events
 from extender.state.queue.records import Assignment, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
-from extender.state.topology import Domain
 from extender.steps import at_once
 
 _log = structlog.get_logger(__name__)

@@ -37,10 +37,10 @@ from extender.room.pods import members
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.jobs import DEEPEST
+from extender.state.cluster.records import DomainAssignment
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import ClusterQueueInfo, JobObject, WorkloadInfo
 from extender.state.queue.view import QueueView
-from extender.state.topology import DomainAssignment
 
 Key = tuple[str, str]
 """The key of a job: `JobObject.unit`."""

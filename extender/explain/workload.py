@@ -26,8 +26,8 @@ from extender.state.queue.records import (
     FlavorResource,
     PodSetInfo,
     WorkloadInfo,
+    usage,
 )
-from extender.state.queue.usage import usage
 from extender.steps import Steps
 
 _State = Literal["Pending", "QuotaReserved", "Admitted", "Evicted", "Finished", "Terminating"]

@@ -16,8 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from extender.fit.candidates import PodShape
 from extender.fit.room_left import slots
-from extender.state.cluster.records import NodeInfo
-from extender.state.topology import Domain
+from extender.state.cluster.records import Domain, NodeInfo
 from extender.steps import PIECE, Steps
 
 Amounts = Callable[[NodeInfo], Mapping[str, int]]

@@ -26,12 +26,10 @@ from extender.gang import gates, topology
 from extender.gang.fit import candidates, fitting, pod_shape
 from extender.gang.options import GangOptions
 from extender.resources.quantity import Resources, add, subtract
-from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.records import Domain, NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
-from extender.state.fair_share import FairShare
-from extender.state.topology import Domain
-from extender.steps import PIECE, Steps
+from extender.steps import PIECE, FairShare, Steps
 
 MOST = 20
 """The largest number of claims, of groups without a claim that are tried in one look, and of a

@@ -15,9 +15,8 @@ from extender.api.wellknown import (
 )
 from extender.fit.placement import GangPlacement, PlacementChoice
 from extender.gang.verdicts import Refuse, about
-from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
+from extender.state.cluster.records import Domain, DomainAssignment, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
-from extender.state.topology import Domain, DomainAssignment
 from extender.steps import PIECE, Steps
 
 

@@ -17,7 +17,7 @@ from extender.api.wellknown import WorkloadCondition
 from extender.jobs import fields
 from extender.jobs.fields import Object
 from extender.jobs.job import ChildChange, GenericJob, Step, pod_sets_of
-from extender.state.cluster.records import ConditionInfo
+from extender.state.cluster.records import ConditionInfo, DomainAssignment
 from extender.state.queue.records import (
     FlavorInfo,
     Meta,
@@ -25,7 +25,6 @@ from extender.state.queue.records import (
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
-from extender.state.topology import DomainAssignment
 
 
 @dataclass(frozen=True, slots=True)

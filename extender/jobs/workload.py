@@ -41,8 +41,7 @@ from extender.jobs.fields import Object
 from extender.jobs.job import LARGEST_INT32, GenericJob, Slot
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.templates import group_name, is_copied, plain
-from extender.state.queue.records import AdmissionInfo, WorkloadInfo
-from extender.state.queue.usage import remaining
+from extender.state.queue.records import AdmissionInfo, WorkloadInfo, remaining
 
 _DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*")

@@ -16,8 +16,7 @@ from extender.api.wellknown import QUEUE_LABEL, WorkloadCondition
 from extender.kube.client import MERGE_PATCH, KubeClient
 from extender.kube.decode import controller_of, readable
 from extender.state.cluster.records import AdmittedPods, JobInfo
-from extender.state.queue.records import WorkloadInfo
-from extender.state.queue.usage import left_of, remaining
+from extender.state.queue.records import WorkloadInfo, left_of, remaining
 
 MANAGED_JOBS: Final = "gang-managed-jobs"
 _MANAGED_JOBS_KEY: Final = "withoutQueueName"

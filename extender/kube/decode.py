@@ -59,6 +59,7 @@ from extender.state.cluster.records import (
     VOLUME_CLAIMS,
     BudgetInfo,
     ConditionInfo,
+    DomainAssignment,
     JobInfo,
     NodeInfo,
     PodGroupInfo,
@@ -66,7 +67,6 @@ from extender.state.cluster.records import (
     PodInfo,
     Shape,
 )
-from extender.state.topology import DomainAssignment
 
 _FINISHED = frozenset(("Succeeded", "Failed"))
 _ENDED = frozenset(("Complete", "Failed"))

@@ -26,7 +26,7 @@ from extender.kube.pod_groups import as_condition, as_time
 from extender.kube.set_aside import identify
 from extender.kube.watch import decoded
 from extender.resources.quantity import exact
-from extender.state.cluster.records import Grant
+from extender.state.cluster.records import DomainAssignment, Grant
 from extender.state.queue.records import (
     AdmissionInfo,
     JobObject,
@@ -34,7 +34,6 @@ from extender.state.queue.records import (
     OwnerRef,
     WorkloadInfo,
 )
-from extender.state.topology import DomainAssignment
 
 FIELD_MANAGER: Final = "gang-extender-queue"
 """The manager of PodGroups that the queue makes for jobs."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from extender.api.core_v1 import Wire
-from extender.state.topology import DomainAssignment
+from extender.state.cluster.records import DomainAssignment
 
 _LONGEST: Final = 253
 """Characters of a name of a node; labels have fewer."""

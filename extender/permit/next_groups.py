@@ -30,8 +30,7 @@ from extender.runtime.pacer import timed
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
-from extender.state.fair_share import FairShare
-from extender.steps import Steps
+from extender.steps import FairShare, Steps
 
 
 class NextGroups:

@@ -14,8 +14,7 @@ from extender.runtime.pacer import in_turns
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import LONGEST_SECONDS
 from extender.state.cluster.store import Cluster
-from extender.state.fair_share import FairShare
-from extender.steps import Steps
+from extender.steps import FairShare, Steps
 
 _log = structlog.get_logger(__name__)
 

@@ -55,8 +55,7 @@ from extender.state.cluster.records import (
     PreemptedRoom,
 )
 from extender.state.cluster.store import Cluster
-from extender.state.fair_share import FairShare
-from extender.steps import Steps
+from extender.steps import FairShare, Steps
 from extender.telemetry.metrics import Metrics
 
 _BEHIND_REASONS: Final = frozenset(

@@ -38,8 +38,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo, Refusal
 from extender.state.cluster.store import Cluster
-from extender.state.fair_share import FairShare
-from extender.steps import PIECE, Steps
+from extender.steps import PIECE, FairShare, Steps
 from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)

@@ -14,8 +14,7 @@ from extender.queueing.options import AdmissionOptions, queue_order
 from extender.queueing.preempt import preemptor_named_in
 from extender.queueing.quota import QuotaTree
 from extender.queueing.status import Queued, selects_namespace, standing
-from extender.state.queue.records import ClusterQueueInfo, Order, WorkloadInfo
-from extender.state.queue.usage import Usage
+from extender.state.queue.records import ClusterQueueInfo, Order, Usage, WorkloadInfo
 from extender.state.queue.view import QueueView
 
 _EMPTY: Final = ClusterQueueLines()

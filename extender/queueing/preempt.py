@@ -28,8 +28,8 @@ from extender.state.queue.records import (
     ClusterQueueInfo,
     FlavorResource,
     WorkloadInfo,
+    usage,
 )
-from extender.state.queue.usage import usage
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
 

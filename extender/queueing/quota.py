@@ -21,10 +21,11 @@ from extender.state.queue.records import (
     CohortInfo,
     FlavorResource,
     Quota,
+    Usage,
     WorkloadInfo,
     quotas_of,
+    usage,
 )
-from extender.state.queue.usage import Usage, leaves, usage
 from extender.state.queue.view import QueueView
 from extender.steps import PIECE, Steps
 
@@ -144,7 +145,7 @@ def _holder(workload: WorkloadInfo, held: AdmissionInfo) -> QuotaHolder:
     reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     since = reserved.transition if reserved and reserved.status == "True" else _ASSUMED
     rank = (-workload.priority, since, workload.meta.uid)
-    return QuotaHolder(workload, held, usage(held, workload), since, leaves(workload), rank)
+    return QuotaHolder(workload, held, usage(held, workload), since, workload.leaves, rank)
 
 
 _NO_QUOTA = Quota()

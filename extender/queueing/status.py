@@ -17,11 +17,12 @@ from extender.state.queue.records import (
     ClusterQueueInfo,
     FlavorResource,
     LocalQueueInfo,
+    Usage,
     WorkloadInfo,
     group_unit,
     quotas_of,
+    usage,
 )
-from extender.state.queue.usage import Usage, usage
 from extender.state.queue.view import QueueView
 
 _CANNOT_ADMIT = "Can't admit new workloads"

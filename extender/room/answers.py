@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from extender.fit.packer import Found
+from extender.state.cluster.records import DomainAssignment
 from extender.state.queue.records import Assignment, WorkloadInfo
-from extender.state.topology import DomainAssignment
 
 _KNOWN: Final = 16
 """The most answers that are kept: each may name thousands of nodes."""

@@ -16,7 +16,7 @@ from extender.fit.packer import Packer, Promised
 from extender.fit.room_left import Placed
 from extender.jobs.kinds.batch_job import done_ranks
 from extender.room.pods import PodSetCount, members
-from extender.state.cluster.records import NodeInfo
+from extender.state.cluster.records import Domain, DomainAssignment, NodeInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import (
     Assignment,
@@ -25,7 +25,6 @@ from extender.state.queue.records import (
     WorkloadInfo,
 )
 from extender.state.queue.view import QueueView
-from extender.state.topology import Domain, DomainAssignment
 from extender.steps import PIECE, Steps
 
 _NOWHERE: Final[Promised] = {}

@@ -33,11 +33,10 @@ from extender.room.pods import (
 )
 from extender.room.replacing import are_on, replacing
 from extender.room.reserved import Afterwards, Aged, Reserved
-from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.records import DomainAssignment, NodeInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import AdmissionInfo, Assignment, Order, WorkloadInfo
 from extender.state.queue.view import QueueView
-from extender.state.topology import DomainAssignment
 from extender.steps import PIECE, Steps, at_once
 
 _BESIDE: Final = 32

@@ -19,6 +19,7 @@ from extender.jobs.workload import made_for, pod_group_key
 from extender.resources.quantity import Resources
 from extender.state.cluster.records import (
     LONGEST_SECONDS,
+    Domain,
     NodeInfo,
     PodGroupInfo,
     PodInfo,
@@ -31,10 +32,9 @@ from extender.state.queue.records import (
     FlavorInfo,
     PodSetInfo,
     WorkloadInfo,
+    remaining,
 )
-from extender.state.queue.usage import leaves, remaining
 from extender.state.queue.view import QueueView
-from extender.state.topology import Domain
 
 
 def members(
@@ -120,7 +120,7 @@ def unplaced(
     pods, but one that was evicted before and is being admitted again does; a pod that is being
     deleted gets a successor.
     """
-    if leaves(workload) or workload.meta.terminating:
+    if workload.leaves or workload.meta.terminating:
         return [], False
     wanted = asked(workload, held.assignments, done)
     there = _placed(declared(workload, cluster))

@@ -16,9 +16,8 @@ from extender.fit.packer import Packer
 from extender.fit.room_left import Placed
 from extender.room.domains import DomainPlacer, InDomains, lack_of, levels_of
 from extender.room.pods import PodSetCount
-from extender.state.cluster.records import NodeInfo
+from extender.state.cluster.records import Domain, DomainAssignment, NodeInfo, in_order
 from extender.state.queue.records import DomainRequest, WorkloadInfo
-from extender.state.topology import Domain, DomainAssignment, in_order
 from extender.steps import PIECE, Steps
 
 UNKNOWN: Final[Domain] = ()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.fit.domains import LevelRequest, Spread, spread
-from extender.state.topology import Domain
+from extender.state.cluster.records import Domain
 
 CASES = 1000
 DEPTH = 3

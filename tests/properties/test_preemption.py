@@ -18,9 +18,15 @@ from extender.gang.options import GangOptions
 from extender.gang.preempt.search import Preemption, choosing, stands
 from extender.gang.preempt.units import Unit
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import BudgetInfo, NodeInfo, PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.records import (
+    BudgetInfo,
+    NodeInfo,
+    PodGroupInfo,
+    PodInfo,
+    Shape,
+    in_order,
+)
 from extender.state.cluster.store import Cluster
-from extender.state.topology import in_order
 from extender.steps import at_once
 from tests.effort import examples
 from tests.makers import NAMESPACE, cluster_of, node, pod, pod_group, shape

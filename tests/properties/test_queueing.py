@@ -31,7 +31,6 @@ from extender.state.queue.records import (
     ResourceGroupInfo,
     WorkloadInfo,
 )
-from extender.state.queue.usage import leaves
 from extender.steps import at_once
 from tests.effort import examples
 from tests.queue_makers import (
@@ -389,7 +388,7 @@ class Queueing(RuleBasedStateMachine):
             if late and (found is None or held is None):
                 continue  # it has ended since the decision
             assert found is not None
-            assert not leaves(found), "evicted twice"
+            assert not found.leaves, "evicted twice"
             evicted = condition("Evicted", "Preempted", at=self.world.now)
             counted = (Eviction("Preempted", "", 1),)
             self.change(found, admission=held, conditions=(evicted,), evictions=counted)

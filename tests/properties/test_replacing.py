@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from extender.fit.domains import LevelRequest, spread
 from extender.room.replacing import Replacement, replaced
-from extender.state.topology import Domain
+from extender.state.cluster.records import Domain
 from tests.properties.test_levels import DEPTH, summed, trees
 
 

@@ -6,7 +6,7 @@ Source: the API `kueue.x-k8s.io/v1beta2`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
 from extender.api.queue_wire import Eviction, FlavorFungibility, LimitRangeItem
@@ -20,11 +20,12 @@ from extender.api.wellknown import (
     WorkloadCondition,
 )
 from extender.resources.quantity import Quantity
-from extender.state.cluster.records import ConditionInfo, Shape
-from extender.state.topology import DomainAssignment
+from extender.state.cluster.records import ConditionInfo, DomainAssignment, Shape
 
 FlavorResource = tuple[str, str]
 """A flavor's name and a resource's: what quota is counted by."""
+Usage = dict[FlavorResource, int]
+_NONE: Final[Mapping[str, int]] = {}
 Order = tuple[int, float, int, str, str]
 """The place of a workload among all that wait, lowest first: negated priority, time, arrival, UID,
 `namespace/name`. The API server stores whole seconds, so the arrival decides within one second."""
@@ -411,13 +412,61 @@ class WorkloadInfo:
 
     @property
     def evicted(self) -> bool:
-        """True if it has to give its quota back."""
+        """True if it was evicted, and not admitted since."""
         return self.holds(WorkloadCondition.EVICTED)
 
     @property
     def admitted(self) -> bool:
         """True if its job may run."""
         return self.holds(WorkloadCondition.ADMITTED)
+
+    @property
+    def leaves(self) -> bool:
+        """True if it has to give its quota back.
+
+        One that was evicted before and is being admitted again has not: its status is not written
+        yet.
+        """
+        return self.evicted and self.admission is not None
+
+
+def usage(admission: AdmissionInfo, workload: WorkloadInfo) -> Usage:
+    """Return what an admission takes once the pods that are done are taken off (KEP-78).
+
+    Pods are taken off what the workload asks for. It may have been given fewer: because some were
+    done already, or because a part of its request is enough.
+    """
+    taken: Usage = {}
+    for assignment in admission.assignments:
+        left = remaining(assignment, workload) if workload.reclaimable else assignment.count
+        for resource, amount in assignment.usage.items():
+            flavor = assignment.flavors.get(resource)
+            if flavor is None or not assignment.count or not amount * left:
+                continue
+            key = (flavor, resource)
+            taken[key] = taken.get(key, 0) + amount * left // assignment.count
+    return taken
+
+
+def remaining(
+    assignment: Assignment, workload: WorkloadInfo, done: Mapping[str, int] = _NONE
+) -> int:
+    """Return how many of the pods that quota was given for have still to run.
+
+    Pods that are `done` may have quota yet.
+    """
+    name = assignment.name
+    asked = {each.name: each.count for each in workload.pod_sets}
+    through = max(workload.reclaimable.get(name, 0), done.get(name, 0))
+    return left_of(assignment.count, asked.get(name, assignment.count), through)
+
+
+def left_of(given: int, asked: int, done: int) -> int:
+    """Return how many pods have still to run of those that quota was given for.
+
+    Those that are done are some of those that were asked for.
+    """
+    return max(0, min(given, asked - done))
 
 
 CompletionMode = Literal["Indexed", "NonIndexed"]

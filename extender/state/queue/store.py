@@ -35,11 +35,12 @@ from extender.state.queue.records import (
     PriorityClassInfo,
     RuntimeClassInfo,
     TopologyInfo,
+    Usage,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
     group_unit,
+    usage,
 )
-from extender.state.queue.usage import Usage, add, usage
 from extender.state.queue.view import QueueTables, QueueView
 from extender.steps import PIECE, cut
 
@@ -587,3 +588,13 @@ def _union(changes: Iterable[QueueChange]) -> QueueChange:
         namespaces=frozenset().union(*(c.namespaces for c in found)),
         priority_classes=frozenset().union(*(c.priority_classes for c in found)),
     )
+
+
+def add(into: Usage, more: Usage, *, sign: int = 1) -> None:
+    """Add in place, or subtract; what reaches zero is dropped."""
+    for key, amount in more.items():
+        left = into.get(key, 0) + sign * amount
+        if left:
+            into[key] = left
+        else:
+            into.pop(key, None)

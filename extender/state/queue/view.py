@@ -22,10 +22,10 @@ from extender.state.queue.records import (
     PriorityClassInfo,
     RuntimeClassInfo,
     TopologyInfo,
+    Usage,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
-from extender.state.queue.usage import Usage
 
 _NOTHING: Mapping[FlavorResource, int] = {}
 

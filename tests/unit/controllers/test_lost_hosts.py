@@ -15,7 +15,7 @@ from extender.kube.recorder import Event
 from extender.queueing.lost_hosts import UNREADY_SECONDS, HostRules
 from extender.room.nodes import NodeRoom
 from extender.state.cluster import events as cluster_events
-from extender.state.cluster.records import NodeInfo
+from extender.state.cluster.records import DomainAssignment, NodeInfo
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     AdmissionInfo,
@@ -29,7 +29,6 @@ from extender.state.queue.records import (
     WorkloadInfo,
 )
 from extender.state.queue.store import Queues
-from extender.state.topology import DomainAssignment
 from tests.makers import NAMESPACE, ManualClock, cluster_of, key, node, observe, pod, pod_group
 from tests.queue_makers import (
     cluster_queue,

@@ -10,12 +10,10 @@ from extender.api.core_v1 import Toleration
 from extender.gang.aging import MOST, deciding, waits_since
 from extender.gang.options import GangOptions
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import NodeInfo
+from extender.state.cluster.records import DomainAssignment, NodeInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
-from extender.state.fair_share import FairShare
-from extender.state.topology import DomainAssignment
-from extender.steps import at_once
+from extender.steps import FairShare, at_once
 from tests.at_once import due_claims
 from tests.makers import cluster_of, key, node, nodes, observe, pod, pod_group, pods, shape, taint
 from tests.recount import check_tables

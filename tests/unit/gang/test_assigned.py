@@ -8,9 +8,8 @@ from extender.gang.filter import beside_siblings, follow_plan
 from extender.gang.fit import Offer, fitting
 from extender.gang.verdicts import OneNode, OneOf, Refuse
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import JobInfo, NodeInfo, PodInfo
+from extender.state.cluster.records import DomainAssignment, JobInfo, NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
-from extender.state.topology import DomainAssignment
 from tests.at_once import fit
 from tests.makers import cluster_of, key, node, observe, planned, pod, pod_group, shape
 

@@ -20,10 +20,10 @@ from extender.state.cluster.records import (
     PreemptedRoom,
     Shape,
     VictimInfo,
+    in_order,
 )
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
-from extender.state.topology import in_order
 from extender.steps import at_once
 from tests.makers import (
     NAMESPACE,

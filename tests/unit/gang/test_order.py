@@ -10,8 +10,7 @@ from extender.gang.gates import sort_key
 from extender.gang.preempt import proposals
 from extender.gang.score import score
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import NominatedRoom, PodInfo, PreemptedRoom
-from extender.state.topology import DomainAssignment
+from extender.state.cluster.records import DomainAssignment, NominatedRoom, PodInfo, PreemptedRoom
 from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, requests
 
 WANT_KEY: dict[str, tuple[Sequence[Any], tuple[int, float, int, str]]] = {

@@ -22,8 +22,8 @@ from extender.jobs.decide import decide
 from extender.jobs.registry import builtin
 from extender.jobs.templates import group_name
 from extender.jobs.workload import pod_group_key
+from extender.state.cluster.records import DomainAssignment, in_order
 from extender.state.queue.records import Meta, WorkloadInfo
-from extender.state.topology import DomainAssignment, in_order
 from tests.harness.kinds import jobset, pytorchjob
 from tests.unit.jobs.scene import (
     CONTEXT,

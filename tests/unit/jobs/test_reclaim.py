@@ -16,7 +16,7 @@ from extender.jobs.actions import (
 )
 from extender.jobs.decide import decide
 from extender.jobs.registry import builtin
-from extender.state.queue.usage import usage
+from extender.state.queue.records import usage
 from tests.harness.kinds import pytorchjob
 from tests.queue_makers import meta
 from tests.unit.jobs.scene import CONTEXT, body_of, condition, job, words, workload

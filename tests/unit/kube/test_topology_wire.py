@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.kube.topology_wire import as_annotation, as_json, read, read_annotation
-from extender.state.topology import DomainAssignment
+from extender.state.cluster.records import DomainAssignment
 
 LEVELS = ("block", "rack")
 ASSIGNMENTS = st.integers(1, 3).flatmap(

@@ -8,6 +8,7 @@ import pytest
 from extender.api.wellknown import HOSTNAME_LABEL
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.state.cluster import events as cluster_events
+from extender.state.cluster.records import DomainAssignment
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
 from extender.state.queue.records import (
@@ -18,7 +19,6 @@ from extender.state.queue.records import (
     TopologyInfo,
     WorkloadInfo,
 )
-from extender.state.topology import DomainAssignment
 from tests.makers import cluster_of, node, observe, pod
 from tests.queue_makers import (
     Admissions,

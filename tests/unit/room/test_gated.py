@@ -5,9 +5,8 @@ from typing import Any
 
 from extender.api.wellknown import HOSTNAME_LABEL, TOPOLOGY_GATE
 from extender.room.pods import due
-from extender.state.cluster.records import PodInfo
+from extender.state.cluster.records import DomainAssignment, PodInfo
 from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
-from extender.state.topology import DomainAssignment
 from tests.makers import cluster_of, node, pod
 from tests.queue_makers import condition, workload
 

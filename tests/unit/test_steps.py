@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from extender.state.fair_share import FairShare
-from extender.steps import at_once
+from extender.steps import FairShare, at_once
 
 MOST = 8
 
