@@ -26,10 +26,9 @@ from extender.queueing.pending import PendingQueues, Recalled, recall, recalled
 from extender.queueing.preempt import Victim
 from extender.queueing.rules import AdmissionRules
 from extender.room.nodes import NodeRoom
-from extender.runtime.clock import Clock
+from extender.runtime.clock import SLICE_SECONDS, Clock, Pacer
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import SLICE_SECONDS, Pacer
 from extender.state.queue import events
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo

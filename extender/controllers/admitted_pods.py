@@ -40,9 +40,8 @@ from extender.room import pods
 from extender.room.nodes import NodeRoom
 from extender.room.pods import OTHER_GROUP, backing_of, members, why_over
 from extender.room.replacing import are_on
-from extender.runtime.clock import Clock
+from extender.runtime.clock import Clock, Pacer
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
 from extender.state.cluster.records import Domain, PodGroupInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events

@@ -20,8 +20,7 @@ from extender.kube.errors import ApiError
 from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
-from extender.runtime.clock import Clock
-from extender.runtime.pacer import in_turns
+from extender.runtime.clock import Clock, in_turns
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster

@@ -13,8 +13,7 @@ from extender.kube.certificates import Bundle, CertificateSecret, ends, fault, i
 from extender.kube.errors import ApiError, ConflictError
 from extender.kube.webhooks import StoredVersions, WebhookClients
 from extender.runtime.clock import Clock
-from extender.runtime.faults import FAULTS
-from extender.runtime.retry import Backoff
+from extender.runtime.faults import FAULTS, Backoff
 
 _log = structlog.get_logger(__name__)
 

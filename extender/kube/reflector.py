@@ -16,8 +16,8 @@ import structlog
 from extender.kube.decode import DecodeError
 from extender.kube.set_aside import Identity, ObjectsSetAside, identify
 from extender.kube.watch import Apply, Delete, Freshness, Init, InitApply, InitDone, Watcher
+from extender.runtime.clock import Pacer
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
 
 T = TypeVar("T")
 

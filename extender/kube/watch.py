@@ -38,10 +38,8 @@ from extender.kube.errors import (
     UnavailableError,
     from_response,
 )
-from extender.runtime.clock import Clock, SystemClock
-from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
-from extender.runtime.retry import Backoff, asked_pause
+from extender.runtime.clock import Clock, Pacer, SystemClock
+from extender.runtime.faults import FAULTS, Backoff, asked_pause
 
 PAGE_SIZE: Final = 1000
 PAGE_BYTES: Final = 16 * 1024 * 1024

@@ -46,8 +46,8 @@ from extender.permit.timing import (
     SLICE_SECONDS,
     STOPPED_SECONDS,
 )
+from extender.runtime.clock import advance
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import advance
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster

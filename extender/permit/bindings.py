@@ -17,7 +17,7 @@ from extender.kube.errors import (
 from extender.kube.pods import PodRef
 from extender.permit.hold import Gone, WaitingPods
 from extender.permit.timing import PATIENCE_SECONDS, UNSURE_SECONDS
-from extender.runtime.retry import Retry
+from extender.runtime.faults import Retry
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster

@@ -24,7 +24,7 @@ from extender.permit.timing import (
     REMEMBERED,
 )
 from extender.runtime.clock import Clock
-from extender.runtime.retry import Backoff
+from extender.runtime.faults import Backoff
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster

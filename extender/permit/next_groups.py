@@ -25,8 +25,8 @@ from extender.permit.timing import (
     SPARED_SECONDS,
     TURNS_SETTLE_SECONDS,
 )
+from extender.runtime.clock import timed
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import timed
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster

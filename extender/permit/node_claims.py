@@ -8,9 +8,8 @@ import structlog
 from extender.gang import aging
 from extender.gang.options import GangOptions
 from extender.permit.timing import LATE_SECONDS, SLICE_SECONDS
-from extender.runtime.clock import Clock
+from extender.runtime.clock import Clock, in_turns
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import in_turns
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import LONGEST_SECONDS
 from extender.state.cluster.store import Cluster

@@ -22,9 +22,8 @@ from extender.permit.timing import (
     SLICE_SECONDS,
     TRIES,
 )
-from extender.runtime.clock import Clock
+from extender.runtime.clock import Clock, advance
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import advance
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster

@@ -43,9 +43,9 @@ from extender.permit.timing import (
     UNSURE_SECONDS,
     WRITE_AGAIN_SECONDS,
 )
+from extender.runtime.clock import in_turns
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import in_turns
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import (

@@ -15,8 +15,8 @@ from contextlib import suppress
 
 from extender.permit.plans import Plans
 from extender.permit.timing import LATE_SECONDS, LOOK_SECONDS, REST, SLICE_SECONDS
+from extender.runtime.clock import in_turns
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import in_turns
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster

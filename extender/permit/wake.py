@@ -30,10 +30,9 @@ from extender.permit.timing import (
     ROOM_AT_ONCE,
     SPARED_SECONDS,
 )
+from extender.runtime.clock import in_turns
 from extender.runtime.controller import WorkQueue
-from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import in_turns
-from extender.runtime.retry import asked_pause
+from extender.runtime.faults import FAULTS, asked_pause
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo, Refusal

@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-from extender.runtime.faults import FAULTS
-from extender.runtime.retry import Backoff, asked_pause
+from extender.runtime.faults import FAULTS, Backoff, asked_pause
 
 K = TypeVar("K", bound=Hashable)
 

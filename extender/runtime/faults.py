@@ -1,19 +1,24 @@
-"""Unexpected errors, each confined to the object that causes it.
+"""Errors: the unexpected ones are noted, and after those that pass, work is tried again.
 
-A loop that serves many objects must not end because of one. It reports the error here and goes on.
-The log has the traceback, and a counter has the place, so that the bug stays visible.
+A loop that serves many objects must not end because of one. It reports an error that it did not
+expect and goes on. The log has the traceback, and a counter has the place, so that the bug stays
+visible.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
-from typing import Final, ParamSpec
+from typing import Final, ParamSpec, TypeVar
 
 import structlog
-from cachetools import LRUCache
+from cachetools import TTLCache
+
+from extender.runtime.clock import Clock
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -27,9 +32,10 @@ class Faults:
     """Counts unexpected errors by place, and logs each with its traceback."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
         self._counts: Counter[str] = Counter()
-        self._logged: LRUCache[tuple[str, str, str], float] = LRUCache(REMEMBERED)
+        self._logged: TTLCache[tuple[str, str, str], None] = TTLCache(
+            REMEMBERED, LOG_AGAIN_SECONDS, clock
+        )
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -43,11 +49,11 @@ class Faults:
     def report(self, where: str, error: BaseException, *, key: object = "") -> None:
         """Count an error of a place, and log it; `key` names the object that caused it."""
         self.count(where)
-        known, now = (where, str(key), repr(error)[:200]), self._clock()
-        if now < self._logged.get(known, -LOG_AGAIN_SECONDS) + LOG_AGAIN_SECONDS:
+        known = where, str(key), repr(error)[:200]
+        if known in self._logged:
             _log.debug("internal error again", where=where, key=key, error=repr(error))
             return
-        self._logged[known] = now
+        self._logged[known] = None
         _log.error("internal error", where=where, key=key, error=repr(error), exc_info=error)
 
 
@@ -72,3 +78,63 @@ def harmless(where: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
         return note
 
     return decorate
+
+
+# --- work that is tried again ----------------------------------------------------------------
+
+
+class Backoff:
+    """Doubles from `base` to at most `cap` seconds; `jitter` returns a factor, say 0.5 to 1."""
+
+    def __init__(self, base: float, cap: float, *, jitter: Callable[[], float]) -> None:
+        self._base = base
+        self._cap = cap
+        self._jitter = jitter
+        self._attempts = 0
+
+    @property
+    def base(self) -> float:
+        """The first pause, without jitter."""
+        return self._base
+
+    def next(self) -> float:
+        """Return how long to wait before the next attempt, in seconds."""
+        pause = min(self._cap, self._base * 2.0**self._attempts)
+        self._attempts = min(self._attempts + 1, 32)
+        return pause * self._jitter()
+
+    def reset(self) -> None:
+        """Start from `base` again."""
+        self._attempts = 0
+
+
+def asked_pause(error: Exception) -> float:
+    """Return the pause in seconds that the server requested: an error's `retry_after`."""
+    return getattr(error, "retry_after", None) or 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A way to retry: the pauses between tries, and the clock that ends them."""
+
+    new_backoff: Callable[[], Backoff]
+    sleep: Callable[[float], Awaitable[None]]
+    clock: Clock
+
+    async def run(
+        self, step: Callable[[], Awaitable[T]], *, on: type[Exception], until: float
+    ) -> T:
+        """Return what the step returns.
+
+        Errors of the kind `on` are retried as long as the next attempt begins before `until`,
+        in the clock's monotonic seconds; then the last one is raised.
+        """
+        backoff = self.new_backoff()
+        while True:
+            try:
+                return await step()
+            except on as error:
+                pause = max(backoff.next(), asked_pause(error))
+                if self.clock.monotonic() + pause >= until:
+                    raise
+                await self.sleep(pause)

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from importlib.metadata import version as _version_of
 from typing import Final, Self
 
-from extender.runtime.clock import Clock
-from extender.runtime.pacer import SLICE_SECONDS
+from extender.runtime.clock import SLICE_SECONDS, Clock
 
 DEEPEST: Final = 12_000
 """Nested calls: the API server takes objects that are nested 10,000 levels deep."""

@@ -29,7 +29,7 @@ from extender.explain.gang import explain_group
 from extender.explain.lists import PageRequest, group_list, within
 from extender.explain.workload import explain, look_at_nodes
 from extender.kube.reviews import Access, User
-from extender.runtime.pacer import Pacer, in_slices
+from extender.runtime.clock import Pacer, in_slices
 from extender.server.access import ERRORS, Guard, StatusError, Turnstile, add_statuses
 from extender.steps import Steps
 

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request, Response
 from msgspec import Raw
 
 from extender.kube.reviews import Access
-from extender.runtime.pacer import Pacer
+from extender.runtime.clock import Pacer
 from extender.server.access import ERRORS, Guard, Turnstile, add_statuses
 
 PATH: Final = "/debug/snapshot"

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from extender.runtime.clock import SLICE_SECONDS
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import SLICE_SECONDS
 from extender.runtime.process import deep_stack
 from extender.webhooks import conversion, jobs
 from extender.webhooks.jobs import Kinds, QueueFacts, Verdict

@@ -14,8 +14,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from extender.runtime.clock import Pacer
 from extender.runtime.faults import FAULTS, Faults
-from extender.runtime.pacer import Pacer
 
 FAST: Final = (
     0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075,

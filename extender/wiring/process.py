@@ -21,10 +21,8 @@ from extender.config import Health, TraceSettings
 from extender.kube.credentials import Keyring
 from extender.kube.errors import ConfigurationError
 from extender.kube.reflector import Reflector
-from extender.runtime.clock import Clock
+from extender.runtime.clock import WINDOW_SECONDS, Clock, LoopLag, Pacer
 from extender.runtime.faults import FAULTS
-from extender.runtime.loop_lag import WINDOW_SECONDS, LoopLag
-from extender.runtime.pacer import Pacer
 from extender.runtime.process import Garbage
 from extender.telemetry.metrics import ProcessMetrics, access, lags
 from extender.telemetry.starts import AdmissionStarts, GangStarts

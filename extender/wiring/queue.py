@@ -36,10 +36,9 @@ from extender.queueing.quota import QuotaTree
 from extender.queueing.rules import AdmissionRules
 from extender.room.nodes import NodeRoom
 from extender.room.pods import members, workloads_of
-from extender.runtime.clock import Clock
+from extender.runtime.clock import Clock, Pacer
 from extender.runtime.controller import Controller, Observer
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster

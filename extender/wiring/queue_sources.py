@@ -18,8 +18,8 @@ from extender.kube.errors import ApiError, NotFoundError
 from extender.kube.queues import JobWriter, Owners, collection, objects
 from extender.kube.reflector import Feed, Reflector
 from extender.kube.watch import everything
+from extender.runtime.clock import Pacer
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import AdmittedPods
 from extender.state.cluster.store import Cluster

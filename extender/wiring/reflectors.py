@@ -17,8 +17,7 @@ from extender.kube.decode import Decoder
 from extender.kube.reflector import Feed, Reflector
 from extender.kube.set_aside import Identity, ObjectsSetAside
 from extender.kube.watch import Watcher
-from extender.runtime.faults import FAULTS
-from extender.runtime.retry import Backoff
+from extender.runtime.faults import FAULTS, Backoff
 from extender.state.cluster import events
 from extender.state.cluster.records import (
     BATCH_JOB,

@@ -45,7 +45,7 @@ from extender.permit.status import ConditionReporter, GroupState
 from extender.permit.unasked_plans import UnaskedPlans
 from extender.permit.wake import MissedWakeups, Waker
 from extender.runtime.clock import Clock, SystemClock
-from extender.runtime.retry import Retry
+from extender.runtime.faults import Retry
 from extender.server.app import create_app
 from extender.server.connections import Caller, Connections, Limits
 from extender.server.explanations import add_pod_groups

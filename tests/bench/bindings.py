@@ -27,7 +27,7 @@ from extender.kube.credentials import keyring
 from extender.kube.pods import PodRef, PodWriter
 from extender.kube.watch import Apply, InitApply, InitDone, Watcher
 from extender.permit.timing import PARALLEL
-from extender.runtime.retry import Backoff
+from extender.runtime.faults import Backoff
 from tests.bench.sightings import NEW
 
 READY = "begins to write"

@@ -31,8 +31,7 @@ from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
 from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
-from extender.runtime.faults import FAULTS
-from extender.runtime.retry import Backoff, Retry
+from extender.runtime.faults import FAULTS, Backoff, Retry
 from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo

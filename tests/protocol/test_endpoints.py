@@ -29,8 +29,7 @@ from starlette.types import ASGIApp
 
 from extender.jobs.registry import builtin
 from extender.kube.reviews import Access, User
-from extender.runtime.clock import SystemClock
-from extender.runtime.pacer import Pacer
+from extender.runtime.clock import Pacer, SystemClock
 from extender.server.access import Guard
 from extender.server.explanations import add_visibility
 from extender.server.health import Probes, health_app

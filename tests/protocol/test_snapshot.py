@@ -12,8 +12,7 @@ from extender.api.reasons import Reason
 from extender.config import Settings
 from extender.gang.verdicts import Refuse
 from extender.kube.reviews import Access, User
-from extender.runtime.clock import SystemClock
-from extender.runtime.pacer import Pacer
+from extender.runtime.clock import Pacer, SystemClock
 from extender.server.access import Guard
 from extender.server.snapshot import PATH, add_snapshot
 from tests.makers import key, nodes, observe, pod_group, pods, until

@@ -13,8 +13,7 @@ from typer.testing import CliRunner, Result
 
 from extender.config import Settings
 from extender.kube.reviews import Access, User
-from extender.runtime.clock import SystemClock
-from extender.runtime.pacer import Pacer
+from extender.runtime.clock import Pacer, SystemClock
 from extender.server.access import Guard
 from extender.server.snapshot import add_snapshot
 from extender.wiring.memory import header

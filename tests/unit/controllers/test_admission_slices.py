@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from extender.queueing.cycle import Admit, Cycle, Outcome
 from extender.queueing.pending import PendingQueues
-from extender.runtime.pacer import SLICE_SECONDS
+from extender.runtime.clock import SLICE_SECONDS
 from extender.state.queue import events as ev
 from tests.makers import ManualClock
 from tests.queue_makers import admission, cluster_queue, condition, local_queue, workload

@@ -15,7 +15,7 @@ from extender.controllers.webhooks import (
 )
 from extender.kube.certificates import Bundle, CertificateSecret, fault, issue
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
-from extender.runtime.retry import Backoff
+from extender.runtime.faults import Backoff
 
 DAY = 86400.0
 NOW = 1_800_000_000.0

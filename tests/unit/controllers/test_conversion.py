@@ -9,7 +9,7 @@ from extender.controllers.timing import SETTLE
 from extender.controllers.webhooks import ConversionGate, refusal
 from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.webhooks import StoredVersions, WebhookClients
-from extender.runtime.retry import Backoff
+from extender.runtime.faults import Backoff
 
 CRD = "clusterqueues.kueue.x-k8s.io"
 

@@ -13,7 +13,7 @@ from extender.kube.decode import DecodeError, Decoder
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.watch import InitApply, InitDone, Watcher
-from extender.runtime.retry import Backoff
+from extender.runtime.faults import Backoff
 from extender.state.cluster.records import PodGroupInfo, PodGroupStatusInfo
 
 HEAD = {"name": "g", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 1}

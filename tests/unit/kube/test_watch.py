@@ -31,10 +31,8 @@ from extender.kube.watch import (
     Watcher,
     WatchEvent,
 )
-from extender.runtime.clock import SystemClock
-from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
-from extender.runtime.retry import Backoff
+from extender.runtime.clock import Pacer, SystemClock
+from extender.runtime.faults import FAULTS, Backoff
 from tests.makers import ManualClock
 
 PATH = "/api/v1/things"

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from extender.runtime.controller import Controller
-from extender.runtime.faults import FAULTS
-from extender.runtime.retry import Backoff
+from extender.runtime.faults import FAULTS, Backoff
 
 pytestmark = pytest.mark.looptime
 

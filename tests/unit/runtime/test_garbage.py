@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.runtime.pacer import SLICE_SECONDS
+from extender.runtime.clock import SLICE_SECONDS
 from extender.runtime.process import THRESHOLDS, Garbage
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from extender.runtime.loop_lag import EVERY_SECONDS, WINDOW_SECONDS, LoopLag
+from extender.runtime.clock import EVERY_SECONDS, WINDOW_SECONDS, LoopLag
 
 
 @dataclass

@@ -7,7 +7,7 @@ import uvloop
 
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import WorkQueue
-from extender.runtime.retry import Backoff, Retry
+from extender.runtime.faults import Backoff, Retry
 from tests.makers import ManualClock
 
 

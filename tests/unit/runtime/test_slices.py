@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from extender.runtime.pacer import Pacer, in_slices
+from extender.runtime.clock import Pacer, in_slices
 from extender.steps import Steps, at_once
 from tests.makers import ManualClock
 

@@ -25,7 +25,7 @@ from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
 from extender.permit.lags import SchedulerLag
 from extender.permit.plans import Plans
-from extender.runtime.retry import Backoff, Retry
+from extender.runtime.faults import Backoff, Retry
 from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from extender.explain.facts import Facts
 from extender.kube.errors import UnavailableError
 from extender.kube.reviews import Access, User
-from extender.runtime.pacer import Pacer
+from extender.runtime.clock import Pacer
 from extender.server.access import Guard, StatusError, Turnstile, add_statuses
 from extender.server.explanations import add_visibility
 from extender.server.health import Probes, add_health

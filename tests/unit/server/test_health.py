@@ -4,8 +4,7 @@ import httpx
 import pytest
 
 from extender.config import Health
-from extender.runtime.clock import SystemClock
-from extender.runtime.loop_lag import LoopLag
+from extender.runtime.clock import LoopLag, SystemClock
 from extender.server.health import Probes, health_app
 from extender.telemetry.metrics import ProcessMetrics
 from extender.wiring.process import Loop

@@ -7,8 +7,7 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from extender.queueing import transitions as to
-from extender.runtime.clock import SystemClock
-from extender.runtime.pacer import Pacer
+from extender.runtime.clock import Pacer, SystemClock
 from extender.state.queue.records import WorkloadInfo
 from extender.telemetry.metrics import page
 from extender.telemetry.queue_metrics import QueueGauges, QueueMetrics, QueueState

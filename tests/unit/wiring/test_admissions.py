@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from extender.runtime.clock import SystemClock
+from extender.runtime.clock import Pacer, SystemClock
 from extender.runtime.faults import FAULTS
-from extender.runtime.pacer import Pacer
 from extender.state.cluster.records import AdmittedPods
 from extender.state.cluster.store import Cluster
 from extender.wiring.admissions import admissions

@@ -11,8 +11,7 @@ from extender.jobs import registry
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import NotFoundError
-from extender.runtime.clock import SystemClock
-from extender.runtime.pacer import Pacer
+from extender.runtime.clock import Pacer, SystemClock
 from extender.state.cluster.store import Cluster
 from extender.state.queue.store import Queues
 from extender.wiring import reflectors as wiring

@@ -9,8 +9,7 @@ import pytest
 from extender.config import Settings
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
-from extender.runtime.clock import SystemClock
-from extender.runtime.pacer import Pacer
+from extender.runtime.clock import Pacer, SystemClock
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.wiring.process import Watches

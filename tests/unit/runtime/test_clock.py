@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from itertools import chain
 
-from extender.runtime.pacer import Pacer
+from extender.runtime.clock import Pacer
 
 
 class Clock:
