@@ -1,5 +1,7 @@
 """A second count of the tables of the cluster's state, from its pods, Jobs and reservations."""
 
+from collections import Counter
+from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
@@ -7,6 +9,7 @@ from extender.resources.quantity import CPU
 from extender.state.cluster import events as ev
 from extender.state.cluster.index import Natives
 from extender.state.cluster.reservations import Reservations
+from extender.state.cluster.seen import Unseen
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import NO_GROUP, ClusterTables
 
@@ -28,7 +31,7 @@ def check_tables(cluster: Cluster) -> None:
     view = cluster.view()
     bound = ((pod, view.bound_node(pod)) for pod in have.pods.values())
     there = {pod.uid: (node, pod.node is not None) for pod, node in bound if node is not None}
-    have.unseen.validate(there)
+    check_unseen(have.unseen, there)
     for tally in have.groups.values():
         stages = [
             *(tally.bound, tally.binding, tally.waiting, tally.planned),
@@ -65,7 +68,7 @@ def _recounted(own: ClusterTables) -> ClusterTables:
         natives.ours, fixed=natives.fixed, cycles=natives.cycles, basic={*natives.basic}
     )
     fresh.failed_at = dict(own.failed_at)
-    fresh.refused = dict(own.refused)
+    fresh.refused.update(own.refused)
     for job in own.jobs.by_uid.values():
         fresh.jobs.put(job)
     fresh.jobs.watched, fresh.jobs.managed = own.jobs.watched, own.jobs.managed
@@ -87,6 +90,25 @@ def check_reservations(have: Reservations, want: Reservations) -> None:
     for name in ("pods", "on_node", "used", "kept"):
         ours, theirs = getattr(have, name), getattr(want, name)
         assert ours == theirs, f"{name}: {ours} is not the recount {theirs}"
+
+
+def check_unseen(unseen: Unseen, there: Mapping[str, tuple[str, bool]]) -> None:
+    """Raise AssertionError where the table disagrees with pods and reservations.
+
+    `there` has the node of each pod that is or is being bound, and whether it is shown there.
+    """
+    pods = {pod.uid: (node, pod) for node, pods in unseen.nodes.items() for pod in pods.values()}
+    assert len(pods) == len(unseen) == sum(map(len, unseen.nodes.values()))
+    assert all(unseen.nodes.values()), "a node without unseen pods is kept"
+    patterns = Counter(pod.pattern for _, pod in pods.values())
+    assert unseen._patterns == patterns, "the patterns are not those of the unseen pods"
+    shown = [*unseen.shown_until(unseen.version)]
+    assert {*shown} <= pods.keys(), "a pod has a number that is not unseen"
+    numbers = [unseen.number(uid) or 0 for uid in shown]
+    assert numbers == sorted(numbers), "unseen pods are not in the order of their numbers"
+    for uid, (node, _) in pods.items():
+        assert unseen.node(uid) == node, "unseen pods by node are not those by UID"
+        assert there.get(uid) == (node, uid in shown), f"{uid} is not unseen on {node}"
 
 
 def _check_natives(tables: ClusterTables) -> None:

@@ -108,10 +108,26 @@ class AdmissionBarrier:
     """False while the job itself has not been seen."""
 
 
-@dataclass(slots=True)
-class AdmissionTable:
-    """The numbers of Workloads, and the pods that have room. Written by `Cluster` only."""
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The Workloads that a pod counts against; none where its job has none yet."""
 
+    workloads: frozenset[str]
+    job: str
+    is_known: bool = True
+
+
+@dataclass(slots=True)
+class Admissions:
+    """Counts for how many more pods jobs are admitted. Written by `Cluster` only."""
+
+    jobs: JobTable = field(compare=False)
+    pods: Mapping[str, PodInfo] = field(compare=False)
+    reserved: Mapping[str, Reservation] = field(compare=False)
+    """The reservations of pods, by UID."""
+    ending: Mapping[str, Collection[str]] = field(compare=False)
+    """The UIDs of the pods that are being deleted, by node."""
+    nodes: Mapping[str, NodeInfo] = field(compare=False)
     workloads: dict[str, AdmittedPods] = field(default_factory=dict)
     """The Workloads by `namespace/name`."""
     by_owner: dict[str, set[str]] = field(default_factory=dict)
@@ -162,39 +178,10 @@ class AdmissionTable:
             if not self.grouped[group]:
                 del self.grouped[group]
 
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """The Workloads that a pod counts against; none where its job has none yet."""
-
-    workloads: frozenset[str]
-    job: str
-    is_known: bool = True
-
-
-class Admissions:
-    """Counts for how many more pods jobs are admitted."""
-
-    __slots__ = ("_ending", "_jobs", "_nodes", "_pods", "_reserved", "_table")
-
-    def __init__(
-        self,
-        table: AdmissionTable,
-        jobs: JobTable,
-        *,
-        pods: Mapping[str, PodInfo],
-        reserved: Mapping[str, Reservation],
-        ending: Mapping[str, Collection[str]],
-        nodes: Mapping[str, NodeInfo],
-    ) -> None:
-        """`reserved` are the reservations of pods by UID, `ending` the UIDs of pods by node."""
-        self._table, self._jobs, self._pods = table, jobs, pods
-        self._reserved, self._ending, self._nodes = reserved, ending, nodes
-
     def barrier(self, pod: PodInfo) -> AdmissionBarrier | None:
         """Return the job that has to be admitted before a pod may have room, or None."""
         share = self._share(pod)
-        if share is None or self._left(share) + (pod.uid in self._reserved) > 0:
+        if share is None or self._left(share) + (pod.uid in self.reserved) > 0:
             return None
         return AdmissionBarrier(share.job, self._admitted(share), share.is_known)
 
@@ -223,23 +210,22 @@ class Admissions:
 
         None for a pod that no queue is concerned with.
         """
-        table, jobs = self._table, self._jobs
         is_known, uid = True, pod.controller
-        is_queued = uid is None and table.in_use and QUEUE_LABEL in pod.labels
+        is_queued = uid is None and self.in_use and QUEUE_LABEL in pod.labels
         workloads: Collection[str] = ()
         for _ in range(DEEPEST):
             if uid is None:
                 break
-            workloads = table.by_owner.get(uid) or workloads
-            found = jobs.by_uid.get(uid)
+            workloads = self.by_owner.get(uid) or workloads
+            found = self.jobs.by_uid.get(uid)
             if found is None:
                 is_known = uid != pod.controller or not self._is_watched(pod)
                 break
-            is_queued = is_queued or jobs.is_managed(found, pod.namespace)
+            is_queued = is_queued or self.jobs.is_managed(found, pod.namespace)
             uid = found.maker
-        if not workloads and table.workloads:
-            workloads = table.by_owner.get(pod.uid) or self._of_group(pod)
-        if table.in_use is None and pod.controller_kind is not None:
+        if not workloads and self.workloads:
+            workloads = self.by_owner.get(pod.uid) or self._of_group(pod)
+        if self.in_use is None and pod.controller_kind is not None:
             is_known = False
         if not workloads and not is_queued and is_known:
             return None
@@ -248,36 +234,36 @@ class Admissions:
 
     def _is_watched(self, pod: PodInfo) -> bool:
         """Return whether all jobs are known of the kind that controls a pod."""
-        return bool(self._table.in_use) and pod.controller_kind in self._jobs.watched
+        return bool(self.in_use) and pod.controller_kind in self.jobs.watched
 
     def _of_group(self, pod: PodInfo) -> Collection[str]:
         """Return the Workload of the group of plain pods that a pod says to be one of."""
         key = _plain_group(pod)
-        found = self._table.workloads.get(key) if key is not None else None
+        found = self.workloads.get(key) if key is not None else None
         return (found.key,) if found is not None and found.is_of_pods else ()
 
     def _admitted(self, share: _Share) -> int:
-        return sum(self._table.workloads[key].pods for key in share.workloads)
+        return sum(self.workloads[key].pods for key in share.workloads)
 
     def _left(self, share: _Share) -> int:
         """Return how many more pods may have room; below zero where too many have."""
         admitted = self._admitted(share)
         if not admitted:
             return -1
-        used = sum(self._used(self._table.workloads[key]) for key in share.workloads)
+        used = sum(self._used(self.workloads[key]) for key in share.workloads)
         return admitted - used + (self._lost(share) if used >= admitted else 0)
 
     def _used(self, workload: AdmittedPods) -> int:
         """Return how many pods of a Workload have a node or a reservation."""
         if not workload.is_of_pods:
             return sum(self._below(uid, DEEPEST) for uid in workload.owners)
-        own = self._table.with_room.intersection(workload.owners)
-        return len(own.union(self._table.grouped.get(workload.key, ())))
+        own = self.with_room.intersection(workload.owners)
+        return len(own.union(self.grouped.get(workload.key, ())))
 
     def _below(self, uid: str, deepest: int) -> int:
         """Return how many pods with room an object controls, itself or by jobs that it has made."""
-        made = self._jobs.made.get(uid, ()) if deepest else ()
-        return self._table.controlled[uid] + sum(self._below(m, deepest - 1) for m in made)
+        made = self.jobs.made.get(uid, ()) if deepest else ()
+        return self.controlled[uid] + sum(self._below(m, deepest - 1) for m in made)
 
     def _lost(self, share: _Share) -> int:
         """Return how many pods are being deleted on nodes of which nothing is heard.
@@ -285,9 +271,9 @@ class Admissions:
         These may never end, and their replacements must not wait for them.
         """
         return sum(
-            self.workloads_of(self._pods[uid]) == share.workloads
-            for name, uids in self._ending.items()
-            if (node := self._nodes.get(name)) is None or not node.ready
+            self.workloads_of(self.pods[uid]) == share.workloads
+            for name, uids in self.ending.items()
+            if (node := self.nodes.get(name)) is None or not node.ready
             for uid in uids
         )
 

@@ -226,7 +226,8 @@ class Reservations:
         for owner, each in now.items():
             if owner not in same:
                 self.put(each)
-        self.claims = now
+        before.clear()
+        before.update(now)
         return ended
 
     def claims_on(self, node: str) -> Mapping[str, Claim]:

@@ -262,20 +262,3 @@ class Unseen:
         if not there:
             del self._nodes[node]
         return True
-
-    def validate(self, where: Mapping[str, tuple[str, bool]]) -> None:
-        """Raise AssertionError where the table disagrees with pods and reservations.
-
-        `where` are the pods that are bound or being bound: the node, and whether our watch shows it
-        there.
-        """
-        by_node = {(uid, node) for node, pods in self._nodes.items() for uid in pods}
-        assert by_node == set(self._node.items()), "unseen pods by node are not those by UID"
-        assert all(self._nodes.values()), "a node without unseen pods is kept"
-        patterns = Counter(pod.pattern for pod in self.pods)
-        assert self._patterns == patterns, "the patterns are not those of the unseen pods"
-        for uid, node in self._node.items():
-            assert where.get(uid) == (node, uid in self._shown), f"{uid} is not unseen on {node}"
-        numbers = list(self._shown.values())
-        assert self._shown.keys() <= self._node.keys(), "a pod has a number that is not unseen"
-        assert numbers == sorted(numbers), "unseen pods are not in the order of their numbers"

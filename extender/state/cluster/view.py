@@ -24,7 +24,7 @@ from extender.state.cluster.index import (
     PodsByPriority,
     Turn,
 )
-from extender.state.cluster.jobs import AdmissionBarrier, Admissions, AdmissionTable, JobTable
+from extender.state.cluster.jobs import AdmissionBarrier, Admissions, JobTable
 from extender.state.cluster.records import (
     AdmittedPods,
     BudgetInfo,
@@ -105,7 +105,6 @@ class ClusterTables:
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
     """The finished members by group."""
     jobs: JobTable = field(default_factory=JobTable)
-    admissions: AdmissionTable = field(default_factory=AdmissionTable)
     budgets: dict[str, dict[str, BudgetInfo]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
     claim_objects: dict[str, ClaimObject] = field(default_factory=dict)
@@ -123,8 +122,11 @@ class ClusterTables:
     """Nodes by what pods leave of them."""
     whole: NodeOrder = field(init=False)
     """Nodes by what they have for pods."""
+    admissions: Admissions = field(init=False)
 
     def __post_init__(self) -> None:
+        kept = self.reservations.pods
+        self.admissions = Admissions(self.jobs, self.pods, kept, self.ending, self.nodes)
         self.left, self.whole = NodeOrder(self._left_on), NodeOrder(self._allocatable)
 
     def _allocatable(self, name: str) -> Mapping[str, int] | None:
@@ -150,39 +152,34 @@ _NO_PODS: Mapping[str, PodInfo] = {}
 class ClusterView:
     """Queries about the cluster as it is believed to be now; no answer survives an `await`."""
 
-    __slots__ = ("_admissions", "_jobs", "_reservations", "_tables")
-
     def __init__(self, tables: ClusterTables) -> None:
         self._tables = tables
+        self.nodes: Final[Mapping[str, NodeInfo]] = tables.nodes
+        """All nodes by name."""
+        self.pods: Final[Mapping[str, PodInfo]] = tables.pods
+        """All pods that have not finished, by UID."""
+        self.refused: Final[Mapping[str, Refusal]] = tables.refused
+        """Pods that were refused and have not been tried since, by UID."""
+        self.claims: Final[Mapping[str, Claim]] = tables.reservations.claims
+        """Claims to room of groups that have waited long, by group."""
+        self.grants: Final[Mapping[str, Reservation]] = tables.reservations.grants
+        """The room that queues have found for groups which have no plan yet, by group."""
+        self.nominated: Final[Mapping[str, VictimsRoom]] = tables.reservations.nominated
+        """The room that victims leave to groups which have not started, by group."""
+        self.unseen: Final[Unseen] = tables.unseen
+        """Pods that were bound ahead, and that kube-scheduler may not have seen yet."""
+        self.left: Final[NodeOrder] = tables.left
+        """The part that the pods on nodes leave, those that wait for quorum counted as there."""
+        self.whole: Final[NodeOrder] = tables.whole
+        """The resources that nodes have for pods."""
         self._jobs = tables.jobs
         self._reservations = tables.reservations
-        self._admissions = Admissions(
-            *(tables.admissions, tables.jobs),
-            pods=tables.pods,
-            reserved=tables.reservations.pods,
-            ending=tables.ending,
-            nodes=tables.nodes,
-        )
-
-    @property
-    def nodes(self) -> Mapping[str, NodeInfo]:
-        """All nodes by name."""
-        return self._tables.nodes
-
-    @property
-    def pods(self) -> Mapping[str, PodInfo]:
-        """All pods that have not finished, by UID."""
-        return self._tables.pods
+        self._admissions = tables.admissions
 
     @property
     def seen(self) -> Collection[str]:
         """UIDs of the pods that only requests have shown, oldest first."""
         return self._tables.seen.keys()
-
-    @property
-    def refused(self) -> Mapping[str, Refusal]:
-        """Pods that were refused and have not been tried since, by UID."""
-        return self._tables.refused
 
     @property
     def groups(self) -> Collection[str]:
@@ -292,21 +289,6 @@ class ClusterView:
         """Groups that have their pods and no room yet, in the order of their turns."""
         return self._tables.queue
 
-    @property
-    def claims(self) -> Mapping[str, Claim]:
-        """Claims to room of groups that have waited long, by group."""
-        return self._reservations.claims
-
-    @property
-    def grants(self) -> Mapping[str, Reservation]:
-        """Return the room that queues have found for groups which have no plan yet, by group."""
-        return self._reservations.grants
-
-    @property
-    def nominated(self) -> Mapping[str, VictimsRoom]:
-        """Return the room that victims leave to groups which have not started, by group."""
-        return self._reservations.nominated
-
     def stored_grants(self, key: str) -> list[PodGroupInfo]:
         """Return the PodGroups of that `namespace/name` that room is granted to, used or not."""
         found = (self._tables.pod_groups.get((group, key)) for group in POD_GROUP_GROUPS)
@@ -315,11 +297,6 @@ class ClusterView:
     def claims_on(self, node: str) -> Mapping[str, Claim]:
         """Return the claims to room on a node, by group."""
         return self._reservations.claims_on(node)
-
-    @property
-    def has_budgets(self) -> bool:
-        """True if there are PodDisruptionBudgets."""
-        return bool(self._tables.budgets)
 
     def budget(self, namespace: str, name: str) -> BudgetInfo | None:
         """Return a PodDisruptionBudget."""
@@ -405,7 +382,7 @@ class ClusterView:
 
     def admitted_pods(self, key: str) -> AdmittedPods | None:
         """Return for how many pods the Workload of that `namespace/name` is admitted."""
-        return self._tables.admissions.workloads.get(key)
+        return self._admissions.workloads.get(key)
 
     def made_by(self, maker: str) -> Collection[str]:
         """Return the UIDs of the Jobs whose controller has that UID."""
@@ -517,11 +494,6 @@ class ClusterView:
         found = self._reservations.pods.get(pod.uid)
         return found.node if found is not None and found.kind is ReservationKind.BINDING else None
 
-    @property
-    def unseen(self) -> Unseen:
-        """Pods that were bound ahead, and that kube-scheduler may not have seen yet."""
-        return self._tables.unseen
-
     def planned_on(self, node: str) -> Mapping[str, Reservation]:
         """Return what plans keep on a node, by UID of the pod."""
         return self._reservations.there(node, ReservationKind.PLANNED)
@@ -574,16 +546,6 @@ class ClusterView:
     def used(self, node: str) -> Mapping[str, int]:
         """Return what the pods on a node take, those that wait for quorum included."""
         return self._reservations.used.get(node, {})
-
-    @property
-    def left(self) -> NodeOrder:
-        """The part that the pods on nodes leave, those that wait for quorum counted as there."""
-        return self._tables.left
-
-    @property
-    def whole(self) -> NodeOrder:
-        """The resources that nodes have for pods."""
-        return self._tables.whole
 
     def is_overcommitted(self, node: str, resources: Iterable[str]) -> bool:
         """Return whether pods and plans take more of one of these than a node has.

@@ -60,35 +60,6 @@ _Named = NamespaceInfo | PriorityClassInfo | WorkloadPriorityClassInfo | Runtime
 _STRUCTURE: Final = (FlavorInfo, TopologyInfo, ClusterQueueInfo, CohortInfo)
 
 
-class PodDefaults:
-    """Completes pod sets with what LimitRanges and RuntimeClasses give them."""
-
-    def __init__(self, tables: QueueTables, complete: Complete | None) -> None:
-        self._tables = tables
-        self._complete = complete
-        self._limits: dict[str, tuple[LimitRangeItem, ...]] = {}
-        """By namespace."""
-
-    def look_at(self, namespace: str) -> None:
-        """Read the LimitRanges of a namespace anew."""
-        ranges = self._tables.limit_ranges.values()
-        mine = [each for each in ranges if each.meta.namespace == namespace]
-        mine.sort(key=lambda each: each.meta.name)
-        self._limits[namespace] = tuple(chain.from_iterable(each.items for each in mine))
-
-    def completed(self, workload: WorkloadInfo) -> WorkloadInfo:
-        """Return a workload with what its pods will ask for; the same one if that is nothing new.
-
-        One that has ended needs no pods.
-        """
-        if self._complete is None or workload.finished:
-            return workload
-        limits = self._limits.get(workload.meta.namespace, ())
-        classes = self._tables.runtime_classes
-        pod_sets = tuple(self._complete(each, limits, classes) for each in workload.pod_sets)
-        return workload if pod_sets == workload.pod_sets else replace(workload, pod_sets=pod_sets)
-
-
 class Queues:
     """Belief about queues and workloads, changed by events and read through views.
 
@@ -97,7 +68,9 @@ class Queues:
 
     def __init__(self, complete: Complete | None = None) -> None:
         self._tables = tables = QueueTables()
-        self._defaults = PodDefaults(tables, complete)
+        self._complete = complete
+        self._limits: dict[str, tuple[LimitRangeItem, ...]] = {}
+        """The items of LimitRanges, by namespace."""
         self._view = QueueView(tables)
         self._listeners: list[Callable[[QueueChange], None]] = []
         self.on_fault: Callable[[Exception], None] | None = None
@@ -185,7 +158,7 @@ class Queues:
             return _NOTHING
         before = table.get(key)
         if isinstance(record, WorkloadInfo):
-            record = _arrived(self._defaults.completed(record), before)
+            record = _arrived(self._completed(record), before)
         if before == record or (before is not None and _is_older(record, before)):
             return self._same(before, record, table=table)
         if before is not None and _uid(before) != _uid(record):
@@ -272,13 +245,28 @@ class Queues:
         """Count the pods anew that a LimitRange or a RuntimeClass may concern."""
         namespace = record.meta.namespace if isinstance(record, LimitRangeInfo) else None
         if namespace is not None:
-            self._defaults.look_at(namespace)
+            ranges = self._tables.limit_ranges.values()
+            mine = [each for each in ranges if each.meta.namespace == namespace]
+            mine.sort(key=lambda each: each.meta.name)
+            self._limits[namespace] = tuple(chain.from_iterable(each.items for each in mine))
         found = [
-            (self._defaults.completed(workload), workload)
+            (self._completed(workload), workload)
             for workload in self._tables.workloads.values()
             if namespace in (None, workload.meta.namespace)
         ]
         return _union(self._put_workload(now, was) for now, was in found if now is not was)
+
+    def _completed(self, workload: WorkloadInfo) -> WorkloadInfo:
+        """Return a workload with what its pods will ask for by LimitRanges and RuntimeClasses.
+
+        It is the same one if that is nothing new, or if it has ended and needs no pods.
+        """
+        if self._complete is None or workload.finished:
+            return workload
+        limits = self._limits.get(workload.meta.namespace, ())
+        classes = self._tables.runtime_classes
+        pod_sets = tuple(self._complete(each, limits, classes) for each in workload.pod_sets)
+        return workload if pod_sets == workload.pod_sets else replace(workload, pod_sets=pod_sets)
 
     def _jobs_concerned(self, record: Record, before: Record | None) -> frozenset[tuple[str, str]]:
         """Return the jobs that may have waited for a priority class, or have the default one."""

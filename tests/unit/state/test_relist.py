@@ -1,6 +1,6 @@
 """Lists are taken in by slices; what comes between two of them, and how much is looked at."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from extender.state.cluster.records import (
     PodInfo,
 )
 from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE
 from tests.makers import NAMESPACE, key, node, nodes, observe, planned, pod, pod_group, pods
 from tests.recount import check_tables
@@ -153,20 +154,20 @@ class Watched(dict[str, Any]):
 
 
 @pytest.fixture
-def full(cluster: Cluster) -> Iterator[tuple[Cluster, Watched, Watched]]:
+def full(cluster: Cluster) -> tuple[Cluster, Watched, Watched]:
     """Return a cluster with pods on a hundred nodes, one planned there, and its watched tables."""
     tables = cluster._tables
+    tables.pods, tables.reservations.pods = pods, reserved = Watched(), Watched()
+    tables.__post_init__()
+    cluster._view = ClusterView(tables)
     observe(cluster, nodes(*[8] * 100))
     for number in range(1000):
         cluster.apply(ev.ObjectApplied(pod(f"p{number}", group="gang", on=f"n{number % 100}")))
     for number in range(100):
         cluster.apply(ev.ObjectApplied(pod(f"q{number}", group="gang")))
         cluster.apply(planned(**{f"q{number}": f"n{number}"}))
-    reserved = tables.reservations
-    plain = tables.pods
-    tables.pods, reserved.pods = Watched(tables.pods), Watched(reserved.pods)
-    yield cluster, tables.pods, reserved.pods
-    tables.pods, reserved.pods = plain | tables.pods, dict(reserved.pods)
+    pods.looked_at = reserved.looked_at = 0
+    return cluster, pods, reserved
 
 
 @pytest.mark.parametrize(
