@@ -37,7 +37,7 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import collection, objects
 from extender.kube.watch import Reader, everything
-from extender.permit.node_claims import NodeClaims
+from extender.permit.background import NodeClaims
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree

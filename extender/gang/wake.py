@@ -37,7 +37,7 @@ class Occasion(Enum):
     ROOM = "room came back that kube-scheduler does not see"
     """`gang/wake.py`, `deciding_room`."""
     TIME = "a time has passed: the end of a plan or of a window, or another look"
-    """Set by `permit/filter.py`, `permit/plans.py` and `permit/lags.py`."""
+    """Set by `permit/filter.py` and `permit/plans.py`."""
 
 
 _GROUP: Final = frozenset((Occasion.GROUP,))

@@ -4,8 +4,7 @@ This is the second half of the way of a pod, after `filter.py`. The methods of `
 other: the request is noted (`bind`); a pod that is bound or being bound already gets the answer of
 that write (`_join`); later requests for the pod get the answer of this one
 (`_bind_and_share_result`); room and admission are checked again, and a member is held until its
-gang may start (`_bind`, over `hold.py`). Then `BindingWriter` writes the Binding, and keeps or
-frees the room of the pod if that fails.
+gang may start (`_bind`, over `hold.py`, which also writes the Binding).
 
 kube-scheduler may ask for a pod whose Binding is being written: it was restarted, or has not yet
 seen the Binding. The request then waits for that write, and gets the same answer.
@@ -20,9 +19,8 @@ from extender.api.reasons import Reason
 from extender.gang.filter import usable
 from extender.gang.verdicts import Refuse, not_admitted
 from extender.permit.ahead import Ahead
-from extender.permit.bindings import HUNG_UP, BindingWriter
-from extender.permit.dry_rounds import DryRounds
-from extender.permit.hold import Gone, WaitingPods
+from extender.permit.hold import HUNG_UP, BindingWriter, Gone, WaitingPods
+from extender.permit.plans import DryRounds
 from extender.permit.timing import MARGIN_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster

@@ -4,12 +4,13 @@
 the event loop and never awaits: kube-scheduler asks about one pod after another, so its latency
 limits the throughput of the whole cluster. The way goes on in `bind.py`.
 
-`Turns` imposes the order between groups, and `NativeGangs` knows the groups that kube-scheduler may
-start itself.
+`Turns` imposes the order between groups, `NativeGangs` knows the groups that kube-scheduler may
+start itself, and `WatchLag` tells our watch that is behind from one that disagrees with
+kube-scheduler's.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -23,6 +24,7 @@ from extender.gang.filter import (
     MIN_SAMPLE,
     beside_plans,
     decide,
+    disagreement,
     is_failure,
     of_bound,
     of_sample,
@@ -41,18 +43,21 @@ from extender.gang.verdicts import (
     about,
     not_admitted,
 )
-from extender.permit.callbacks import Callbacks
-from extender.permit.dry_rounds import DryRounds
-from extender.permit.lags import SchedulerLag, WatchLag
-from extender.permit.plans import Plans
+from extender.permit.ahead import Callbacks
+from extender.permit.group_memory import SchedulerLag
+from extender.permit.plans import DryRounds, Plans
 from extender.permit.timing import (
     BACK_OFF_SECONDS,
+    CHECK_SECONDS,
+    LAG_SECONDS,
+    LONG_SECONDS,
     LOOK_SECONDS,
     MOMENT_SECONDS,
     PLAN_SECONDS,
     REMEMBERED,
     REST,
     SETTLED_SECONDS,
+    TRIES,
     TURN_SECONDS,
 )
 from extender.permit.wake import ROOM
@@ -68,7 +73,7 @@ _WORDS: Final = {AnyNode: "AnyNode", OneOf: "OneOf", OneNode: "Place"}
 """The words for answers in metrics."""
 _HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
 """The reasons for which a planned member is not tried at once: other parts set its time, for
-NOT_SEEN_YET `lags.py`, for dry rounds `dry_rounds.py`."""
+NOT_SEEN_YET `SchedulerLag`, for dry rounds `DryRounds`."""
 
 
 class PodFilter:
@@ -477,3 +482,75 @@ class NativeGangs:
             return False
         self._refused[where] = None
         return True
+
+
+# --- whether our watch is behind ---------------------------------------------------------------
+#
+# Watches are behind each other by a moment. They disagree once kube-scheduler sees more room than
+# we do for too long.
+
+_SAYS_NOTHING_OF_ROOM: Final = frozenset((Reason.PLANNING, Reason.CACHE_STALE))
+
+
+@dataclass(slots=True)
+class _Lag:
+    since: float
+    tries: int = 0
+    disagrees: bool = False
+
+
+class WatchLag:
+    """The pods, by UID, for which kube-scheduler sees room that is not known here."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        *,
+        timer: Callable[[], float],
+        wake_after: Callable[[str, float], None],
+    ) -> None:
+        self._view = view
+        self._timer = timer
+        self._wake_after = wake_after
+        self._lags: TTLCache[str, _Lag] = TTLCache(REMEMBERED, LONG_SECONDS, timer)
+
+    @property
+    def disagreements(self) -> int:
+        """Return the number of these pods for which that lasts longer than a watch is behind."""
+        self._lags.expire()
+        return sum(lag.disagrees for lag in self._lags.values())
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether kube-scheduler sees room for some pod that our watch has yet to show."""
+        pods = self._view.pods
+        return any(uid in pods and not lag.disagrees for uid, lag in self._lags.items())
+
+    def unless_it_lasts(
+        self, verdict: FilterVerdict, pod: PodInfo, sent: Sequence[str]
+    ) -> FilterVerdict:
+        """Return the verdict, or the disagreement if it lasts longer than a watch is behind."""
+        reason = verdict.reason if isinstance(verdict, Refuse) else None
+        if reason is not Reason.CACHE_BEHIND:
+            if reason not in _SAYS_NOTHING_OF_ROOM and self._lags.currsize:
+                self._lags.pop(pod.uid, None)
+            return verdict
+        lag = self._lags.pop(pod.uid, None) or _Lag(self._timer())
+        before, pause = lag.disagrees, min(LAG_SECONDS, MOMENT_SECONDS * 2.0 ** min(lag.tries, 32))
+        lag.tries += 1
+        late = self._timer() - lag.since >= CHECK_SECONDS
+        lag.disagrees = before or (late and lag.tries >= TRIES)
+        self._lags[pod.uid] = lag
+        self._wake_after(pod.group or pod.uid, pause)
+        found = disagreement(pod, sent, view=self._view) if lag.disagrees else None
+        if found is None:
+            return verdict
+        if not before:
+            _log.warning(
+                "kube-scheduler and the extender disagree",
+                pod=pod.key,
+                group=pod.group,
+                node=found.node,
+                resources=found.resources,
+            )
+        return Refuse(Reason.SCHEDULER_DISAGREES, about(pod.group) + found.sentence())

@@ -1,17 +1,24 @@
-"""The one memory of verdicts about groups, and the one table of what ends each of them.
+"""What `serve` remembers, and no watch shows: of groups, of requests, and of kube-scheduler.
 
-A verdict spares another look at a group whose answer would be the same, or that has just failed.
-`ENDED_BY` is the whole rule; besides, a verdict ends when its PodGroup is deleted or replaced.
-Refusals of single pods are in the cluster's state: they end when kube-scheduler tries the pod.
+`GroupMemory` is the one memory of verdicts about groups. A verdict spares another look at a group
+whose answer would be the same, or that has just failed. `ENDED_BY` is the whole rule of what ends
+it; besides, a verdict ends when its PodGroup is deleted or replaced. Refusals of single pods are in
+the cluster's state: they end when kube-scheduler tries the pod.
+
+`AwaitingBind` and `KnownSchedulers` remember requests, and `SchedulerLag` decides when
+kube-scheduler has seen the pods that were bound ahead of its requests.
 """
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from cachetools import LRUCache
+import structlog
+from cachetools import LRUCache, TTLCache
 
 from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
@@ -19,16 +26,21 @@ from extender.gang.verdicts import Refuse, Standing, Versions, versions_of
 from extender.permit.timing import (
     ASSUMED_SECONDS,
     BACK_OFF_SECONDS,
+    LAG_SECONDS,
+    LATE_SECONDS,
     LOOK_SECONDS,
+    MOMENT_SECONDS,
     PATIENCE_SECONDS,
     REMEMBERED,
 )
 from extender.runtime.clock import Clock
-from extender.runtime.faults import Backoff
+from extender.runtime.faults import FAULTS, Backoff
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.starts import GangStarts
+
+_log = structlog.get_logger(__name__)
 
 _OTHERS_FIRST: Final = frozenset(
     (Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE, Reason.BINDING_REFUSED)
@@ -388,3 +400,131 @@ class KnownSchedulers:
         """Count a bind request."""
         if not pod.shape.extended:
             self._bind.add(pod.scheduler)
+
+
+# --- what kube-scheduler has seen ------------------------------------------------------------
+#
+# Its scheduling loop is serial: once it asks for the binding of a pod, each of its later decisions
+# counts that pod on its node. It never asks for most pods that are bound ahead, and gives no other
+# sign. Its watch is usually as quick as ours, but when very many pods wait it takes long to handle
+# an event. So a pod counts as seen some time after our own watch has shown it on its node, unless
+# there is a sign that kube-scheduler is behind: it asks for a pod that has long been bound.
+
+_LONG_AGO: Final = float("-inf")
+
+
+class _Shown(NamedTuple):
+    at: float
+    number: int
+    """The number of the last pod that had been shown by then."""
+
+
+class _Wakeup(NamedTuple):
+    tries: int
+    due: float
+
+
+class SchedulerLag:
+    """Decides when pods that were bound ahead count as seen by kube-scheduler.
+
+    `wake_after` takes a group or the UID of a pod, and seconds.
+    """
+
+    def __init__(
+        self, cluster: Cluster, *, clock: Clock, wake_after: Callable[[str, float], None]
+    ) -> None:
+        self._cluster = cluster
+        self._unseen = cluster.view().unseen
+        self._now = clock.monotonic
+        self._wake_after = wake_after
+        self._shown: deque[_Shown] = deque()
+        """The highest number at each look; of the old ones, only the latest is kept."""
+        self._ended: dict[str, None] = {}
+        """The pods that were counted as seen without a proof."""
+        self._sign = _LONG_AGO
+        """The time when kube-scheduler was last found to be behind."""
+        self._everywhere = _LONG_AGO
+        """The time since which pods may be unseen on any node."""
+        self._wakeups: TTLCache[str, _Wakeup] = TTLCache(
+            REMEMBERED, 2 * LAG_SECONDS, clock.monotonic
+        )
+        """The next wakeup of each group or pod that was refused."""
+
+    @property
+    def behind(self) -> bool:
+        """Return whether kube-scheduler was behind a short while ago."""
+        return self._now() - self._sign < LAG_SECONDS
+
+    def restarted(self) -> None:
+        """Count pods everywhere as unseen: an earlier run of this process may have bound some."""
+        self._everywhere = self._now()
+        self._cluster.apply(ev.AllUnseen(is_so=True))
+
+    def bound(self, uid: str) -> None:
+        """End the doubt about a pod whose bind request was answered with success."""
+        if uid in self._unseen:
+            self._cluster.apply(ev.Sighted((uid,)))
+        self._ended.pop(uid, None)
+
+    def brought(self, pod: PodInfo) -> None:
+        """Count kube-scheduler as behind if it asks for a pod that we saw bound long ago."""
+        now = self._now()
+        if pod.node is None or not self._is_late(pod.uid, now):
+            return
+        if not self.behind:
+            text = "kube-scheduler is behind: it brings a pod that is bound"
+            _log.warning(text, pod=pod.key, group=pod.group)
+        self._sign = now
+        if pod.uid in self._ended or self._unseen.everywhere:
+            # Other pods may have been counted as seen too early.
+            self._everywhere = now
+            self._cluster.apply(ev.AllUnseen(is_so=True))
+
+    def refused(self, key: str) -> None:
+        """Wake a group or a pod that lacks nodes which may have unseen pods.
+
+        It is woken soon, then after longer pauses.
+        """
+        now, before = self._now(), self._wakeups.get(key)
+        if before is not None and now < before.due:
+            return
+        tries = before.tries + 1 if before is not None else 0
+        pause = min(LAG_SECONDS, MOMENT_SECONDS * 2.0 ** min(tries, 32))
+        self._wakeups[key] = _Wakeup(tries, now + pause)
+        self._wake_after(key, pause)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - the next look is another one
+                FAULTS.report("scheduler-lag", error)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Count pods as seen whose time is over."""
+        now, shown = self._now(), self._shown
+        if not shown or shown[-1].number != self._unseen.version:
+            shown.append(_Shown(now, self._unseen.version))
+        while len(shown) > 1 and now - shown[1].at >= LAG_SECONDS:
+            shown.popleft()
+        if self._unseen.everywhere and now - self._everywhere >= LAG_SECONDS:
+            self._cluster.apply(ev.AllUnseen(is_so=False))
+        if now - max(shown[0].at, self._sign) >= LAG_SECONDS:
+            seen = [*self._unseen.shown_until(shown[0].number)]
+            if seen:
+                self._cluster.apply(ev.Sighted(seen))
+                self._ended.update(dict.fromkeys(seen))
+                while len(self._ended) > REMEMBERED:
+                    del self._ended[next(iter(self._ended))]
+
+    def _is_late(self, uid: str, now: float) -> bool:
+        """Return whether our watch has long shown a pod, bound ahead, on its node."""
+        number = self._unseen.number(uid)
+        if number is not None:
+            old = (each.number for each in self._shown if now - each.at >= LATE_SECONDS)
+            return number <= max(old, default=0)
+        return uid in self._ended or (
+            self._unseen.everywhere and now - self._everywhere >= LATE_SECONDS
+        )

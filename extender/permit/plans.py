@@ -1,33 +1,49 @@
 """Makes the plans of groups, and keeps their room.
 
 A plan that takes longer than one call of filter may is finished by `Planner` between other work.
+`UnaskedPlans` plans groups before kube-scheduler asks for one of their members, and `DryRounds`
+holds back the planned members of a gang that claims volumes or devices.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
+
+import structlog
+from cachetools import LRUCache
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import Feasibility
-from extender.gang import gates
+from extender.gang import dry_round, gates, hold
 from extender.gang.fit import Fit, Offer, candidates
-from extender.gang.verdicts import Refuse, about
+from extender.gang.verdicts import FilterVerdict, OneNode, Refuse, about
+from extender.kube.claims import ClaimWriter
+from extender.kube.errors import ApiError
 from extender.permit.group_memory import GroupMemory, Since
 from extender.permit.timing import (
+    BACK_OFF_SECONDS,
     CHECK_SECONDS,
+    LATE_SECONDS,
+    LOOK_SECONDS,
     PLAN_SECONDS,
+    REMEMBERED,
     REST,
     SLICE_PODS,
     SLICE_SECONDS,
     TRIES,
 )
-from extender.runtime.clock import Clock, advance
+from extender.runtime.clock import Clock, advance, in_turns
+from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, VolumeInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps
+
+_log = structlog.get_logger(__name__)
 
 
 class Plans:
@@ -304,3 +320,289 @@ class Planner:
         self._listener(group, 0.0)
         if rest:
             self._listener(group, rest)
+
+
+# --- plans before a request --------------------------------------------------------------------
+#
+# Groups behind our gate are planned as soon as there is room, in the order of their turns; the
+# waker then removes the gates. kube-scheduler never tries a group that does not fit, so a group
+# that waits for room costs it nothing.
+#
+# A gang is partial while some members are bound or being bound, but too few. A member may come
+# late, or its Binding was lost with the process that wrote it. The room that it needs may still be
+# there, and the first other pod that kube-scheduler brings must not take it.
+
+
+class UnaskedPlans:
+    """Plans partial gangs when they change, and the gated groups where gates wait for room."""
+
+    def __init__(self, cluster: Cluster, plans: Plans) -> None:
+        self._view = cluster.view()
+        self._plans = plans
+        self._options = plans.verdicts.options
+        self._clock = plans.clock
+        self._partial: dict[str, None] = {}
+        """The partial gangs that have changed."""
+        self._changed = asyncio.Event()
+        self._in_vain = 0.0
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Look at the partial gangs that a change touched, and at the queue, soon."""
+        self._partial.update(dict.fromkeys(filter(self._is_partial, change.groups)))
+        if self._partial or self._options.gate_until_fit:  # any change may have made room
+            self._changed.set()
+
+    def recover(self) -> Iterator[None]:
+        """Plan the partial gangs; `run` plans those for which there was no time."""
+        until, groups = self._clock.monotonic() + LATE_SECONDS, iter([*self._view.groups])
+        for group in groups:
+            yield
+            if self._clock.monotonic() >= until:
+                self._partial.update(dict.fromkeys((group, *groups)))
+                self._changed.set()
+                return
+            self._plan_partial(group)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS if self._options.gate_until_fit else None):
+                    await self._changed.wait()
+            self._changed.clear()
+            self._in_vain = 0.0
+            try:
+                if await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS):
+                    self._changed.set()
+            except Exception as error:  # noqa: BLE001 - the next look begins anew
+                FAULTS.report("unasked-plans", error)
+                await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(max(SLICE_SECONDS, self._in_vain * REST))
+
+    def looking(self) -> Steps[bool]:
+        """Plan the partial gangs, and the first gated groups; return whether there are more."""
+        until = self._clock.monotonic() + SLICE_SECONDS
+        while self._partial:
+            group = next(iter(self._partial))
+            del self._partial[group]
+            self._plan_partial(group)
+            yield
+        for key in [*self._view.queue] if self._options.gate_until_fit else ():
+            yield
+            pod_group = self._view.pod_group(key)
+            if pod_group is None or key not in self._view.queue:
+                continue
+            if self._view.tally(key).gated_by_us and not self._plans.had_no_room(pod_group):
+                if self._clock.monotonic() >= until:
+                    return True
+                self._plan(pod_group, ())
+            is_first = key in self._view.queue and self._plans.verdicts.never_fits(key) is None
+            if self._options.strict_order and is_first:
+                return False
+        return False
+
+    def _is_partial(self, group: str) -> bool:
+        tally = self._view.tally(group)
+        return group in self._view.queue and bool(tally.bound or tally.binding)
+
+    def _plan_partial(self, group: str) -> None:
+        """Keep room for the members that a group lacks, if it is partial and did not just fail.
+
+        Until a scheduler asks us, those of bound members count as asking.
+        """
+        pod_group = self._view.pod_group(group)
+        if pod_group is None or not self._is_partial(group):
+            return
+        bound = (self._view.pods[uid] for uid in self._view.tally(group).bound)
+        schedulers = self._plans.schedulers or {pod.scheduler for pod in bound}
+        if not self._plans.had_no_room(pod_group):
+            self._plan(pod_group, schedulers)
+
+    def _plan(self, pod_group: PodGroupInfo, schedulers: Collection[str]) -> None:
+        try:
+            self._in_vain += self._plans.plan_ahead(pod_group, schedulers=schedulers)
+        except Exception as error:  # noqa: BLE001 - the groups behind it have their turn
+            FAULTS.report("unasked-plans", error, key=pod_group.key)
+
+
+# --- gangs that claim volumes or devices -------------------------------------------------------
+#
+# In a dry round members are refused until kube-scheduler has found nodes for enough of them at the
+# same time; then all may pass. If the gang loses its plan first, it begins anew. While a gang
+# passes, no other one of the same StorageClass or DeviceClass does: neither waits for what the
+# other has.
+
+
+@dataclass(slots=True)
+class _Round:
+    found: dict[str, tuple[float, Sequence[NodeInfo]]] = field(default_factory=dict)
+    """The nodes that kube-scheduler found for each member, and the time of it, by UID."""
+    need: int = 0
+    passed: frozenset[str] | None = None
+    """The classes of its claims, once its members may pass."""
+    volumes: Mapping[str, VolumeInfo] = field(default_factory=dict)
+    """The volume that is there for each claim, by its key, where volumes are made by hand."""
+
+
+class DryRounds:
+    """Judges members that claim something, and takes back devices allocated in vain."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        writer: ClaimWriter,
+        *,
+        clock: Clock,
+        wake_after: Callable[[str, float], None],
+    ) -> None:
+        """`wake_after` takes the UID of a pod or a group, and seconds."""
+        self._writer = writer
+        self._view = cluster.view()
+        self._now = clock.monotonic
+        self._wake_after = wake_after
+        self._rounds: dict[str, _Round] = {}
+        self._blocked: dict[str, None] = {}
+        """Groups that wait for a class that another group uses, first come first."""
+        self._refused: LRUCache[str, None] = LRUCache(REMEMBERED)
+        """UIDs of pods whose last answer was a refusal."""
+        self._queue: WorkQueue[str] = WorkQueue()
+        cluster.subscribe(self.on_change)
+
+    # --- dry rounds --------------------------------------------------------------------------
+
+    def judge(
+        self, pod: PodInfo, group: str, verdict: FilterVerdict, *, sent: Sequence[str]
+    ) -> FilterVerdict:
+        """Return the verdict about a member, or a refusal while its siblings have no nodes."""
+        view, pod_group = self._view, self._view.pod_group(group)
+        if isinstance(verdict, Refuse) or not view.claiming(group) or pod_group is None:
+            return verdict
+        dry = self._rounds.get(group) or _Round()
+        later = hold.come_later(group, view=view) - dry.found.keys()
+        dry.need = view.quorum(pod_group) - view.tally(group).assigned - len(later)
+        is_cycle = group == pod.native and view.has_group_cycles
+        if dry.passed is not None:
+            return dry_round.beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)
+        if dry.need <= 0 or is_cycle:
+            return verdict
+        lacking = dry_round.lacking_claims(group, view=view)
+        if not lacking:
+            return verdict
+        self._rounds[group] = dry
+        if isinstance(verdict, OneNode):
+            nodes = [node for node in map(view.nodes.get, sent) if node is not None]
+            dry.found[pod.uid] = self._now(), nodes
+        refusal = self._refusal(group, dry, dry_round.classes_of(lacking, view=view))
+        if refusal is None:
+            self._wake(group)
+            return dry_round.beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)
+        kept = verdict.reserve if isinstance(verdict, OneNode) and not refusal.deny else {}
+        return replace(refusal, reserve=kept)
+
+    def _refusal(self, group: str, dry: _Round, classes: frozenset[str]) -> Refuse | None:
+        """Return why the members of a gang may not pass yet; None if they may from now on."""
+        in_use = {name for other in self._rounds.values() for name in other.passed or ()}
+        used = min(classes & in_use, default=None)
+        if used is not None:
+            self._blocked[group] = None
+            dry.found.clear()  # the other gang may be given what was found
+            text = f"{about(group)}another gang is being given what it claims of {used}"
+            return Refuse(Reason.CLASS_IN_USE, text)
+        good = {uid: nodes for uid, (_, nodes) in [*dry.found.items()] if self._holds(uid, dry)}
+        complete = len(good) >= dry.need
+        able: Mapping[str, Sequence[NodeInfo] | None] = good if complete else {}
+        if not complete and len(good) <= 1:
+            # kube-scheduler has not said where the members fit that have no node.
+            able = {pod.uid: None for pod in self._view.members(group) if pod.node is None}
+        volumes = dry_round.match_volumes(able, dry.need, view=self._view) if able else {}
+        if isinstance(volumes, str):
+            text = f"{about(group)}too few free volumes of {volumes} for the pods that it needs"
+            return Refuse(Reason.NOT_ENOUGH_VOLUMES, text, deny=True, lost=True)
+        if not complete:
+            text = (
+                f"{about(group)}its claims are written when kube-scheduler has found nodes for "
+                f"all {dry.need} pods that it needs"
+            )
+            return Refuse(Reason.NODES_FOR_ALL_FIRST, text)
+        dry.passed, dry.volumes = classes, volumes
+        return None
+
+    def _holds(self, uid: str, dry: _Round) -> bool:
+        """Return whether a member still has one of the nodes that were found for it.
+
+        A member whose nodes were found too long ago is tried once more.
+        """
+        at, nodes = dry.found[uid]
+        pod = self._view.pods.get(uid)
+        lasts = CHECK_SECONDS + dry.need * 2 * SLICE_SECONDS
+        if pod is None or pod.node is not None:
+            del dry.found[uid]
+            return False
+        if self._now() < at + lasts and any(self._view.nodes.get(n.name) is n for n in nodes):
+            return True
+        self._wake_after(uid, 0.0)
+        return False
+
+    def _wake(self, group: str) -> None:
+        for uid in self._view.refused_of(group):
+            self._wake_after(uid, 0.0)
+
+    def on_change(self, change: ClusterChange) -> None:
+        """End the rounds of groups that have started or lost their plan; look at claims again."""
+        for key in change.claims:
+            self._queue.add(key)
+        for group in change.groups if self._rounds or self._refused else ():
+            waits = self._view.claiming(group)
+            if not self._is_over(group):
+                continue
+            for uid in [uid for uid in waits if uid in self._refused]:
+                self.refused(self._view.pods[uid])
+            ended = self._rounds.pop(group, None)
+            if ended is not None and ended.passed is not None:
+                # The groups that waited for a class that this one used are tried again.
+                blocked, self._blocked = self._blocked, {}
+                for other in blocked:
+                    self._wake_after(other, 0.0)
+                    self._wake(other)
+
+    def _is_over(self, group: str) -> bool:
+        tally, pod_group = self._view.tally(group), self._view.pod_group(group)
+        on_their_way = tally.planned or tally.waiting or tally.binding
+        has_started = pod_group is None or tally.assigned >= self._view.quorum(pod_group)
+        return has_started or not on_their_way
+
+    # --- devices that refused members leave --------------------------------------------------
+
+    def answered(self, pod: PodInfo, *, refused: bool) -> None:
+        """Take note whether kube-scheduler may bind a pod that filter was asked about."""
+        if refused:
+            self.refused(pod)
+        else:
+            self._refused.pop(pod.uid, None)
+
+    def refused(self, pod: PodInfo) -> None:
+        """Take note that kube-scheduler may not bind a pod, and look at what it claims."""
+        if pod.claim_keys and pod.group is not None:
+            self._refused[pod.uid] = None
+            for key in pod.claim_keys:
+                self._queue.add(key)
+
+    async def run(self) -> None:
+        """Take devices back until cancelled."""
+        while True:
+            key = await self._queue.get()
+            claim = self._view.claim(key)
+            if claim is None or not dry_round.may_be_deallocated(
+                claim, view=self._view, refused=self._refused
+            ):
+                continue
+            try:
+                await self._writer.deallocate(claim)
+                _log.info("devices were taken back", claim=key)
+            except ApiError as error:
+                _log.warning("devices were not taken back", claim=key, error=str(error))
+                self._queue.add_after(key, BACK_OFF_SECONDS)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's alone
+                FAULTS.report("dry-rounds", error, key=key)
+                self._queue.add_after(key, BACK_OFF_SECONDS)

@@ -37,7 +37,7 @@ from extender.kube.recorder import Event, ObjectRef, Recorder, refusal, unreadab
 from extender.kube.reflector import Reflector
 from extender.kube.reviews import Reviews
 from extender.kube.set_aside import Aside, ObjectsSetAside
-from extender.permit.node_claims import NodeClaims
+from extender.permit.background import NodeClaims
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller, Observer
 from extender.server.access import Guard

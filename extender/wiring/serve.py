@@ -29,20 +29,19 @@ from extender.kube.pod_groups import PreemptorWriter
 from extender.kube.pods import PodWriter
 from extender.kube.recorder import Recorder
 from extender.kube.set_aside import ObjectsSetAside
-from extender.permit.ahead import Ahead
+from extender.permit.ahead import Ahead, Callbacks
+from extender.permit.background import (
+    ConditionReporter,
+    GroupState,
+    NodeClaims,
+    PodsSeenOnlyInRequests,
+)
 from extender.permit.bind import Binds
-from extender.permit.bindings import BindingWriter
-from extender.permit.callbacks import Callbacks
-from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory
-from extender.permit.hold import WaitingPods
-from extender.permit.lags import PodsSeenOnlyInRequests
-from extender.permit.node_claims import NodeClaims
-from extender.permit.plans import Plans
+from extender.permit.hold import BindingWriter, WaitingPods
+from extender.permit.plans import DryRounds, Plans, UnaskedPlans
 from extender.permit.preempt import Preempting
-from extender.permit.status import ConditionReporter, GroupState
-from extender.permit.unasked_plans import UnaskedPlans
 from extender.permit.wake import MissedWakeups, Waker
 from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.faults import Retry
@@ -109,13 +108,17 @@ class Extender:
         callbacks = Callbacks(
             metrics=metrics,
             wake_after=self.waker.after,
-            try_beside=self.waker.try_beside,
             record=self.recorder.record,
             is_connected=lambda: self.caller.is_there,
             stale=self.watches.stale,
             natives_stale=partial(self.watches.unsure_of, NATIVE_GROUPS),
         )
-        self.waiting = WaitingPods(cluster, verdicts, callbacks=callbacks, max_held=held)
+        self.waiting = WaitingPods(
+            *(cluster, verdicts),
+            metrics=metrics,
+            try_beside=self.waker.try_beside,
+            max_held=held,
+        )
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
         bindings = BindingWriter(cluster, self.waiting, writer.bind, metrics=metrics, retry=retry)
         self.ahead = Ahead(cluster, self.waiting, bindings, plans=plans, callbacks=callbacks)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from extender.api.reasons import Preempted
 from extender.api.wellknown import GROUP_X
 from extender.jobs.workload import pod_group_key
-from extender.permit.node_claims import NodeClaims
+from extender.permit.background import NodeClaims
 from extender.queueing.preempt import Victim
 from extender.queueing.rules import requires_room
 from extender.room.pods import PodSetCount, PodShapes

@@ -17,12 +17,10 @@ from extender.gang.filter import usable
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
 from extender.gang.wake import decide_group, deciding_room
-from extender.permit.dry_rounds import DryRounds
+from extender.permit.ahead import NextGroups
 from extender.permit.filter import PodFilter
-from extender.permit.group_memory import GroupMemory
-from extender.permit.lags import SchedulerLag
-from extender.permit.next_groups import NextGroups
-from extender.permit.plans import Plans
+from extender.permit.group_memory import GroupMemory, SchedulerLag
+from extender.permit.plans import DryRounds, Plans
 from extender.resources.quantity import Resources, add
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, Pattern, PodInfo, Shape

@@ -23,14 +23,12 @@ from extender.kube.patterns import Patterns
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.permit.ahead import Ahead
+from extender.permit.background import NodeClaims
 from extender.permit.bind import Binds
-from extender.permit.bindings import BindingWriter
-from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory
-from extender.permit.hold import WaitingPods
-from extender.permit.node_claims import NodeClaims
-from extender.permit.plans import Plans
+from extender.permit.hold import BindingWriter, WaitingPods
+from extender.permit.plans import DryRounds, Plans
 from extender.runtime.faults import FAULTS, Backoff, Retry
 from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
 from extender.state.cluster import events as ev
@@ -142,7 +140,9 @@ class World:
         plans = Plans(self.cluster, verdicts)
         callbacks = callbacks_of(metrics, record=self.announced.append)
         claims = DryRounds(self.cluster, NoClaims(), clock=clock, wake_after=callbacks.wake_after)
-        self.waiting = WaitingPods(self.cluster, verdicts, callbacks=callbacks)
+        self.waiting = WaitingPods(
+            self.cluster, verdicts, metrics=metrics, try_beside=lambda _: None
+        )
         retry = Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock)
         writer = BindingWriter(self.cluster, self.waiting, self.bind, metrics=metrics, retry=retry)
         self.ahead = Ahead(self.cluster, self.waiting, writer, plans=plans, callbacks=callbacks)

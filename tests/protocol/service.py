@@ -9,7 +9,7 @@ import httpx
 from extender.config import Settings
 from extender.explain.facts import GroupFacts
 from extender.kube.decode import Decoder
-from extender.permit.status import GroupState
+from extender.permit.background import GroupState
 from extender.runtime.clock import Pacer, SystemClock
 from extender.server.app import create_app
 from extender.server.explanations import add_pod_groups

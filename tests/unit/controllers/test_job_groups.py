@@ -12,7 +12,7 @@ from extender.api.wellknown import GROUP_X
 from extender.controllers.timing import LATE
 from extender.gang.options import GangOptions
 from extender.kube.errors import NotFoundError
-from extender.permit.node_claims import NodeClaims
+from extender.permit.background import NodeClaims
 from extender.state.cluster.events import PodGroupDeleted
 from extender.state.cluster.records import Grant
 from extender.state.queue import events as ev

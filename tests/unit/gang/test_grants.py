@@ -14,7 +14,7 @@ from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
 from extender.kube import kept_room
 from extender.kube.decode import Decoder
-from extender.permit.node_claims import NodeClaims
+from extender.permit.background import NodeClaims
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Grant, PodGroupInfo
 from extender.state.cluster.store import Cluster

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from extender.api.reasons import Reason
+from extender.gang import dry_round
 from extender.gang.wake import WOKEN_BY, Occasion, decide_group, deciding_room
 from extender.state.cluster import events as ev
 from extender.steps import at_once
@@ -14,7 +15,7 @@ from tests.makers import cluster_of, key, nodes, pod_group, pods
 SOURCE = Path(__file__).parents[3] / "extender"
 FILTERS = (
     *("gang/filter.py", "gang/gates.py", "gang/verdicts.py"),
-    *("permit/filter.py", "permit/plans.py", "permit/lags.py"),
+    *("permit/filter.py", "permit/plans.py"),
 )
 
 
@@ -23,7 +24,9 @@ def test_every_refusal_of_filter_is_in_the_table(name: str) -> None:
     text = (SOURCE / name).read_text()
     reasons = {Reason[found] for found in re.findall(r"Refuse\(\s*Reason\.([A-Z_]+)", text)}
     assert reasons, "the pattern finds no refusal any more"
-    assert reasons <= WOKEN_BY.keys()
+    # A dry round wakes its members itself, and kube-scheduler sees new volumes.
+    dry = {*dry_round.REASONS, Reason.NOT_ENOUGH_VOLUMES} if name == "permit/plans.py" else set()
+    assert reasons <= WOKEN_BY.keys() | dry
 
 
 @pytest.mark.parametrize("reason", WOKEN_BY)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.permit import ahead, next_groups, plans
+from extender.permit import ahead, plans
 from extender.permit import filter as filtering
 from extender.state.cluster.store import Cluster
 from tests.recount import check_tables
@@ -13,7 +13,7 @@ from tests.recount import check_tables
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no plan go on later because the machine is slow, whatever clock it has."""
-    monkeypatch.setattr(next_groups, "SLICE_SECONDS", 60.0)
+    monkeypatch.setattr(ahead, "SLICE_SECONDS", 60.0)
     monkeypatch.setattr(plans, "PLAN_SECONDS", 60.0)
     monkeypatch.setattr(filtering, "PLAN_SECONDS", 60.0)
     monkeypatch.setattr(filtering, "TURN_SECONDS", 60.0)

@@ -10,8 +10,8 @@ from extender.api.reasons import Reason
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
 from extender.kube.errors import ApiError, UnavailableError
+from extender.permit.background import ConditionReporter
 from extender.permit.group_memory import GroupMemory
-from extender.permit.status import ConditionReporter
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from extender.state.cluster.store import Cluster

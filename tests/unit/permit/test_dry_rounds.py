@@ -10,7 +10,7 @@ from extender.api.core_v1 import NodeSelector
 from extender.api.reasons import Reason
 from extender.gang import dry_round
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse
-from extender.permit.dry_rounds import DryRounds
+from extender.permit.plans import DryRounds
 from extender.permit.timing import CHECK_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ClaimInfo, PodInfo, StorageClassInfo, VolumeInfo

@@ -10,8 +10,7 @@ from extender.api.wellknown import GANG_GATE
 from extender.gang.options import GangOptions
 from extender.permit import timing
 from extender.permit.group_memory import GroupMemory
-from extender.permit.plans import Plans
-from extender.permit.unasked_plans import UnaskedPlans
+from extender.permit.plans import Plans, UnaskedPlans
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once

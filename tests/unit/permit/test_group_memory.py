@@ -14,8 +14,8 @@ from extender.permit import group_memory as module
 from extender.permit.group_memory import ENDED_BY, GroupMemory, VerdictKind
 from extender.permit.hold import WaitingPods
 from extender.state.cluster import events as ev
+from extender.telemetry.metrics import Metrics
 from tests.makers import ManualClock, cluster_of, key, node, nodes, observe, pod, pod_group, shape
-from tests.unit.server.scene import callbacks_of
 
 pytestmark = pytest.mark.looptime
 
@@ -43,7 +43,7 @@ class Scene:
         self.clock = ManualClock()
         self.verdicts = GroupMemory(self.cluster, options=GangOptions(**options), clock=self.clock)
         # It reports what changes.
-        WaitingPods(self.cluster, self.verdicts, callbacks=callbacks_of())
+        WaitingPods(self.cluster, self.verdicts, metrics=Metrics(), try_beside=lambda _: None)
 
     def see(self, *facts: Any) -> None:
         observe(self.cluster, *facts)

@@ -9,9 +9,8 @@ import pytest
 from extender.gang import wake
 from extender.gang.options import GangOptions
 from extender.kube.recorder import Event, ObjectRef, Recorder
+from extender.permit.background import NodeClaims, PodsSeenOnlyInRequests
 from extender.permit.group_memory import GroupMemory
-from extender.permit.lags import PodsSeenOnlyInRequests
-from extender.permit.node_claims import NodeClaims
 from extender.permit.plans import Plans
 from extender.permit.timing import BACK_OFF_SECONDS, LATE_SECONDS
 from extender.permit.wake import Waker

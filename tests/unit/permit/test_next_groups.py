@@ -13,7 +13,7 @@ from extender.gang.options import GangOptions
 from extender.gang.verdicts import OneNode, Refuse
 from extender.kube.errors import NotFoundError
 from extender.kube.pods import PodRef
-from extender.permit import next_groups
+from extender.permit import ahead
 from extender.permit.ahead import Ahead
 from extender.permit.timing import (
     FEW_UNSENT,
@@ -591,7 +591,7 @@ async def test_none_passes_a_gang_whose_plan_takes_long(
 ) -> None:
     play = Play(cluster, nodes(8))
     await play.judge()
-    monkeypatch.setattr(next_groups, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(ahead, "SLICE_SECONDS", 0.0)
     observe(cluster, gang("a", 2), gang("b", 2, created=1))
     await asyncio.sleep(0.5)
     assert play.calls == []

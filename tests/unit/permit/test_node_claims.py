@@ -3,7 +3,7 @@
 import asyncio
 
 from extender.gang.options import GangOptions
-from extender.permit.node_claims import NodeClaims
+from extender.permit.background import NodeClaims
 from extender.permit.timing import SLICE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster

@@ -7,7 +7,7 @@ import pytest
 
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode
-from extender.permit.unasked_plans import UnaskedPlans
+from extender.permit.plans import UnaskedPlans
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -89,7 +89,7 @@ async def test_a_member_that_comes_before_the_first_call_is_planned_at_once(
 async def test_what_there_was_no_time_for_is_planned_after_the_first_answer(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extender.permit.unasked_plans.LATE_SECONDS", 0.0)
+    monkeypatch.setattr("extender.permit.plans.LATE_SECONDS", 0.0)
     scene, begun = begin(cluster, BOUND, B, C)
     for _ in begun.recover():
         pass

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from extender.permit.lags import PodsSeenOnlyInRequests
+from extender.permit.background import PodsSeenOnlyInRequests
 from extender.permit.timing import LAG_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster

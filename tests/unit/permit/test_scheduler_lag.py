@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.permit.lags import SchedulerLag
+from extender.permit.group_memory import SchedulerLag
 from extender.permit.timing import LAG_SECONDS, LATE_SECONDS, MOMENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster

@@ -10,7 +10,7 @@ from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
 from extender.kube.recorder import ObjectRef
-from extender.permit.bindings import HUNG_UP, HUNG_UP_ON_ANOTHER
+from extender.permit.hold import HUNG_UP, HUNG_UP_ON_ANOTHER
 from extender.permit.timing import (
     AHEAD_SECONDS,
     ASSUMED_SECONDS,

@@ -15,16 +15,12 @@ from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
-from extender.permit.ahead import Ahead
+from extender.permit.ahead import Ahead, Callbacks
 from extender.permit.bind import Binds
-from extender.permit.bindings import BindingWriter
-from extender.permit.callbacks import Callbacks
-from extender.permit.dry_rounds import DryRounds
 from extender.permit.filter import PodFilter
-from extender.permit.group_memory import GroupMemory
-from extender.permit.hold import WaitingPods
-from extender.permit.lags import SchedulerLag
-from extender.permit.plans import Plans
+from extender.permit.group_memory import GroupMemory, SchedulerLag
+from extender.permit.hold import BindingWriter, WaitingPods
+from extender.permit.plans import DryRounds, Plans
 from extender.runtime.faults import Backoff, Retry
 from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
 from extender.state.cluster.records import PodInfo
@@ -55,7 +51,6 @@ def callbacks_of(metrics: Metrics | None = None, **more: Any) -> Callbacks:
     whole = {
         "metrics": metrics or Metrics(),
         "wake_after": nothing,
-        "try_beside": nothing,
         "record": nothing,
         "is_connected": lambda: True,
         "stale": lambda: None,
@@ -132,14 +127,18 @@ class Scene:
         callbacks = callbacks_of(
             self.metrics,
             wake_after=self._wake_after,
-            try_beside=self._try_beside,
             record=self.events.append,
             is_connected=lambda: self.is_connected,
             stale=lambda: self.stale,
             natives_stale=lambda: self.natives_stale,
         )
         dry_rounds = DryRounds(cluster, NoClaims(), clock=LoopClock(), wake_after=self._wake_after)
-        self.waiting = WaitingPods(cluster, verdicts, callbacks=callbacks, max_held=max_held)
+        self.waiting = WaitingPods(
+            *(cluster, verdicts),
+            metrics=self.metrics,
+            try_beside=self._try_beside,
+            max_held=max_held,
+        )
         retry = Retry(lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause, self.clock)
         if patient:
             retry = replace(retry, sleep=asyncio.sleep, clock=LoopClock())

@@ -19,7 +19,7 @@ from extender.kube.errors import (
     UnknownOutcomeError,
 )
 from extender.kube.pods import PodRef
-from extender.permit.bindings import HUNG_UP
+from extender.permit.hold import HUNG_UP
 from extender.permit.timing import MARGIN_SECONDS, PATIENCE_SECONDS, UNSURE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
