@@ -147,6 +147,11 @@ def cluster_of(*facts: Any) -> Cluster:
     return cluster
 
 
+def deleted(key: ev.Key, of: type[ev.Record] = PodInfo) -> ev.ObjectDeleted:
+    """Return that an object has gone: a pod by its UID, or of another type by its key."""
+    return ev.ObjectDeleted(of, key)
+
+
 def observe(cluster: Cluster, *facts: Any) -> None:
     """Apply facts to a cluster, and have it checked."""
     for fact in flat(facts):

@@ -4,10 +4,9 @@ from typing import Any
 
 from extender.queueing.cycle import Admit, Outcome
 from extender.queueing.options import AdmissionOptions
-from extender.state.cluster import events as cluster_events
 from extender.state.queue import events as ev
 from extender.state.queue.events import Record
-from tests.makers import cluster_of, nodes, observe, pod
+from tests.makers import cluster_of, deleted, nodes, observe, pod
 from tests.queue_makers import Admissions, cluster_queue, local_queue, pod_set, workload
 
 AGING = 10.0
@@ -83,7 +82,7 @@ class World:
         self.finished.append(key.removeprefix("ns/"))
         for node, count in self.where.pop(key).items():
             for number in range(count):
-                self.cluster.apply(cluster_events.PodDeleted(f"{key}-{node}-{number}"))
+                self.cluster.apply(deleted(f"{key}-{node}-{number}"))
         self.queues.apply(ev.Deleted(self.queues.view.workloads[key]))
 
     def running(self) -> set[str]:

@@ -196,7 +196,7 @@ class Sources:
             of_queues.applied(workload)
 
         def deleted(workload: WorkloadInfo) -> None:
-            cluster.apply(cluster_events.WorkloadDeleted(workload.key))
+            cluster.apply(cluster_events.ObjectDeleted(AdmittedPods, workload.key))
             of_queues.deleted(workload)
 
         found.feed = Feed(listed, applied, deleted, of_queues.known)

@@ -420,8 +420,8 @@ class Simulation:
         if job.gang_size and group is None and job.workload is not None:
             group = pod_group_key(job.workload)
         if group is not None:
-            self.cluster.apply(ce.BatchJobDeleted(job.uid))
-            self.cluster.apply(ce.PodGroupDeleted(GROUP_X, group))
+            self.cluster.apply(ce.ObjectDeleted(JobInfo, job.uid))
+            self.cluster.apply(ce.ObjectDeleted(PodGroupInfo, (GROUP_X, group)))
         if job.workload is not None:
             workload = self.queue_view.workloads.get(job.workload.key)
             self._by_workload.pop(job.workload.key, None)
@@ -450,7 +450,7 @@ class Simulation:
         if uid in job.bound:
             job.bound.discard(uid)
             self.books.end(pod, self.clock.now)
-        self.cluster.apply(ce.PodDeleted(uid))
+        self.cluster.apply(ce.ObjectDeleted(PodInfo, uid))
 
     # --- pods have to go -----------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from extender.state.cluster.records import NodeInfo, Pattern, PodInfo, Shape
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
-from tests.makers import NAMESPACE, ManualClock, key, node, pod, pod_group, shape
+from tests.makers import NAMESPACE, ManualClock, deleted, key, node, pod, pod_group, shape
 from tests.unit.server.scene import NoClaims, callbacks_of
 
 CPU: Final = 4
@@ -82,7 +82,7 @@ class Scheduler:
             case ev.ObjectApplied(PodInfo() as each):
                 if each.uid not in self.assumed:
                     self.queue[each.uid] = each
-            case ev.PodDeleted(uid):
+            case ev.ObjectDeleted(_, str(uid)):
                 self.gone.add(uid)
                 self.queue.pop(uid, None)
                 if self.there.pop(uid, None) is not None:
@@ -183,7 +183,7 @@ class World:
         group = self.pods[uid].group
         for each in [p for p in self.pods.values() if p.uid == uid or (group and p.group == group)]:
             del self.pods[each.uid]
-            self.log.append(ev.PodDeleted(each.uid))
+            self.log.append(deleted(each.uid))
 
     def _put(self, each: PodInfo) -> None:
         self.pods[each.uid] = each
@@ -195,7 +195,8 @@ class World:
         """Show the extender the next events."""
         for event in self.log[self.read : self.read + count]:
             self.read += 1
-            held = self.view.reservation(event.uid) if isinstance(event, ev.PodDeleted) else None
+            gone = str(event.key) if isinstance(event, ev.ObjectDeleted) else ""
+            held = self.view.reservation(gone)
             if held is not None and held.kind is ReservationKind.WAITING:
                 self.scheduler.forget(held.owner)
             # A pattern is that of a pod without a node.
@@ -429,7 +430,7 @@ class World:
     def delete_one(self, uid: str) -> None:
         """Have a pod finish, and its PodGroup need one fewer."""
         group = self.pods.pop(uid).group
-        self.log.append(ev.PodDeleted(uid))
+        self.log.append(deleted(uid))
         if group is not None:
             left = sum(each.group == group for each in self.pods.values())
             name = group.split("/")[1]

@@ -32,11 +32,11 @@ from extender.permit.plans import DryRounds, Plans
 from extender.runtime.faults import FAULTS, Backoff, Retry
 from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
 from extender.telemetry.metrics import Metrics
-from tests.makers import NAMESPACE, LoopClock, node, pod_group, pod_json
+from tests.makers import NAMESPACE, LoopClock, deleted, node, pod_group, pod_json
 from tests.recount import check_tables
 from tests.unit.server.scene import NoClaims, callbacks_of
 
@@ -224,7 +224,7 @@ class World:
         """Have a pod be gone, as one that has finished is for the extender."""
         del self.pods[uid]
         self.assumed.pop(uid, None)
-        self.watch.append(ev.PodDeleted(uid))
+        self.watch.append(deleted(uid))
 
     def put_pod_group(self, name: str, min_member: int) -> None:
         group = pod_group(name, min_member)
@@ -233,7 +233,7 @@ class World:
 
     def delete_pod_group(self, name: str) -> None:
         group = self.pod_groups.pop(name)
-        self.watch.append(ev.PodGroupDeleted(group.api_group, group.key))
+        self.watch.append(deleted((group.api_group, group.key), PodGroupInfo))
 
     def put_node(self, name: str, cpu: int) -> None:
         self.nodes[name] = cpu
@@ -241,7 +241,7 @@ class World:
 
     def delete_node(self, name: str) -> None:
         del self.nodes[name]
-        self.watch.append(ev.NodeDeleted(name))
+        self.watch.append(deleted(name, NodeInfo))
         for pod in [pod for pod in self.pods.values() if pod.node == name]:
             self.delete_pod(pod.uid)
 
@@ -253,8 +253,11 @@ class World:
             self._apply(event)
 
     def relist(self) -> None:
-        kept = (ev.ObjectApplied, ev.PodDeleted)
-        self.watch = deque(event for event in self.watch if not isinstance(event, kept))
+        self.watch = deque(
+            event
+            for event in self.watch
+            if isinstance(event, ev.ObjectDeleted) and event.type is not PodInfo
+        )
         self._apply(ev.ObjectsListed(PodInfo, [self.info(pod) for pod in self.pods.values()]))
 
     def _apply(self, event: ev.ClusterEvent | ev.ObjectsListed) -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from extender.api.core_v1 import LabelSelector
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
-from tests.makers import cluster_of, event_of, node, nodes, pod, pod_group, requests, shape
+from extender.state.cluster.records import NodeInfo, Pattern, PodInfo, PodTerm, Shape
+from tests.makers import cluster_of, deleted, event_of, node, nodes, pod, pod_group, requests, shape
 from tests.recount import check_tables
 
 TERM = PodTerm(LabelSelector(match_labels={"app": "x"}))
@@ -39,7 +39,7 @@ EVENTS: st.SearchStrategy[Any] = st.one_of(
     pods().map(event_of),
     pods().map(ev.PodSeen),
     pods().map(lambda each: ev.PodRefused(each, "r")),
-    NAMES.map(ev.PodDeleted),
+    NAMES.map(deleted),
     NAMES.map(lambda name: ev.PodsTried((name,))),
     NAMES.map(lambda name: ev.Unreserved((name,))),
     st.dictionaries(NAMES, NODES).map(ev.Planned),
@@ -49,7 +49,7 @@ EVENTS: st.SearchStrategy[Any] = st.one_of(
         lambda found: ev.ObjectsListed(PodInfo, found)
     ),
     st.builds(lambda name, cpu: event_of(node(name, cpu)), NODES, st.integers(1, 2)),
-    NODES.map(ev.NodeDeleted),
+    NODES.map(lambda name: deleted(name, NodeInfo)),
     st.builds(
         ev.Looked,
         st.sampled_from(PATTERNS),

@@ -16,10 +16,9 @@ from extender.gang.options import GangOptions, OnPartial
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
-from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodGroupStatusInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import ManualClock, cluster_of, key, node, observe, pod, pod_group
+from tests.makers import ManualClock, cluster_of, deleted, key, node, observe, pod, pod_group
 
 GROUP = key("gang")
 NAMES = st.sampled_from([f"gang-{number}" for number in range(5)])
@@ -33,7 +32,7 @@ STAGES = st.sampled_from((
 ))  # fmt: skip
 FACTS: st.SearchStrategy[Any] = st.one_of(
     st.builds(lambda name, stage: pod(name, group="gang", **stage), NAMES, STAGES),
-    NAMES.map(ev.PodDeleted),
+    NAMES.map(deleted),
 )
 STEPS = st.lists(st.tuples(FACTS, st.sampled_from((0.0, 0.1, 0.4, 1.5))), max_size=30)
 FAILURES = st.sets(st.integers(0, 20), max_size=5)

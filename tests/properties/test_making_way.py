@@ -12,7 +12,7 @@ from extender.state.cluster import events as cluster_events
 from extender.state.queue import events as ev
 from extender.state.queue.records import OwnerRef
 from tests.effort import examples, played
-from tests.makers import cluster_of, nodes, pod
+from tests.makers import cluster_of, deleted, nodes, pod
 from tests.queue_makers import (
     Admissions,
     cluster_queue,
@@ -206,7 +206,7 @@ class World:
             return False
         name = self.rng.choice(sorted(self.ending))
         self.free[self.ending.pop(name)] += self.each
-        self.cluster.apply(cluster_events.PodDeleted(name))
+        self.cluster.apply(deleted(name))
         return True
 
     def show(self, job: Job, name: str, node: int, *, terminating: bool = False) -> None:
@@ -259,7 +259,7 @@ class World:
             job = self.jobs.pop(key)
             for name, node in (job.pods or {}).items():
                 self.free[node] += self.each
-                self.cluster.apply(cluster_events.PodDeleted(name))
+                self.cluster.apply(deleted(name))
             self.queues.drop(self.queues.view.workloads[key])
 
     # -- what is there

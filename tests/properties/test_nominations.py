@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from extender.kube import kept_room
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import NominatedRoom, PreemptedRoom, VictimInfo
-from tests.makers import cluster_of, key, nodes, pod_group, pods, requests
+from extender.state.cluster.records import NominatedRoom, PodGroupInfo, PreemptedRoom, VictimInfo
+from tests.makers import cluster_of, deleted, key, nodes, pod_group, pods, requests
 from tests.recount import check_tables
 
 NAMES = st.text("abc-0123", min_size=1, max_size=8)
@@ -67,10 +67,10 @@ HAPPENS = st.one_of(
         st.sampled_from(["n0", "n1"]),
     ),
     st.builds(ev.PodBinding, st.sampled_from(MEMBERS), st.sampled_from(["n0", "n1"])),
-    st.sampled_from([ev.PodDeleted(each.uid) for each in MEMBERS]),
+    st.sampled_from([deleted(each.uid) for each in MEMBERS]),
     st.sampled_from([ev.ObjectApplied(each) for each in MEMBERS]),
     st.just(ev.ObjectApplied(pod_group("high", 2))),
-    st.just(ev.PodGroupDeleted(pod_group("high").api_group, key("high"))),
+    st.just(deleted((pod_group("high").api_group, key("high")), PodGroupInfo)),
 )
 
 

@@ -10,7 +10,7 @@ from extender.queueing.options import AdmissionOptions
 from extender.state.cluster import events as cluster_events
 from extender.state.queue import events as ev
 from extender.state.queue.records import WorkloadInfo
-from tests.makers import cluster_of, nodes, pod
+from tests.makers import cluster_of, deleted, nodes, pod
 from tests.queue_makers import Admissions, cluster_queue, local_queue, pod_set, workload
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)
@@ -78,7 +78,7 @@ class Machine:
         if there:
             key, name = there[number % len(there)]
             self.free[self.leaving[key].pop(name)] += self.each
-            self.cluster.apply(cluster_events.PodDeleted(name))
+            self.cluster.apply(deleted(name))
 
     def end(self, number: int) -> None:
         """End a workload that has all its pods."""
@@ -89,7 +89,7 @@ class Machine:
         del self.unplaced[key]
         for name, node in (self.placed.pop(key) | self.leaving.pop(key, {})).items():
             self.free[node] += self.each
-            self.cluster.apply(cluster_events.PodDeleted(name))
+            self.cluster.apply(deleted(name))
         record: WorkloadInfo = self.queues.view.workloads[key]
         self.queues.apply(ev.Deleted(record))
 

@@ -20,7 +20,7 @@ from extender.state.queue import events as ev
 from extender.state.queue.records import PodSetInfo
 from extender.steps import at_once
 from tests.effort import examples
-from tests.makers import cluster_of, node, nodes, pod, requests, shape
+from tests.makers import cluster_of, deleted, node, nodes, pod, requests, shape
 from tests.queue_makers import Admissions, cluster_queue, local_queue, pod_set, workload
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=6)
@@ -157,7 +157,7 @@ class Machine:
         elif what == "end" and self.others:
             name = self.rng.choice(sorted(self.others))
             self.free[self.others.pop(name)] += 1
-            self.cluster.apply(cluster_events.PodDeleted(name))
+            self.cluster.apply(deleted(name))
         elif what == "place":
             self.place(open_nodes)
         elif what == "come" and len(self.asked) < 8:

@@ -11,7 +11,7 @@ from extender.kube.pods import PodRef
 from extender.server.verbs import LIKEWISE
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo
-from tests.makers import observe, planned, pod, pod_group, until
+from tests.makers import deleted, observe, planned, pod, pod_group, until
 from tests.protocol.service import FORMS, NODE_NAMES, VERBS, Service, recorded
 
 
@@ -325,7 +325,7 @@ async def test_a_held_bind_ends_when_the_client_hangs_up(service: Service) -> No
 async def test_a_pod_that_was_deleted_is_not_brought_back(service: Service) -> None:
     learn(service, "names")
     request = recorded("names", "filter")
-    observe(service.scene.cluster, ev.PodDeleted(request["Pod"]["metadata"]["uid"]))
+    observe(service.scene.cluster, deleted(request["Pod"]["metadata"]["uid"]))
 
     await service.ask("filter", request)
 

@@ -23,6 +23,9 @@ class ClusterEvent:
     __slots__ = ()
 
 
+Key = str | tuple[str, str]
+"""The name of a node, the UID of a pod or a Job, the API group and the `namespace/name` of a
+PodGroup, and for all others the key of the record."""
 Record = PodInfo | NodeInfo | PodGroupInfo | JobInfo | AdmittedPods | BudgetInfo | ClaimObject
 
 
@@ -31,6 +34,15 @@ class ObjectApplied(ClusterEvent):
     """An object was created or changed."""
 
     record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectDeleted(ClusterEvent):
+    """An object is gone; a pod may also have finished, as finished pods hold nothing."""
+
+    type: type[Record]
+    """The type of its record; ClaimInfo for claims, volumes and StorageClasses alike."""
+    key: Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +80,6 @@ class PodsListing(ClusterEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class PodDeleted(ClusterEvent):
-    """A pod is gone, or has finished: finished pods hold nothing."""
-
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDeleted(ClusterEvent):
-    """A node is gone."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class PodGroupDeleted(ClusterEvent):
-    """A PodGroup is gone."""
-
-    api_group: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
 class NativesDecided(ClusterEvent):
     """It is known whether native gangs are ours; `fixed` is what no condition changes.
 
@@ -98,20 +88,6 @@ class NativesDecided(ClusterEvent):
 
     ours: bool | None
     fixed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BatchJobDeleted(ClusterEvent):
-    """A Job is gone."""
-
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadDeleted(ClusterEvent):
-    """A Workload is gone."""
-
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +104,6 @@ class JobsManaged(ClusterEvent):
     kinds: frozenset[str] = frozenset()
     """The kinds, as GROUP/KIND."""
     except_in: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetDeleted(ClusterEvent):
-    """A PodDisruptionBudget is gone."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimObjectDeleted(ClusterEvent):
-    """A claim, a volume or a StorageClass is gone."""
-
-    key: str
 
 
 @dataclass(frozen=True, slots=True)

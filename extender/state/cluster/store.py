@@ -17,7 +17,7 @@ and nothing reads a clock.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED
@@ -49,7 +49,6 @@ from extender.state.cluster.view import NO_GROUP, ClusterTables, ClusterView
 from extender.steps import PIECE, cut
 
 _NOTHING = ClusterChange()
-Key = str | tuple[str, str]
 
 
 class Cluster:
@@ -66,33 +65,27 @@ class Cluster:
         self._on_room: list[Callable[[], None]] = []
         self.on_fault: Callable[[Exception], None] | None = None
         """Takes the error of a listener; without it the error is raised."""
-        self._takers: dict[type, Callable[[Any], ClusterChange]] = {
-            PodInfo: self._pod_applied,
-            NodeInfo: self._node_applied,
-            PodGroupInfo: self._pod_group_applied,
-            JobInfo: self._job_applied,
-            AdmittedPods: self._workload_applied,
-            BudgetInfo: self._budget_applied,
-            ClaimInfo: self._claim_object_applied,
-            VolumeInfo: self._claim_object_applied,
-            StorageClassInfo: self._claim_object_applied,
+        claim_objects = self._claim_object_applied, self._claim_object_deleted
+        kinds: dict[type, tuple[Callable[[Any], ClusterChange], Callable[[Any], ClusterChange]]] = {
+            PodInfo: (self._pod_applied, self._forget_pod),
+            NodeInfo: (self._node_applied, self._node_deleted),
+            PodGroupInfo: (self._pod_group_applied, self._pod_group_deleted),
+            JobInfo: (self._job_applied, self._job_deleted),
+            AdmittedPods: (self._workload_applied, self._workload_deleted),
+            BudgetInfo: (self._budget_applied, self._budget_deleted),
+            ClaimInfo: claim_objects,
+            VolumeInfo: claim_objects,
+            StorageClassInfo: claim_objects,
         }
-        """Takes an object that was applied, by its type."""
         self._handlers: dict[type, Callable[[Any], ClusterChange]] = {
-            ev.ObjectApplied: lambda event: self._takers[type(event.record)](event.record),
+            ev.ObjectApplied: lambda event: kinds[type(event.record)][0](event.record),
+            ev.ObjectDeleted: lambda event: kinds[event.type][1](event.key),
             ev.PodSeen: self._pod_seen,
             ev.SeenEnded: self._seen_ended,
             ev.PodsListing: self._pods_listing,
-            ev.PodDeleted: self._pod_deleted,
-            ev.NodeDeleted: self._node_deleted,
-            ev.PodGroupDeleted: self._pod_group_deleted,
             ev.NativesDecided: self._native_gangs,
-            ev.BatchJobDeleted: self._job_deleted,
-            ev.WorkloadDeleted: self._workload_deleted,
             ev.AdmissionKnown: self._admission_known,
             ev.JobsManaged: self._jobs_managed,
-            ev.BudgetDeleted: self._budget_deleted,
-            ev.ClaimObjectDeleted: self._claim_object_deleted,
             ev.Planned: self._planned,
             ev.PodWaiting: self._pod_waiting,
             ev.PodBinding: self._pod_binding,
@@ -121,7 +114,7 @@ class Cluster:
 
     def delete(self, record: ev.Record) -> ClusterChange:
         """Apply the deletion of an object, of which any version may be given."""
-        return self.apply(_DELETED[type(record)](_key_of(record)))
+        return self.apply(ev.ObjectDeleted(type(record), _key_of(record)))
 
     def replace(self, listed: ObjectsListed) -> Iterator[ClusterChange]:
         """Apply a list, and yield what each slice of it touched.
@@ -134,7 +127,7 @@ class Cluster:
             tables.jobs.watched.add(listed.part)
         there = {_key_of(record) for record in listed.records}
         for keys in cut(_known_keys(tables, listed), 16 * PIECE):
-            gone = [_DELETED[listed.type](key) for key in keys if key not in there]
+            gone = [ev.ObjectDeleted(listed.type, key) for key in keys if key not in there]
             for some in cut(gone) if gone else ((),):
                 yield self._take(some)
         for records in cut(listed.records):
@@ -255,9 +248,6 @@ class Cluster:
                 ended.append(self._drop_pod(uid))
         return _merge(ended)
 
-    def _pod_deleted(self, event: ev.PodDeleted) -> ClusterChange:
-        return self._forget_pod(event.uid)
-
     def _node_applied(self, node: NodeInfo) -> ClusterChange:
         before = self._tables.nodes.get(node.name)
         if before == node:
@@ -299,21 +289,21 @@ class Cluster:
         self._tables.left.note(*names)
         self._tables.whole.note(*names)
 
-    def _node_deleted(self, event: ev.NodeDeleted) -> ClusterChange:
+    def _node_deleted(self, name: str) -> ClusterChange:
         tables = self._tables
-        if tables.nodes.pop(event.name, None) is None:
+        if tables.nodes.pop(name, None) is None:
             return _NOTHING
         # Another one of that name may declare other features.
-        tables.feasible_by_pattern.forget(event.name, doubted=True)
-        self._resized((event.name,))
-        oldest = _added(self._gone_nodes, event.name)
+        tables.feasible_by_pattern.forget(name, doubted=True)
+        self._resized((name,))
+        oldest = _added(self._gone_nodes, name)
         if oldest is not None and oldest not in tables.nodes:
             tables.changed.forget(oldest)
             tables.gained.forget(oldest)
         reserved = tables.reservations
         lost = [
-            *reserved.there(event.name, ReservationKind.WAITING),
-            *reserved.there(event.name, ReservationKind.PLANNED),
+            *reserved.there(name, ReservationKind.WAITING),
+            *reserved.there(name, ReservationKind.PLANNED),
         ]
         change = self._unreserved(ev.Unreserved(lost))
         # kube-scheduler wakes no pod because a node went; a group behind one that now never fits
@@ -358,17 +348,18 @@ class Cluster:
         # One that asks for less may now do with the room that was too little before.
         return ClusterChange(groups=concerned, room=before is not None, statuses=concerned)
 
-    def _pod_group_deleted(self, event: ev.PodGroupDeleted) -> ClusterChange:
-        gone = self._tables.pod_groups.pop((event.api_group, event.key), None)
+    def _pod_group_deleted(self, name: tuple[str, str]) -> ClusterChange:
+        gone = self._tables.pod_groups.pop(name, None)
         if gone is None:
             return _NOTHING
+        api_group, key = name
         self._note_labels(gone, None)
-        if event.api_group == GROUP_NATIVE and event.key in self._tables.natives.basic:
-            self._tables.natives.basic.remove(event.key)
-            return self._regroup(self._tables.natives.members(event.key))
-        self._unsorted.add(event.key)
-        concerned = frozenset((event.key,))
-        ended, other = self._end_grants((event.key,)), self._view.pod_group(event.key)
+        if api_group == GROUP_NATIVE and key in self._tables.natives.basic:
+            self._tables.natives.basic.remove(key)
+            return self._regroup(self._tables.natives.members(key))
+        self._unsorted.add(key)
+        concerned = frozenset((key,))
+        ended, other = self._end_grants((key,)), self._view.pod_group(key)
         if other is not None:
             self._grant(other)
         return ClusterChange(groups=concerned, statuses=concerned, room=ended)
@@ -430,11 +421,11 @@ class Cluster:
         jobs.put(job)
         return self._job_changed(before, job)
 
-    def _job_deleted(self, event: ev.BatchJobDeleted) -> ClusterChange:
-        before = self._tables.jobs.by_uid.get(event.uid)
+    def _job_deleted(self, uid: str) -> ClusterChange:
+        before = self._tables.jobs.by_uid.get(uid)
         if before is None:
             return _NOTHING
-        self._tables.jobs.drop(event.uid)
+        self._tables.jobs.drop(uid)
         return self._job_changed(before, None)
 
     def _job_changed(self, before: JobInfo | None, after: JobInfo | None) -> ClusterChange:
@@ -454,9 +445,9 @@ class Cluster:
         table.put(workload)
         return ClusterChange(room=workload.pods > 0)
 
-    def _workload_deleted(self, event: ev.WorkloadDeleted) -> ClusterChange:
-        gone = event.key in self._tables.admissions.workloads
-        self._tables.admissions.drop(event.key)
+    def _workload_deleted(self, key: str) -> ClusterChange:
+        gone = key in self._tables.admissions.workloads
+        self._tables.admissions.drop(key)
         return ClusterChange(room=True) if gone else _NOTHING
 
     def _admission_known(self, event: ev.AdmissionKnown) -> ClusterChange:
@@ -473,8 +464,8 @@ class Cluster:
         budgets.setdefault(budget.namespace, {})[budget.name] = budget
         return _NOTHING  # it makes no room: whether it lets pods go is read when that is asked
 
-    def _budget_deleted(self, event: ev.BudgetDeleted) -> ClusterChange:
-        namespace, _, name = event.key.partition("/")
+    def _budget_deleted(self, key: str) -> ClusterChange:
+        namespace, _, name = key.partition("/")
         there = self._tables.budgets.get(namespace, {})
         there.pop(name, None)
         if not there:
@@ -483,13 +474,13 @@ class Cluster:
 
     def _claim_object_applied(self, found: ClaimObject) -> ClusterChange:
         if isinstance(found, VolumeInfo) and not found.free:
-            return self._claim_object_deleted(ev.ClaimObjectDeleted(found.key))
+            return self._claim_object_deleted(found.key)
         self._tables.claim_objects[found.key] = found
         return ClusterChange(claims=frozenset((found.key,)))
 
-    def _claim_object_deleted(self, event: ev.ClaimObjectDeleted) -> ClusterChange:
-        self._tables.claim_objects.pop(event.key, None)
-        return ClusterChange(claims=frozenset((event.key,)))
+    def _claim_object_deleted(self, key: str) -> ClusterChange:
+        self._tables.claim_objects.pop(key, None)
+        return ClusterChange(claims=frozenset((key,)))
 
     # --- steps of our own ------------------------------------------------------------------
 
@@ -895,7 +886,7 @@ def _merge(changes: Iterable[ClusterChange]) -> ClusterChange:
     )
 
 
-def _key_of(record: ev.Record) -> Key:
+def _key_of(record: ev.Record) -> ev.Key:
     match record:
         case PodInfo() | JobInfo():
             return record.uid
@@ -907,7 +898,7 @@ def _key_of(record: ev.Record) -> Key:
             return record.key
 
 
-def _known_keys(tables: ClusterTables, listed: ObjectsListed) -> Iterator[Key]:
+def _known_keys(tables: ClusterTables, listed: ObjectsListed) -> Iterator[ev.Key]:
     """Yield the keys of what there is of a listed type; a caller may change the tables meanwhile.
 
     A pod that only a request has shown is left out if it was shown after the list was asked for:
@@ -929,17 +920,3 @@ def _known_keys(tables: ClusterTables, listed: ObjectsListed) -> Iterator[Key]:
         yield from [each.key for found in tables.budgets.values() for each in found.values()]
     else:
         yield from [key for key in tables.claim_objects if key.startswith(part)]
-
-
-_DELETED: Final[Mapping[type, Callable[[Any], ClusterEvent]]] = {
-    PodInfo: ev.PodDeleted,
-    NodeInfo: ev.NodeDeleted,
-    PodGroupInfo: lambda key: ev.PodGroupDeleted(*key),
-    JobInfo: ev.BatchJobDeleted,
-    AdmittedPods: ev.WorkloadDeleted,
-    BudgetInfo: ev.BudgetDeleted,
-    ClaimInfo: ev.ClaimObjectDeleted,
-    VolumeInfo: ev.ClaimObjectDeleted,
-    StorageClassInfo: ev.ClaimObjectDeleted,
-}
-"""The event of a deletion by the type of the object, made of its key."""

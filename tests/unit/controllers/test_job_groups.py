@@ -13,13 +13,12 @@ from extender.controllers.timing import LATE
 from extender.gang.options import GangOptions
 from extender.kube.errors import NotFoundError
 from extender.permit.background import NodeClaims
-from extender.state.cluster.events import PodGroupDeleted
-from extender.state.cluster.records import Grant
+from extender.state.cluster.records import Grant, PodGroupInfo
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, OwnerRef
 from extender.steps import at_once
 from tests.harness import objects
-from tests.makers import NAMESPACE, ManualClock, cluster_of, observe, pod_group
+from tests.makers import NAMESPACE, ManualClock, cluster_of, deleted, observe, pod_group
 from tests.queue_makers import admission, condition, pod_set, workload
 from tests.unit.controllers.queue_server import JobBench, NoPodGroups
 from tests.unit.controllers.test_job import KEY, Jobs
@@ -97,7 +96,7 @@ class Scene(JobBench):
     def see(self, size: tuple[int, int] | None, **more: Any) -> None:
         """Have the watch show the PodGroup, or that it is gone."""
         if size is None:
-            self.groups.cluster.apply(PodGroupDeleted(GROUP_X, GROUP))
+            self.groups.cluster.apply(deleted((GROUP_X, GROUP), PodGroupInfo))
         else:
             observe(self.groups.cluster, pod_group("w", size[0], done=size[1], **more))
 

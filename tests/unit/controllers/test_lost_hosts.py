@@ -15,7 +15,7 @@ from extender.kube.recorder import Event
 from extender.queueing.lost_hosts import UNREADY_SECONDS, HostRules
 from extender.room.nodes import NodeRoom
 from extender.state.cluster import events as cluster_events
-from extender.state.cluster.records import DomainAssignment, NodeInfo
+from extender.state.cluster.records import DomainAssignment, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     AdmissionInfo,
@@ -127,9 +127,11 @@ class Scene:
         """Delete nodes, and the pods there."""
         view = self.cluster.view()
         gone = [each for each in view.pods.values() if each.node in names]
-        observe(self.cluster, [cluster_events.NodeDeleted(name) for name in names])
+        observe(self.cluster, [cluster_events.ObjectDeleted(NodeInfo, name) for name in names])
         if pods:
-            observe(self.cluster, [cluster_events.PodDeleted(each.uid) for each in gone])
+            observe(
+                self.cluster, [cluster_events.ObjectDeleted(PodInfo, each.uid) for each in gone]
+            )
 
     async def look(self, seconds: float = 0.0) -> None:
         """Let time pass, look, and write what was decided."""
@@ -324,7 +326,7 @@ async def test_pods_without_an_index_that_are_done_leave_a_place_to_others() -> 
 
 async def test_a_template_that_names_the_host_cannot_be_changed() -> None:
     scene = Scene("r0n0")
-    observe(scene.cluster, cluster_events.PodGroupDeleted(pod_group().api_group, KEY))
+    observe(scene.cluster, cluster_events.ObjectDeleted(PodGroupInfo, (pod_group().api_group, KEY)))
     observe(scene.cluster, host(0, 0, ready=False, unready_since=scene.clock.now))
     await scene.look(UNREADY_SECONDS)
     assert scene.said("HostsLost") == "NoReplacement"

@@ -13,10 +13,9 @@ from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
-from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import ManualClock, key, node, observe, pod, pod_group, pods
+from tests.makers import ManualClock, deleted, key, node, observe, pod, pod_group, pods
 
 GROUP = key("gang")
 RUNS: dict[str, Any] = {"on": "n0", "phase": "Running", "ready": True, "owners": ("ns/job",)}
@@ -123,7 +122,7 @@ async def test_a_group_is_among_those_that_wait_until_it_has_its_nodes(bench: Be
 
 async def test_a_group_that_is_gone_does_not_wait(bench: Bench) -> None:
     await bench.look(pods(2))
-    bench.cluster.apply(ev.PodGroupDeleted(bench.group.api_group, GROUP))
+    bench.cluster.apply(deleted((bench.group.api_group, GROUP), PodGroupInfo))
     await bench.look()
     assert [*bench.controller.waiting()] == []
 
@@ -209,7 +208,7 @@ async def test_counts_that_wait_are_written_with_what_does_not_wait(bench: Bench
 async def test_counts_that_go_back_before_they_are_written_are_no_write(bench: Bench) -> None:
     await bench.look(pods(4, **RUNS))
     bench.seen()
-    await bench.look(ev.PodDeleted("gang-3"))
+    await bench.look(deleted("gang-3"))
     assert await bench.look(pods(4, **RUNS)) is None
 
     bench.clock.now += LOOK_AGAIN
@@ -223,7 +222,7 @@ async def test_counts_that_wait_are_not_forgotten_with_the_pods_that_they_came_f
     """The counts of a Finished group do not fall: a Job's time-to-live deletes its pods."""
     await bench.look(pods(3, **DONE))
     await bench.look(pods(4, **DONE))
-    await bench.look([ev.PodDeleted(each.uid) for each in pods(4)])
+    await bench.look([deleted(each.uid) for each in pods(4)])
     bench.clock.now += LOOK_AGAIN
     await bench.look()
 
@@ -259,7 +258,7 @@ async def test_a_group_that_is_gone_is_forgotten(bench: Bench) -> None:
     await bench.look(pods(2))
     assert bench.controller.phases() == {"Pending": 1}
 
-    assert await bench.look(ev.PodGroupDeleted(bench.group.api_group, GROUP)) is None
+    assert await bench.look(deleted((bench.group.api_group, GROUP), PodGroupInfo)) is None
     assert bench.controller.phases() == {}
 
 
@@ -292,7 +291,7 @@ async def test_the_same_reason_later_is_another_occasion(bench: Bench) -> None:
     await bench.look(pods(2))
     await bench.look(pods(3))
     bench.clock.now += 1
-    await bench.look(ev.PodDeleted("gang-2"))
+    await bench.look(deleted("gang-2"))
 
     first, second = (e.occasion for e in bench.events if e.reason == "NotEnoughPods")
     assert first != second
@@ -338,7 +337,7 @@ async def test_a_refused_eviction_does_not_keep_the_others_and_is_tried_again(
 async def test_it_watches_anew_when_others_have_the_nodes(bench: Bench) -> None:
     await bench.look(pods(2, **RUNS), pod("gang-2", group="gang"))
     bench.clock.now += 40
-    await bench.look(ev.PodDeleted("gang-1"), pod("gang-3", group="gang", **RUNS))
+    await bench.look(deleted("gang-1"), pod("gang-3", group="gang", **RUNS))
     bench.clock.now += 30
     await bench.look()
     assert bench.writer.evicted == []
@@ -352,7 +351,7 @@ async def test_it_watches_anew_when_the_group_was_gone(bench: Bench) -> None:
     await bench.look(pods(2, **RUNS), pod("gang-2", group="gang"))
     bench.seen()
     bench.clock.now += 61
-    await bench.look(ev.PodGroupDeleted(bench.group.api_group, GROUP))
+    await bench.look(deleted((bench.group.api_group, GROUP), PodGroupInfo))
     await bench.look(bench.group)
 
     assert bench.writer.evicted == []

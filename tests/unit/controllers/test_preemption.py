@@ -19,7 +19,6 @@ from extender.kube.errors import ApiError, BudgetError, UnavailableError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
-from extender.state.cluster import events as ev
 from extender.state.cluster.records import (
     ConditionInfo,
     NominatedRoom,
@@ -32,6 +31,7 @@ from extender.state.cluster.records import (
 from tests.makers import (
     ManualClock,
     cluster_of,
+    deleted,
     key,
     nodes,
     observe,
@@ -303,7 +303,7 @@ async def test_all_is_withdrawn_where(gone: str) -> None:
     if gone == "it gave up":
         scene.end("VictimsStay")
     else:
-        observe(scene.cluster, ev.PodGroupDeleted(pod_group("high").api_group, GROUP))
+        observe(scene.cluster, deleted((pod_group("high").api_group, GROUP), PodGroupInfo))
     assert [*scene.controller.concerns([GROUP])] == [GROUP]
     await scene.look()
     scene.clock.now += LOOK_AGAIN

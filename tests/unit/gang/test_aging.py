@@ -10,7 +10,7 @@ from extender.api.core_v1 import Toleration
 from extender.gang.aging import MOST, deciding, waits_since
 from extender.gang.options import GangOptions
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import DomainAssignment, NodeInfo
+from extender.state.cluster.records import DomainAssignment, NodeInfo, PodInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
 from extender.steps import FairShare, at_once
@@ -260,7 +260,7 @@ def look(cluster: Cluster, now: float = NOW) -> Sequence[Claim]:
 def test_a_claim_stays_where_it_is_while_nothing_else_is_due() -> None:
     cluster = cluster_of(BUSY, group())
     first = look(cluster)
-    observe(cluster, ev.PodDeleted("x"), pod("w", 4, on="n1"))
+    observe(cluster, ev.ObjectDeleted(PodInfo, "x"), pod("w", 4, on="n1"))
 
     assert look(cluster, NOW + 49) == first
     assert cpus(look(cluster, NOW + 51)) == {"gang": {"n0": 4, "n2": 4, "n1": 4}}
@@ -269,7 +269,7 @@ def test_a_claim_stays_where_it_is_while_nothing_else_is_due() -> None:
 def test_a_claim_moves_when_its_node_goes() -> None:
     cluster = cluster_of(BUSY, group())
     look(cluster)
-    observe(cluster, ev.NodeDeleted("n1"))
+    observe(cluster, ev.ObjectDeleted(NodeInfo, "n1"))
 
     assert cpus(look(cluster)) == {"gang": {"n2": 4, "n0": 4}}
 
@@ -295,7 +295,7 @@ def test_an_earlier_claim_takes_the_nodes_of_a_later_one() -> None:
 def test_a_group_that_fits_and_does_not_come_loses_its_claim() -> None:
     cluster = cluster_of(BUSY, group())
     first = look(cluster)
-    observe(cluster, *(ev.PodDeleted(name) for name in "xyz"))
+    observe(cluster, *(ev.ObjectDeleted(PodInfo, name) for name in "xyz"))
 
     assert look(cluster, NOW + 1) == first
     assert look(cluster, NOW + 31) == first
@@ -306,11 +306,11 @@ def test_a_group_that_fits_and_does_not_come_loses_its_claim() -> None:
 def test_patience_begins_anew_when_the_room_has_gone_again() -> None:
     cluster = cluster_of(BUSY, group())
     look(cluster)
-    observe(cluster, *(ev.PodDeleted(name) for name in "xyz"))
+    observe(cluster, *(ev.ObjectDeleted(PodInfo, name) for name in "xyz"))
     look(cluster, NOW + 1)
     observe(cluster, BUSY)
     look(cluster, NOW + 20)
-    observe(cluster, *(ev.PodDeleted(name) for name in "xyz"))
+    observe(cluster, *(ev.ObjectDeleted(PodInfo, name) for name in "xyz"))
 
     assert cpus(look(cluster, NOW + 40))
     assert look(cluster, NOW + 45)
@@ -387,7 +387,7 @@ LOUD: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
         [node("n0", unschedulable=True)],
         {"a": {"n1": 4, "n2": 4}},
     ),
-    "a node that was claimed went": ([ev.NodeDeleted("n0")], {"a": {"n1": 4, "n2": 4}}),
+    "a node that was claimed went": ([ev.ObjectDeleted(NodeInfo, "n0")], {"a": {"n1": 4, "n2": 4}}),
     "a node came": ([node("n3")], {"a": {"n0": 4, "n1": 4}}),
     "nodes came for those in vain": (
         [*full(*nodes(4, 4, 4, 4, 4, 4)[3:])],
@@ -458,7 +458,7 @@ def test_a_claimed_node_that_goes_in_the_middle_of_a_look_ends_that_claim_alone(
     (gone,) = first[0].amounts
     steps = deciding(share, view=view, now=NOW, options=options)
     next(steps)
-    observe(cluster, ev.NodeDeleted(gone))
+    observe(cluster, ev.ObjectDeleted(NodeInfo, gone))
     found = at_once(steps)
     assert [claim.owner for claim in found] == [key("a"), key("b")]
     assert not any(gone in claim.amounts for claim in found)

@@ -28,6 +28,7 @@ from extender.steps import at_once
 from tests.makers import (
     NAMESPACE,
     cluster_of,
+    deleted,
     key,
     node,
     nodes,
@@ -573,7 +574,7 @@ def test_unlike_members_take_no_more_of_a_large_cluster_than_they_need(
 def test_a_budget_that_is_gone_protects_nothing() -> None:
     facts = [TWO, GANG, filling("a", "b", **GUARDED), budget("b", 0, app="a")]
     assert victims(facts, options=STRICT) is None
-    assert victims(facts, ev.BudgetDeleted(f"{NAMESPACE}/b"), options=STRICT) == {"a", "b"}
+    assert victims(facts, deleted(f"{NAMESPACE}/b", BudgetInfo), options=STRICT) == {"a", "b"}
 
 
 PORT = frozenset({("TCP", 80, "")})
@@ -652,15 +653,15 @@ def test_victims_that_make_room_for_another_gang(facts: list[Any], want: set[str
 
 CHANGES: dict[str, Any] = {
     "a victim makes room for another gang": nomination("low-0"),
-    "a victim is gone": ev.PodDeleted("low-0"),
+    "a victim is gone": deleted("low-0"),
     "a victim is being deleted": pod("low-0", 4, group="low", on="n0", terminating=True),
     "a victim is as important now": pod("low-0", 4, group="low", on="n0", priority=PRIORITY),
     "its gang has another member": pod("low-2", 1, group="low", on="n2"),
-    "a node is gone": ev.NodeDeleted("n0"),
+    "a node is gone": deleted("n0", NodeInfo),
     "a node is not ready": node("n0", ready=False),
     "a node is smaller": node("n0", 3),
     "another pod has come": pod("new", 1, on="n2", priority=PRIORITY),
-    "a member is gone": ev.PodDeleted("gang-0"),
+    "a member is gone": deleted("gang-0"),
     "a member has a node": pod("gang-0", 4, group="gang", priority=PRIORITY, on="n2"),
     "a member is being deleted": pod(
         "gang-0", 4, group="gang", priority=PRIORITY, terminating=True

@@ -23,6 +23,7 @@ from tests.at_once import make_plan
 from tests.makers import (
     ManualClock,
     cluster_of,
+    deleted,
     key,
     nodes,
     observe,
@@ -122,7 +123,7 @@ def ends_with_a_bound_member(cluster: Cluster) -> None:
 
 
 def ends_with_its_pod_group(cluster: Cluster) -> None:
-    observe(cluster, ev.PodGroupDeleted(granted().api_group, key("gang")))
+    observe(cluster, deleted((granted().api_group, key("gang")), PodGroupInfo))
 
 
 def ends_when_the_pod_group_says_so(cluster: Cluster) -> None:

@@ -18,6 +18,7 @@ from extender.steps import PIECE, at_once
 from tests.makers import (
     ManualClock,
     cluster_of,
+    deleted,
     key,
     nodes,
     observe,
@@ -99,7 +100,7 @@ def _not_admitted(scene: Scene) -> None:
 
 
 def _only_requested(scene: Scene) -> None:
-    observe(scene.cluster, ev.PodDeleted("gang-0"))
+    observe(scene.cluster, deleted("gang-0"))
     observe(scene.cluster, ev.PodSeen(replace(scene.members[0], uid="gang-9")))
 
 

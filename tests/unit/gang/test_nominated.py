@@ -22,6 +22,7 @@ from extender.steps import at_once
 from tests.makers import (
     ManualClock,
     cluster_of,
+    deleted,
     key,
     nodes,
     observe,
@@ -107,7 +108,7 @@ CHANGES: dict[str, Any] = {
     "it is nominated elsewhere": replace(PREEMPTOR, nominated="n1"),
     "it is nominated no more": replace(PREEMPTOR, nominated=None),
     "it is bound": replace(PREEMPTOR, node="n0"),
-    "it is deleted": ev.PodDeleted(PREEMPTOR.uid),
+    "it is deleted": deleted(PREEMPTOR.uid),
 }
 
 

@@ -22,11 +22,12 @@ from extender.gang.preempt.search import Place, Preemption
 from extender.gang.preempt.units import PATIENCE_SECONDS, Rank, Unit
 from extender.kube import kept_room
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PreemptedRoom, VictimInfo
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PreemptedRoom, VictimInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import (
     NAMESPACE,
     cluster_of,
+    deleted,
     key,
     nodes,
     observe,
@@ -74,7 +75,7 @@ def chosen(cluster: Cluster) -> PreemptedRoom:
 
 
 def without(cluster: Cluster, *uids: str) -> None:
-    observe(cluster, [ev.PodDeleted(uid) for uid in uids])
+    observe(cluster, [deleted(uid) for uid in uids])
 
 
 def test_a_choice_is_stored_and_read_as_it_was() -> None:
@@ -134,9 +135,9 @@ ENDS: dict[str, tuple[list[Any], float, Seen, PreemptionReason | None]] = {
         [replace(each, terminating=True, gone_by=SINCE + 9e9) for each in (*LOW, SINGLE)],
         *(SINCE + LONGEST_SECONDS, Seen(), PreemptionReason.VICTIMS_STAY),
     ),
-    "all have gone": ([ev.PodDeleted(uid) for uid in ALL], LATE, Seen(), None),
+    "all have gone": ([deleted(uid) for uid in ALL], LATE, Seen(), None),
     "all have long gone": (
-        [ev.PodDeleted(uid) for uid in ALL],
+        [deleted(uid) for uid in ALL],
         *(LATE, Seen(gone=SINCE), PreemptionReason.ROOM_LOST),
     ),
     "it has started": (
@@ -145,7 +146,7 @@ ENDS: dict[str, tuple[list[Any], float, Seen, PreemptionReason | None]] = {
     ),
     "it has its plan": (
         [
-            *(ev.PodDeleted(uid) for uid in ALL),
+            *(deleted(uid) for uid in ALL),
             planned(high_0="n0", high_1="n1", high_2="n2"),
         ],
         *(LATE, Seen(gone=SINCE, absent=SINCE), None),
@@ -162,9 +163,9 @@ ENDS: dict[str, tuple[list[Any], float, Seen, PreemptionReason | None]] = {
         ],
         *(SINCE + 1, Seen(), None),
     ),
-    "it lacks a pod for a moment": ([ev.PodDeleted("high-0")], SINCE + 1, Seen(), None),
+    "it lacks a pod for a moment": ([deleted("high-0")], SINCE + 1, Seen(), None),
     "it has lacked a pod for long": (
-        [ev.PodDeleted("high-0")],
+        [deleted("high-0")],
         *(SINCE + PATIENCE_SECONDS + 1, Seen(absent=SINCE), PreemptionReason.NOT_NEEDED),
     ),
     "it lacked a pod before": ([], SINCE + 20, Seen(absent=SINCE), None),
@@ -197,7 +198,7 @@ def test_room_is_kept_until_the_group_starts() -> None:
 
     plan = planned(high_0="n0", high_1="n1", high_2="n2")
     observe(cluster, plan, ev.PodWaiting(HIGH[0], "n0"), ev.PodBinding(HIGH[1], "n1"))
-    observe(cluster, ev.PodDeleted("high-2"))
+    observe(cluster, deleted("high-2"))
     assert view.nominated.keys() == {key("high")}
     observe(cluster, replace(HIGH[2], uid="another"), ev.Planned({"another": "n2"}))
     assert view.nominated.keys() == {key("high")}
@@ -214,7 +215,7 @@ def test_a_group_that_is_gone_keeps_no_room(gone: str) -> None:
     group = cluster.view().pod_group(key("high"))
     assert group is not None
     if gone == "its PodGroup":
-        cluster.apply(ev.PodGroupDeleted(group.api_group, group.key))
+        cluster.apply(deleted((group.api_group, group.key), PodGroupInfo))
     else:
         cluster.apply(ev.NominationsEnded((key("high"),)))
     assert not cluster.view().nominated
@@ -235,7 +236,7 @@ def test_the_reconciler_evicts_what_was_chosen_and_is_not_leaving() -> None:
 
 REFUSED: dict[str, tuple[list[Any], bool, str]] = {
     "it is switched off": ([], False, "gang.preemption is Off"),
-    "it waits no more": ([ev.PodDeleted("high-0")], True, "the group does not wait for room"),
+    "it waits no more": ([deleted("high-0")], True, "the group does not wait for room"),
     "a victim is worth as much": (
         [replace(LOW[0], priority=10)],
         *(True, "a victim has the priority 10 by now"),
@@ -253,7 +254,7 @@ REFUSED: dict[str, tuple[list[Any], bool, str]] = {
 OF_NO_USE = "a node with room for the group is gone, or is not ready"
 BROKEN = "a victim's gang would go on below its minMember"
 CHANGED: dict[str, tuple[Any, str]] = {
-    "a node is gone": (ev.NodeDeleted("n2"), OF_NO_USE),
+    "a node is gone": (deleted("n2", NodeInfo), OF_NO_USE),
     "a node is not ready": (nodes(4, 4, 4, ready=False), OF_NO_USE),
     "a gang has one more pod": (pod("low-9", 4, group="low", on="n9"), BROKEN),
 }

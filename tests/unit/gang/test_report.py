@@ -18,7 +18,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
-from tests.makers import key, node, observe, pod, pod_group, pods
+from tests.makers import deleted, key, node, observe, pod, pod_group, pods
 
 NOW = 5000.5
 RUNS: dict[str, Any] = {"on": "n0", "phase": "Running", "ready": True, "owners": ("ns/job",)}
@@ -362,7 +362,7 @@ def test_a_running_gang_that_is_to_grow_is_not_evicted(bench: Bench) -> None:
     assert bench.report().evict == ()
 
     bench.observe(pods(5, **RUNS))
-    bench.observe(ev.PodDeleted("gang-4"), pod("gang-5", group="gang"))
+    bench.observe(deleted("gang-4"), pod("gang-5", group="gang"))
     bench.now += 1000
     assert bench.report().evict
 
@@ -384,7 +384,7 @@ def test_a_gang_whose_lost_pod_is_replaced_later_may_be_partial(
     bench.apply(generation=generation)
     bench.observe(pods(3, **RUNS))
     for _ in range(2):
-        bench.observe(ev.PodDeleted("gang-2"))
+        bench.observe(deleted("gang-2"))
         assert bench.reported("Partial") == meanwhile
         assert bench.reported()[1] == "NotEnoughPods"
     bench.observe(pod("gang-3", group="gang"))
@@ -396,7 +396,7 @@ def test_a_gang_whose_lost_pod_is_replaced_later_may_be_partial(
 def test_partial_says_whole_of_a_gang_that_is(bench: Bench) -> None:
     bench.apply(generation=2)
     bench.observe(pods(3, **RUNS))
-    bench.observe(ev.PodDeleted("gang-2"))
+    bench.observe(deleted("gang-2"))
     bench.apply(min_member=4, generation=3)
     assert bench.reported("Partial")[:2] == ("False", "NotScheduled")
     bench.observe(pods(4, **RUNS))
@@ -406,7 +406,7 @@ def test_partial_says_whole_of_a_gang_that_is(bench: Bench) -> None:
 def test_a_gang_that_lost_a_pod_and_is_to_grow_is_not_partial(bench: Bench) -> None:
     bench.on_partial = OnPartial.EVICT
     bench.observe(pods(4, **RUNS))
-    bench.observe(ev.PodDeleted("gang-2"), ev.PodDeleted("gang-3"))
+    bench.observe(deleted("gang-2"), deleted("gang-3"))
     bench.apply(min_member=5, generation=2)
     bench.observe(*(pod(f"gang-{number}", group="gang") for number in range(4, 7)))
     bench.now += 1000
@@ -571,7 +571,7 @@ def test_a_finished_group_stays_scheduled_though_its_pods_are_gone(bench: Bench)
     ended = pods(3, phase="Succeeded", finished=True)
     bench.observe(ended)
     assert bench.reported()[:2] == ("True", "Scheduled")
-    bench.observe(*(ev.PodDeleted(each.uid) for each in ended))
+    bench.observe(*(deleted(each.uid) for each in ended))
 
     assert bench.reported()[:2] == ("True", "Scheduled")
     assert bench.stored.phase == "Finished"

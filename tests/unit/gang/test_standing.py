@@ -9,8 +9,8 @@ from extender.api.reasons import Reason
 from extender.gang.room import Lack, Room
 from extender.gang.verdicts import Refuse, Standing, versions_of
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import Shape
-from tests.makers import cluster_of, key, node, nodes, observe, pod, shape
+from extender.state.cluster.records import NodeInfo, Shape
+from tests.makers import cluster_of, deleted, key, node, nodes, observe, pod, shape
 
 
 @dataclass
@@ -55,11 +55,11 @@ def test_room_for_fewer_than_lack_it_is_no_reason_for_another_look() -> None:
     cluster = cluster_of(nodes(4, 4, 4), [pod(f"p{n}", 2, on=f"n{n // 2}") for n in range(6)])
     view = cluster.view()
     standing = Standing(lack_of(3), versions_of(view))
-    observe(cluster, ev.PodDeleted("p0"), ev.PodDeleted("p1"))
+    observe(cluster, deleted("p0"), deleted("p1"))
     assert standing.stands(view)
-    observe(cluster, pod("q", 2, on="n0"), ev.PodDeleted("q"))  # the same room once more
+    observe(cluster, pod("q", 2, on="n0"), deleted("q"))  # the same room once more
     assert standing.stands(view)
-    observe(cluster, ev.PodDeleted("p2"))
+    observe(cluster, deleted("p2"))
     assert not standing.stands(view)
 
 
@@ -67,9 +67,9 @@ def test_one_of_unequal_pods_is_reason_enough() -> None:
     cluster = cluster_of(nodes(4), pod("p", 3, on="n0"), pod("q", 1, on="n0"))
     view = cluster.view()
     standing = Standing(lack_of(1, shape(4), shape(2)), versions_of(view))
-    observe(cluster, ev.PodDeleted("q"))
+    observe(cluster, deleted("q"))
     assert standing.stands(view)
-    observe(cluster, ev.PodDeleted("p"))
+    observe(cluster, deleted("p"))
     assert not standing.stands(view)
 
 
@@ -97,7 +97,7 @@ def test_with_a_node_that_went_it_may_never_fit() -> None:
     cluster = cluster_of(nodes(1, 1))
     view = cluster.view()
     standing = Standing(lack_of(9), versions_of(view))
-    observe(cluster, ev.NodeDeleted("n1"))
+    observe(cluster, deleted("n1", NodeInfo))
     assert not standing.stands(view)
 
 

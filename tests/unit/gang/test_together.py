@@ -14,7 +14,15 @@ from extender.gang.ahead import Left, Together
 from extender.permit.group_memory import AwaitingBind
 from extender.permit.timing import ASSUMED_SECONDS, BACK_OFF_SECONDS, LOOK_SECONDS
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import JobInfo, Pattern, PodInfo, PodTerm, Shape
+from extender.state.cluster.records import (
+    JobInfo,
+    NodeInfo,
+    Pattern,
+    PodGroupInfo,
+    PodInfo,
+    PodTerm,
+    Shape,
+)
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
 from tests.makers import (
@@ -114,7 +122,7 @@ def _node_changed(scene: Scene) -> None:
 
 
 def _node_made_anew(scene: Scene) -> None:
-    scene.change(ev.NodeDeleted("n0"), node("n0"), planned(gang_0="n0"))
+    scene.change(ev.ObjectDeleted(NodeInfo, "n0"), node("n0"), planned(gang_0="n0"))
 
 
 def _not_looked_at(scene: Scene) -> None:
@@ -158,7 +166,7 @@ def _another_profile(scene: Scene) -> None:
 
 
 def _only_requested(scene: Scene) -> None:
-    scene.change(ev.PodDeleted("gang-0"))
+    scene.change(ev.ObjectDeleted(PodInfo, "gang-0"))
     late = replace(scene.members[0], uid="gang-9")
     scene.change(ev.PodSeen(late), planned(gang_9="n0"))
 
@@ -174,7 +182,7 @@ def _others_there(scene: Scene) -> None:
 
 def _others_there_just_now(scene: Scene) -> None:
     _others_there(scene)
-    scene.change(ev.PodDeleted("theirs"))
+    scene.change(ev.ObjectDeleted(PodInfo, "theirs"))
 
 
 def _no_room(scene: Scene) -> None:
@@ -390,7 +398,7 @@ def test_a_gang_without_a_plan_is_not_looked_at() -> None:
 def test_a_gang_whose_pod_group_is_gone_is_not_bound() -> None:
     scene = Scene()
     gone = pod_group()
-    scene.change(ev.PodGroupDeleted(gone.api_group, gone.key))
+    scene.change(ev.ObjectDeleted(PodGroupInfo, (gone.api_group, gone.key)))
     assert scene.decide() == Together({}, {Left.QUORUM: 3})
 
 
@@ -499,7 +507,7 @@ def test_a_plan_that_does_not_yield_counts_once() -> None:
         pod("other", LARGE, group="other", on="n9"),
         ev.PodBinding(pod("other"), "n9"),
         ev.PodWaiting(pod("other"), "n9"),
-        ev.PodDeleted("other"),
+        ev.ObjectDeleted(PodInfo, "other"),
     ],
     ids=["bound", "being bound", "held", "gone"],
 )

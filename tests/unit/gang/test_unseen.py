@@ -14,7 +14,7 @@ from extender.gang.verdicts import Refuse
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
 from extender.state.cluster.reservations import SYSTEM_CRITICAL
-from tests.makers import NAMESPACE, cluster_of, nodes, planned, pod, pod_group, pods, shape
+from tests.makers import NAMESPACE, cluster_of, deleted, nodes, planned, pod, pod_group, pods, shape
 
 A, B = pods(2, 3)
 PLANS = [nodes(4, 4), pod_group(min_member=2), A, B, planned(gang_0="n0", gang_1="n1")]
@@ -67,7 +67,7 @@ CASES: dict[str, Case] = {
         [*PLANS, FIRST, ev.Sighted(["gang-0"])], pod("plain", 2), ["n0", "n1"]
     ),
     "the unseen pod is gone": Case(
-        [*PLANS, FIRST, ev.PodDeleted("gang-0")], pod("plain", 2), ["n0", "n1"]
+        [*PLANS, FIRST, deleted("gang-0")], pod("plain", 2), ["n0", "n1"]
     ),
     "another node that is full is left to kube-scheduler": Case(
         [*PLANS, FIRST, pod("full", 4, on="n1")], pod("plain", 2), ["n1"]

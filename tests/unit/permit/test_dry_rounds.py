@@ -17,6 +17,7 @@ from extender.state.cluster.records import ClaimInfo, PodInfo, StorageClassInfo,
 from extender.state.cluster.store import Cluster
 from tests.makers import (
     ManualClock,
+    deleted,
     key,
     labelled,
     node,
@@ -286,7 +287,7 @@ def test_devices_of_others_are_left_alone(cluster: Cluster) -> None:
     plain = pod("plain", claim_keys=(held.key,))
     observe(cluster, nodes(4), member(held), plain)
     assert not taken_back(cluster, held, "g-0", "plain"), "a pod beside the gang names it"
-    observe(cluster, ev.PodDeleted("plain"))
+    observe(cluster, deleted("plain"))
     stranger = devices("g-0", allocated=True, users=["g-0", "plain"])
     assert not taken_back(cluster, stranger, "g-0"), "it is reserved for what is not known"
     assert taken_back(cluster, held, "g-0")

@@ -11,10 +11,10 @@ from extender.gang.options import GangOptions
 from extender.permit import timing
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans, UnaskedPlans
-from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
-from tests.makers import LoopClock, key, node, nodes, observe, pod, pod_group, pods
+from tests.makers import LoopClock, deleted, key, node, nodes, observe, pod, pod_group, pods
 
 pytestmark = pytest.mark.looptime
 
@@ -111,7 +111,7 @@ async def test_room_is_noticed_whatever_makes_it(cluster: Cluster) -> None:
     await asyncio.sleep(1.5)
     assert planned_groups(cluster) == []
 
-    observe(cluster, ev.PodDeleted("x"))
+    observe(cluster, deleted("x"))
     await asyncio.sleep(1.2)
     assert planned_groups(cluster) == ["a"]
     observe(cluster, node("m0", 9), node("m1", 9))
@@ -152,7 +152,7 @@ async def test_a_group_that_is_planned_in_the_middle_of_a_look_is_passed(cluster
     looking = keeper(cluster).looking()
     next(looking)
     next(looking)
-    observe(cluster, ev.PodGroupDeleted(pod_group("b").api_group, key("b")))
+    observe(cluster, deleted((pod_group("b").api_group, key("b")), PodGroupInfo))
     for _ in looking:
         pass
     assert planned_groups(cluster) == ["a"]

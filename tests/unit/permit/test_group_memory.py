@@ -14,6 +14,7 @@ from extender.permit import group_memory as module
 from extender.permit.group_memory import ENDED_BY, GroupMemory, VerdictKind
 from extender.permit.hold import WaitingPods
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.telemetry.metrics import Metrics
 from tests.makers import ManualClock, cluster_of, key, node, nodes, observe, pod, pod_group, shape
 
@@ -52,7 +53,7 @@ class Scene:
         self.clock.now += 3600
 
     def recreate(self) -> None:
-        self.see(ev.PodGroupDeleted(GANG.api_group, G), replace(GANG, uid="second"))
+        self.see(ev.ObjectDeleted(PodGroupInfo, (GANG.api_group, G)), replace(GANG, uid="second"))
 
 
 MADE: dict[
@@ -101,8 +102,10 @@ MADE: dict[
 }
 HAPPENS: dict[str, Callable[[Scene], object]] = {
     "time passes": Scene.pass_time,
-    "room elsewhere": lambda scene: scene.see(ev.PodDeleted("small")),
-    "room that it lacks": lambda scene: scene.see(ev.PodDeleted("full-0"), ev.PodDeleted("full-1")),
+    "room elsewhere": lambda scene: scene.see(ev.ObjectDeleted(PodInfo, "small")),
+    "room that it lacks": lambda scene: scene.see(
+        ev.ObjectDeleted(PodInfo, "full-0"), ev.ObjectDeleted(PodInfo, "full-1")
+    ),
     "a node is relabelled": lambda scene: scene.see(node("n2", 1, labels={"rack": "a"})),
     "a larger node comes": lambda scene: scene.see(node("n3", 9)),
     "a member is added": lambda scene: scene.see(pod("gang-2", 2, group="gang")),
@@ -219,7 +222,7 @@ async def test_a_group_is_permitted_for_its_own_time() -> None:
 async def test_what_is_left_of_a_lack_is_returned() -> None:
     scene = Scene()
     scene.verdicts.found_no_room(G, NO_ROOM)
-    scene.see(ev.PodDeleted("full-0"))
+    scene.see(ev.ObjectDeleted(PodInfo, "full-0"))
     found = scene.verdicts.no_room(G)
     assert found is not None
     assert found.lack is not None
@@ -258,7 +261,10 @@ async def test_nothing_is_remembered_of_groups_that_are_gone() -> None:
         scene.verdicts.failed(group.key, NO_ROOM)
         scene.verdicts.note_min_resources(group)
         scene.verdicts.started(group.key)
-        gone = [ev.PodDeleted(member.uid), ev.PodGroupDeleted(group.api_group, group.key)]
+        gone = [
+            ev.ObjectDeleted(PodInfo, member.uid),
+            ev.ObjectDeleted(PodGroupInfo, (group.api_group, group.key)),
+        ]
         scene.see(gone if number % 2 else gone[::-1])
         assert not scene.verdicts.is_as_it_was(group.key, since)
         scene.see(group)

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from extender.permit.timing import CHECK_SECONDS, LAG_SECONDS
-from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from tests.makers import key, node, nodes, observe, pod, pod_group, pods, shape
+from tests.makers import deleted, key, node, nodes, observe, pod, pod_group, pods, shape
 from tests.unit.server.scene import Scene
 from tests.unit.server.scene import said as text_of
 
@@ -77,7 +76,7 @@ async def test_a_watch_that_catches_up_ends_it(cluster: Cluster) -> None:
     answers = await tried_as_woken(scene, "gang-0", ["n0"], CHECK_SECONDS / 2)
     assert set(answers) == {NEWS}
     before = scene.pod_filter.lags.is_behind
-    observe(cluster, ev.PodDeleted(old.uid))
+    observe(cluster, deleted(old.uid))
     assert said(scene, "gang-0", ["n0"], group="gang") == ""
     assert (before, scene.pod_filter.lags.is_behind) == (True, False)
     assert scene.pod_filter.lags.disagreements == 0

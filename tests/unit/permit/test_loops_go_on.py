@@ -16,11 +16,12 @@ from extender.permit.timing import BACK_OFF_SECONDS, LATE_SECONDS
 from extender.permit.wake import Waker
 from extender.runtime.faults import FAULTS, Faults
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue.events import QueueChange
 from extender.state.queue.store import Queues
 from extender.telemetry.metrics import ComputedMetrics, Metrics, internal_errors, objects_set_aside
-from tests.makers import ManualClock, node
+from tests.makers import ManualClock, deleted, node
 
 pytestmark = pytest.mark.looptime
 
@@ -109,7 +110,7 @@ async def test_a_listener_that_fails_costs_the_others_nothing(state: type[Any]) 
     made.on_fault = errors.append
     if state is Cluster:
         made.apply(ev.ObjectApplied(node("n")))
-        made.apply(ev.NodeDeleted("n"))
+        made.apply(deleted("n", NodeInfo))
     else:
         made._announced(QueueChange(structure=True))
     assert reported

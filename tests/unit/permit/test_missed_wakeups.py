@@ -11,7 +11,7 @@ from extender.permit.timing import BACK_OFF_SECONDS, PATIENCE_SECONDS
 from extender.permit.wake import MissedWakeups
 from extender.state.cluster import events as ev
 from extender.steps import at_once
-from tests.makers import ManualClock, cluster_of, key, node, observe, pod, pod_group, pods
+from tests.makers import ManualClock, cluster_of, deleted, key, node, observe, pod, pod_group, pods
 
 GROUPS = ("a", "b", "c")
 
@@ -107,7 +107,7 @@ def test_a_group_that_has_started_or_lacks_pods_is_left_alone(play: Play) -> Non
     play.refuse("a-0", "a-1", "b-0", "b-1")
     play.cluster.apply(ev.ObjectApplied(pod("a-1", group="a", on="n0")))
     play.cluster.apply(ev.ObjectApplied(pod("a-0", group="a", on="n0")))
-    play.cluster.apply(ev.PodDeleted("b-1"))
+    play.cluster.apply(deleted("b-1"))
 
     assert play.looks(5) == []
 

@@ -10,7 +10,7 @@ from extender.gang.options import GangOptions
 from extender.permit.timing import LAG_SECONDS, MOMENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from tests.makers import key, node, nodes, observe, pod, pod_group, pods
+from tests.makers import deleted, key, node, nodes, observe, pod, pod_group, pods
 from tests.unit.server.scene import Scene, said
 
 pytestmark = pytest.mark.looptime
@@ -49,7 +49,7 @@ async def test_room_that_kube_scheduler_saw_first_is_found_when_it_is_known_here
     assert soonest is not None, "no member is to be woken"
     assert MOMENT_SECONDS / 10 <= soonest <= LAG_SECONDS
 
-    observe(cluster, ev.PodDeleted(old.uid), ev.PodDeleted(AHEAD.uid), node("n0", 4))
+    observe(cluster, deleted(old.uid), deleted(AHEAD.uid), node("n0", 4))
     await asyncio.sleep(soonest)
     assert scene.starts_when_woken(GANG, ["n0", "n1", "n2"])
 

@@ -25,7 +25,7 @@ from extender.permit.timing import (
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import NAMESPACE, key, node, nodes, observe, pod, pod_group, pods, shape
+from tests.makers import NAMESPACE, deleted, key, node, nodes, observe, pod, pod_group, pods, shape
 from tests.unit.server.scene import Call, Scene
 
 pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
@@ -115,7 +115,7 @@ async def test_a_gang_begins_when_there_is_room_again(cluster: Cluster) -> None:
     await asyncio.sleep(0.5)
     assert play.calls == []
     play.ahead.asked()
-    observe(cluster, ev.PodDeleted("old"))
+    observe(cluster, deleted("old"))
     await asyncio.sleep(0.5)
 
     assert len(play.calls) == 3
@@ -192,7 +192,7 @@ async def test_in_strict_order_none_passes_a_gang_that_lacks_room(cluster: Clust
     observe(cluster, gang("a", 13), gang("b", 2, created=1))
     await asyncio.sleep(0.5)
     assert play.calls == []
-    observe(cluster, ev.PodDeleted("a-0"))
+    observe(cluster, deleted("a-0"))
     await asyncio.sleep(0.5)
 
     assert sorted(play.calls)[0][0] == "b-0"
@@ -213,11 +213,11 @@ async def test_none_passes_a_pod_of_higher_priority(cluster: Cluster, first: Pod
     await play.judge()
     observe(cluster, first, gang("a", 1), gang("b", 1, priority=9))
     play.ahead.asked()
-    observe(cluster, ev.PodDeleted("old"))
+    observe(cluster, deleted("old"))
     await asyncio.sleep(0.5)
     assert play.written("a", "b") == ["b-0"]
     play.ahead.asked()
-    observe(cluster, ev.PodDeleted("vip"))
+    observe(cluster, deleted("vip"))
     await asyncio.sleep(0.5)
 
     assert play.written("a", "b") == ["b-0", "a-0"]
@@ -244,11 +244,11 @@ async def test_a_gang_that_only_kube_scheduler_can_read_is_passed_by_its_priorit
     unreadable = [replace(each, **change) for each in members]
     observe(cluster, first, unreadable, gang("a", 1), gang("b", 1, priority=5, created=1))
     play.ahead.asked()
-    observe(cluster, ev.PodDeleted("old"))
+    observe(cluster, deleted("old"))
     await asyncio.sleep(0.5)
     assert play.written("first", "a", "b") == ["b-0"]
     play.ahead.asked()
-    observe(cluster, ev.PodDeleted("first-0"))
+    observe(cluster, deleted("first-0"))
     await asyncio.sleep(0.5)
 
     assert play.written("first", "a", "b") == ["b-0", "a-0"]
@@ -491,7 +491,7 @@ async def test_few_gangs_keep_room_that_kube_scheduler_is_to_try(cluster: Cluste
     kept = [each for each in "abcd" if view.tally(key(each)).planned]
     assert (kept, play.written("z")) == (["a", "b"], [])
     play.ahead.asked()
-    observe(cluster, *(ev.PodDeleted(f"a-{n}") for n in range(size)))
+    observe(cluster, *(deleted(f"a-{n}") for n in range(size)))
     await asyncio.sleep(0.5)
 
     assert view.tally(key("c")).planned
@@ -544,7 +544,7 @@ async def test_other_pods_of_a_gang_whose_binding_failed_begin_at_once(cluster: 
     await asyncio.sleep(0.1)
     assert play.written("a") == ["a-0"]
     play.ahead.asked()
-    observe(cluster, ev.PodDeleted("a-0"), pod("a-1", group="a", pattern=EQUAL))
+    observe(cluster, deleted("a-0"), pod("a-1", group="a", pattern=EQUAL))
     await asyncio.sleep(0.5)
 
     assert play.written("a") == ["a-0", "a-1"]

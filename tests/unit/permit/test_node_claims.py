@@ -5,9 +5,9 @@ import asyncio
 from extender.gang.options import GangOptions
 from extender.permit.background import NodeClaims
 from extender.permit.timing import SLICE_SECONDS
-from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import cluster_of, key, nodes, pod, pod_group, pods, until
+from tests.makers import cluster_of, deleted, key, nodes, pod, pod_group, pods, until
 from tests.recount import check_tables
 from tests.unit.permit.test_plans import Ticking
 
@@ -48,7 +48,7 @@ async def test_a_group_that_has_its_room_since_gets_no_claim() -> None:
     clock._seconds = 1e6
     looking = NodeClaims(cluster, options=OPTIONS, clock=clock).looking()
     next(looking)
-    cluster.apply(ev.PodGroupDeleted(pod_group("gang").api_group, key("gang")))
+    cluster.apply(deleted((pod_group("gang").api_group, key("gang")), PodGroupInfo))
     for _ in looking:
         pass
     await until(lambda: not cluster.view().claims)

@@ -14,7 +14,7 @@ from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import PLAN_SECONDS, SLICE_PODS
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import NodeInfo
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import cluster_of, event_of, flat, key, node, nodes, observe, pod, pod_group, pods
 from tests.recount import check_tables
@@ -116,7 +116,7 @@ def test_a_plan_that_fails_is_remembered_and_rests() -> None:
     assert rest > 0
     scene.clock.step = 0.0
     scene.clock._seconds += rest
-    scene.cluster.apply(ev.PodDeleted("full-299"))
+    scene.cluster.apply(ev.ObjectDeleted(PodInfo, "full-299"))
     assert reason_of(scene.plan()) is Reason.NOT_ENOUGH_RESOURCES  # two of some hundred
     assert not scene.plans.planner.is_busy(key("gang"))
 
@@ -143,8 +143,8 @@ def test_with_too_little_room_left_nothing_is_kept() -> None:
 @pytest.mark.parametrize(
     "gone",
     [
-        [ev.PodDeleted(f"gang-{n}") for n in range(MANY)],
-        [ev.PodGroupDeleted(pod_group("gang").api_group, key("gang"))],
+        [ev.ObjectDeleted(PodInfo, f"gang-{n}") for n in range(MANY)],
+        [ev.ObjectDeleted(PodGroupInfo, (pod_group("gang").api_group, key("gang")))],
         [ev.ObjectsListed(NodeInfo, ())],
     ],
     ids=["pods", "PodGroup", "nodes"],
@@ -214,7 +214,7 @@ def test_room_that_appears_behind_a_plan_is_worth_another_one() -> None:
     scene.plans.planner.work()
     assert scene.plans.planner.is_busy(key("gang"))
     for each in FULL[10:]:
-        scene.cluster.apply(ev.PodDeleted(each.uid))
+        scene.cluster.apply(ev.ObjectDeleted(PodInfo, each.uid))
     scene.work()
     assert scene.planned == 0  # else the room came before the plan looked
     end_rest(scene)

@@ -8,7 +8,7 @@ from extender.permit.background import PodsSeenOnlyInRequests
 from extender.permit.timing import LAG_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from tests.makers import cluster_of, nodes, observe, planned, pod
+from tests.makers import cluster_of, deleted, nodes, observe, planned, pod
 from tests.recount import check_tables
 
 
@@ -67,7 +67,7 @@ def test_one_that_is_seen_anew_has_its_time_anew(clock: Clock) -> None:
     cluster = cluster_of(ev.PodSeen(A))
     unconfirmed = PodsSeenOnlyInRequests(cluster, clock=clock)
     unconfirmed.look()
-    observe(cluster, A, ev.PodDeleted(A.uid))
+    observe(cluster, A, deleted(A.uid))
     unconfirmed.look()
     observe(cluster, ev.PodSeen(pod("c")))
     clock.now += LAG_SECONDS

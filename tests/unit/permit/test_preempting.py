@@ -36,6 +36,7 @@ from tests.makers import (
     NAMESPACE,
     LoopClock,
     ManualClock,
+    deleted,
     key,
     nodes,
     observe,
@@ -171,7 +172,7 @@ async def test_nothing_else_is_begun_for_it_meanwhile_and_it_ends_with_its_start
     observe(play.cluster, WAITS)
     await asyncio.sleep(10)
     assert looks == [GROUP]
-    observe(play.cluster, [ev.PodDeleted(each.uid) for each in LOW])
+    observe(play.cluster, [deleted(each.uid) for each in LOW])
     observe(play.cluster, planned(high_0="n0", high_1="n1"))
     await asyncio.sleep(2)
     assert play.view.nominated
@@ -194,7 +195,7 @@ async def test_room_that_victims_have_left_is_offered_until_the_group_has_its_pl
     play.cluster.subscribe(changes.append)
     await asyncio.sleep(5)
     assert not any(change.room for change in changes)
-    observe(play.cluster, [ev.PodDeleted(each.uid) for each in LOW])
+    observe(play.cluster, [deleted(each.uid) for each in LOW])
     before = play.view.capacity_version
     await asyncio.sleep(10)
     assert 3 <= sum(change.room for change in changes) <= 5
@@ -234,7 +235,7 @@ async def reached(play: Play, under_way: int) -> None:
 async def lost(play: Play, *came: Any) -> None:
     """Have all victims go once they are asked to, others come, and the group not start."""
     await reached(play, 1)
-    observe(play.cluster, [ev.PodDeleted(each.uid) for each in LOW], *came)
+    observe(play.cluster, [deleted(each.uid) for each in LOW], *came)
     await reached(play, 0)
     observe(play.cluster, LOW)
     await asyncio.sleep(1)
@@ -474,7 +475,7 @@ async def test_a_process_that_is_not_asked_gives_lost_room_up_later(
     play.plans.schedulers.clear()
     [*play.shell.recover()]
     running = asyncio.create_task(play.shell.run())
-    gone = (ev.PodDeleted(f"low-{n}") for n in range(2))
+    gone = (deleted(f"low-{n}") for n in range(2))
     observe(cluster, *gone, pod("new", 4, on="n0", scheduler="other"))
     await asyncio.sleep(PATIENCE_SECONDS + UNSURE_SECONDS - 2)
     assert play.written == []
@@ -501,7 +502,7 @@ async def test_what_the_watch_shows_late_ends_nothing(play: Play) -> None:
 async def test_a_deleted_group_and_one_of_the_same_name(play: Play, looks: list[str]) -> None:
     observe(play.cluster, WAITS)
     await asyncio.sleep(2)
-    observe(play.cluster, ev.PodGroupDeleted(WAITING.api_group, GROUP))
+    observe(play.cluster, deleted((WAITING.api_group, GROUP), PodGroupInfo))
     assert not play.view.nominated
     assert play.shell.under_way == 0
     observe(play.cluster, pod_group("high", 2, uid="another"))

@@ -7,9 +7,8 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang import gates
-from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from tests.makers import key, node, nodes, observe, pod, pod_group, pods
+from tests.makers import deleted, key, node, nodes, observe, pod, pod_group, pods
 from tests.unit.server.scene import Scene, said
 
 pytestmark = pytest.mark.looptime
@@ -80,7 +79,7 @@ async def test_groups_that_go_first_are_not_planned_for_one_that_has_no_room(
 async def test_it_starts_when_the_room_came(cluster: Cluster) -> None:
     scene = Scene(cluster, *CROWDED)
     words(scene, MEMBERS[0].name)
-    observe(cluster, ev.PodDeleted("old"))
+    observe(cluster, deleted("old"))
 
     answer = scene.filter(MEMBERS[1].name, SAMPLE, group="gang")
 
@@ -113,7 +112,7 @@ async def test_a_group_that_is_planned_anew_is_refused_in_the_words_of_its_failu
     assert words(scene, MEMBERS[0].name) == "gang ns/gang: its plan is being made"
     monkeypatch.undo()
     words(scene, MEMBERS[0].name)
-    observe(cluster, ev.PodDeleted("old"))  # the verdict ends
+    observe(cluster, deleted("old"))  # the verdict ends
     monkeypatch.setattr(scene.plans.planner, "is_busy", lambda *_: True)
 
     assert words(scene, MEMBERS[1].name) == FOUND

@@ -6,9 +6,8 @@ import pytest
 
 from extender.gang.options import GangOptions
 from extender.permit import plans
-from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from tests.makers import key, nodes, observe, pod, pod_group, pods
+from tests.makers import deleted, key, nodes, observe, pod, pod_group, pods
 from tests.unit.server.scene import Scene, said
 
 pytestmark = pytest.mark.looptime
@@ -41,7 +40,7 @@ async def test_room_that_comes_during_a_rest_is_found_after_it(
     for each in MEMBERS:
         assert said(scene.filter(each.name, ["n1", "n2"], group="gang")) == FULL
 
-    observe(cluster, ev.PodDeleted("plain"))
+    observe(cluster, deleted("plain"))
     for each in MEMBERS[:tried]:
         assert said(scene.filter(each.name, ["n0", "n1", "n2"], group="gang")) == FULL
     assert any(group == GANG and abs(after - rest) < 0.001 for group, after in scene.woken)

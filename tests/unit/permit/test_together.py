@@ -25,10 +25,11 @@ from extender.permit.timing import (
 from extender.permit.wake import Waker
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
+from extender.state.cluster.records import NodeInfo, Pattern, PodInfo, PodTerm, Shape
 from extender.state.cluster.store import Cluster
 from tests.makers import (
     NAMESPACE,
+    deleted,
     key,
     node,
     nodes,
@@ -425,7 +426,7 @@ async def test_a_bind_request_ends_when_the_binding_that_it_waits_for_does_not_b
     joins = pods[next(iter(play.scene.view.tally(GANG).binding))]
     request = play.scene.loop.create_task(play.scene.bind(joins, "n0"))
     await asyncio.sleep(0)
-    cluster.apply(ev.PodDeleted("gang-1"))
+    cluster.apply(deleted("gang-1"))
     await asyncio.sleep(play.scene.options.schedule_timeout + 1)
 
     assert request.done()
@@ -437,7 +438,7 @@ async def test_a_bind_request_ends_when_the_binding_that_it_waits_for_does_not_b
 async def test_what_begins_in_vain_is_given_back_in_batches(cluster: Cluster) -> None:
     play = await sliced(cluster, 3 * SLICE_PODS)
     changes: list[ClusterChange] = []
-    cluster.apply(ev.PodDeleted("gang-1"))
+    cluster.apply(deleted("gang-1"))
     cluster.subscribe(changes.append)
     await asyncio.sleep(1)
 
@@ -475,7 +476,7 @@ async def test_a_member_that_begins_anew_is_not_written_before_its_quorum(
     play.start(again)
     await until(lambda: len(play.scene.view.tally(GANG).binding) > calls)
     play.may.set()
-    cluster.apply(ev.PodDeleted(last.uid))
+    cluster.apply(deleted(last.uid))
     await asyncio.sleep(1)
 
     assert len(play.scene.binder.calls) == calls
@@ -549,7 +550,7 @@ async def test_no_member_is_bound_where_it_may_not_be_any_more(
     calls = len(play.scene.binder.calls)
     term = PodTerm(LabelSelector())
     facts: dict[str, object] = {
-        "deleted": ev.NodeDeleted("n0"),
+        "deleted": deleted("n0", NodeInfo),
         "cordoned": node("n0", MANY, slots=MANY, unschedulable=True),
         "shunned": pod("shy", Shape(requests(0), shuns=(term,)), on="n1"),
     }
@@ -671,7 +672,7 @@ async def test_a_large_gang_does_not_start_if_meanwhile(cluster: Cluster, meanwh
     play.start(many[0])
     await until(lambda: play.scene.view.tally(GANG).binding)
     if meanwhile == "a member is lost":
-        cluster.apply(ev.PodDeleted(many[1].uid))
+        cluster.apply(deleted(many[1].uid))
     else:
         scene.waiting.refuse_all()
         scene.ahead.stop()
@@ -701,7 +702,7 @@ async def test_no_member_that_is_gone_is_bound(cluster: Cluster) -> None:
         for each in play.scene.view.unseen.pods
         if (each.uid, "n0") not in play.scene.binder.calls
     )
-    cluster.apply(ev.PodDeleted(waits))
+    cluster.apply(deleted(waits))
     play.may.set()
     await asyncio.sleep(1)
 

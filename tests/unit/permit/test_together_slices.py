@@ -10,7 +10,7 @@ from extender.permit.timing import SLICE_PODS
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from tests.makers import key, node, nodes, observe, pod, pod_group, pods, taint, until
+from tests.makers import deleted, key, node, nodes, observe, pod, pod_group, pods, taint, until
 from tests.unit.permit.test_together import EQUAL, Play
 from tests.unit.server.scene import Scene
 
@@ -113,7 +113,7 @@ async def test_a_group_that_changes_during_a_look_in_vain_is_looked_at_again(
     play.start(play.scene.view.pods["gang-0"])
     for _ in range(COUNT // 64 - 2):
         await asyncio.sleep(0)
-    cluster.apply(ev.PodDeleted(vip.uid))
+    cluster.apply(deleted(vip.uid))
     play.scene.waiting.decide(GANG)
     await until(lambda: len(play.scene.binder.calls) == COUNT)
 

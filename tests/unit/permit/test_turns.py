@@ -19,7 +19,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import Steps
-from tests.makers import cluster_of, key, node, nodes, observe, pod, pod_group, pods, shape
+from tests.makers import cluster_of, deleted, key, node, nodes, observe, pod, pod_group, pods, shape
 from tests.unit.permit.test_plans import Ticking
 from tests.unit.server.scene import Scene, said
 
@@ -205,10 +205,10 @@ async def test_a_group_that_lacked_room_is_not_added_up_for_each_that_comes(
     observe(cluster, group("next", 6.0))
     reported(scene, "next-0", ["n0", "n1"], group="next")
     assert asked == []
-    observe(cluster, ev.PodDeleted("x"), group("other", 7.0))
+    observe(cluster, deleted("x"), group("other", 7.0))
     reported(scene, "other-0", ["n0", "n1"], group="other")
     assert asked == []  # half of the room that one pod needs
-    observe(cluster, ev.PodDeleted("y"), group("last", 8.0))
+    observe(cluster, deleted("y"), group("last", 8.0))
     reported(scene, "last-0", ["n0", "n1"], group="last")
     assert asked[0] == "large"
 
@@ -245,7 +245,7 @@ async def test_in_strict_order_no_group_passes(cluster: Cluster) -> None:
     behind = "gang ns/small: another gang is ahead of it, and the order is strict"
 
     assert reported(scene, "small-0", ["n0", "n1"], group="small") == behind
-    observe(cluster, ev.PodDeleted("old"))
+    observe(cluster, deleted("old"))
     assert reported(scene, "large-0", ["n0", "n1"], group="large") == "n0"
     observe(cluster, node("n2", 4))
     assert reported(scene, "small-0", ["n2"], group="small") == "n2"

@@ -14,11 +14,11 @@ from extender.gang.options import GangOptions
 from extender.kube.errors import ConflictError
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodTerm
+from extender.state.cluster.records import PodGroupInfo, PodTerm
 from extender.state.cluster.store import Cluster
 from extender.telemetry import logs
 from tests.harness.client import PATIENCE_SECONDS
-from tests.makers import key, never, nodes, observe, planned, pod, pod_group, pods, until
+from tests.makers import deleted, key, never, nodes, observe, planned, pod, pod_group, pods, until
 from tests.unit.server.scene import Scene, said
 from tests.unit.telemetry.test_logs import FullDisk
 
@@ -177,7 +177,7 @@ async def test_a_deleted_member_breaks_the_quorum_for_all(cluster: Cluster) -> N
     async with asyncio.TaskGroup() as tasks:
         a, b = (tasks.create_task(scene.hold(each, "n0")) for each in (A, B))
         await until(lambda: scene.waiting.held == 2)
-        observe(cluster, ev.PodDeleted(A.uid))
+        observe(cluster, deleted(A.uid))
 
     assert (a.result(), b.result()) == (Reason.MEMBER_DELETED, Reason.NOT_ENOUGH_PODS)
     assert scene.loop.time() == 0
@@ -213,7 +213,7 @@ async def test_a_member_that_is_being_deleted_does_not_count_towards_quorum(
         await asyncio.sleep(1)
         bound = [task.result() for task in (*held, late) if task.done()]
         assert None not in bound
-        observe(cluster, ev.PodGroupDeleted(GROUP_X, GANG))
+        observe(cluster, deleted((GROUP_X, GANG), PodGroupInfo))
 
 
 async def test_a_deleted_pod_group_refuses_all(cluster: Cluster) -> None:
@@ -221,7 +221,7 @@ async def test_a_deleted_pod_group_refuses_all(cluster: Cluster) -> None:
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
         await until(lambda: scene.waiting.held == 2)
-        observe(cluster, ev.PodGroupDeleted(GROUP_X, GANG))
+        observe(cluster, deleted((GROUP_X, GANG), PodGroupInfo))
 
     assert [task.result() for task in held] == [Reason.POD_GROUP_DELETED] * 2
     scene.idle()
@@ -342,7 +342,7 @@ async def test_a_gap_that_becomes_larger_later_sends_the_others_away(cluster: Cl
         held = [tasks.create_task(scene.hold(each, "n0")) for each in members[2:]]
         await asyncio.sleep(10)
         assert scene.waiting.held == 18
-        observe(cluster, ev.PodDeleted(members[-1].uid))
+        observe(cluster, deleted(members[-1].uid))
 
     assert {task.result() for task in held[:-1]} == {Reason.MEMBER_UNSCHEDULABLE}
     assert scene.loop.time() == pytest.approx(12, abs=0.01)
@@ -411,7 +411,7 @@ async def test_a_deletion_after_the_release_refuses_no_member(cluster: Cluster) 
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B, C)]
         await until(lambda: scene.waiting.held == 0 and scene.view.tally(GANG).binding)
-        observe(cluster, ev.PodDeleted(A.uid))
+        observe(cluster, deleted(A.uid))
 
     assert [task.result() for task in held] == [None] * 3
 
@@ -461,7 +461,7 @@ async def test_a_lost_plan_sends_the_others_away_though_our_own_refusal_was_the_
         scene.filter(C.uid, ["n2"], group="gang")
         await asyncio.sleep(1)
         done = [task.done() for task in held]
-        observe(cluster, ev.PodGroupDeleted(GROUP_X, GANG))
+        observe(cluster, deleted((GROUP_X, GANG), PodGroupInfo))
 
     assert done == [True, True]
 
@@ -482,7 +482,7 @@ async def test_a_held_pod_that_is_tried_again_is_not_held_and_planned_at_once(
         scene.filter(A.uid, ["n1", "n2"], group="gang")
         await asyncio.sleep(1)
         held, waiting = scene.waiting.held, len(scene.view.tally(GANG).waiting)
-        observe(cluster, ev.PodGroupDeleted(GROUP_X, GANG))
+        observe(cluster, deleted((GROUP_X, GANG), PodGroupInfo))
 
     assert held == waiting
 

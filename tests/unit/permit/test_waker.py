@@ -23,6 +23,7 @@ from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
 from tests.makers import (
     ManualClock,
+    deleted,
     key,
     node,
     nodes,
@@ -234,7 +235,7 @@ async def test_a_pod_that_is_gone_is_not_tried_again(bench: Bench) -> None:
     bench.patcher.failures = [UnavailableError("down", status=503)]
     observe(bench.cluster, pod_group(), A, B, ev.PodRefused(A, Reason.NOT_ENOUGH_PODS), C)
     await asyncio.sleep(0.5)
-    observe(bench.cluster, ev.PodDeleted(A.uid))
+    observe(bench.cluster, deleted(A.uid))
     await asyncio.sleep(5)
 
     assert bench.patcher.done == [("wake", A.name)]
@@ -426,7 +427,7 @@ async def test_what_is_known_of_a_pod_that_is_gone_is_dropped(bench: Bench) -> N
     observe(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
     bench.waker.after("", 0)
     await asyncio.sleep(1)
-    observe(bench.cluster, ev.PodDeleted(PLAIN.uid))
+    observe(bench.cluster, deleted(PLAIN.uid))
     await asyncio.sleep(61)
 
     assert bench.waker._rests == {}

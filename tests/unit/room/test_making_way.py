@@ -13,10 +13,10 @@ from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.rules import AdmissionRules
 from extender.room import nodes as room_nodes
 from extender.room.nodes import NodeRoom
-from extender.state.cluster import events as cluster_events
+from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue.records import WorkloadInfo
-from tests.makers import cluster_of, node, nodes, observe, pod
+from tests.makers import cluster_of, deleted, node, nodes, observe, pod
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -74,7 +74,7 @@ def leave(cluster: Cluster, queues: Admissions, *numbers: int) -> None:
 
 
 def end(cluster: Cluster, queues: Admissions, number: int) -> None:
-    cluster.apply(cluster_events.PodDeleted(f"v{number}-0"))
+    cluster.apply(deleted(f"v{number}-0"))
     queues.pending.sweep()
 
 
@@ -116,7 +116,7 @@ def test_a_pod_that_ends_while_it_is_asked_what_all_leave_is_not_missed(
         if outcome is not None:
             found[outcome.workload] = outcome.reason if isinstance(outcome, NotAdmitted) else None
         if queues.room.asking and left:
-            cluster.apply(cluster_events.PodDeleted(f"v{left.pop()}-0"))
+            cluster.apply(deleted(f"v{left.pop()}-0"))
     assert not left
     assert found["ns/p"] == "WaitingForPreemptedWorkloads"
     assert "ns/p" in queues.pending.preemptors
@@ -158,7 +158,7 @@ def test_the_explanation_names_the_workloads_whose_pods_still_end() -> None:
 def test_no_victim_is_waited_for_where_its_pods_free_no_room() -> None:
     cluster, queues = four_small_ones()
     leave(cluster, queues, 0, 1, 2, 3)
-    cluster.apply(cluster_events.NodeDeleted("n3"))
+    cluster.apply(deleted("n3", NodeInfo))
     assert outcomes(queues)["p"] == "WaitingForRoom"
     end(cluster, queues, 0)
     assert outcomes(queues) == {"p": "WaitingForRoom", "v0": True, "v1": "WaitingForRoom"}
@@ -198,7 +198,7 @@ def test_its_room_is_kept_from_other_queues(when: str) -> None:
         assert outcomes(queues)["o"] == "WaitingForRoom"
     assert not queues.view.is_assumed("ns/o")
     for number in (0, 1):
-        cluster.apply(cluster_events.PodDeleted(f"low-{number}"))
+        cluster.apply(deleted(f"low-{number}"))
     queues.put(gang("low", 2, conditions=(condition("Evicted"),)))
     queues.pending.sweep()
     found = outcomes(queues)

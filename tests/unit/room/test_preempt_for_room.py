@@ -15,11 +15,10 @@ from extender.queueing.quota import QuotaTree
 from extender.queueing.rules import AdmissionRules, unreadable
 from extender.queueing.transitions import finished, preempted, reserved
 from extender.room.nodes import NodeRoom
-from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue.records import WorkloadInfo
-from tests.makers import cluster_of, node, nodes, observe, pod
+from tests.makers import cluster_of, deleted, node, nodes, observe, pod
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -67,7 +66,7 @@ def leave(cluster: Cluster, there: Admissions, name: str, count: int, on: str) -
 
 def end(cluster: Cluster, there: Admissions, name: str, count: int) -> None:
     for number in range(count):
-        cluster.apply(cluster_events.PodDeleted(f"{name}-{number}"))
+        cluster.apply(deleted(f"{name}-{number}"))
     there.pending.sweep()
 
 
@@ -223,7 +222,7 @@ def test_none_goes_while_pods_that_are_deleted_anyway_leave_enough(owner: str | 
     there.put(gang("p", 2, priority=1))
     assert outcomes(there) == {"p": "WaitingForRoom"}
     for each in gone:
-        cluster.apply(cluster_events.PodDeleted(each.uid))
+        cluster.apply(deleted(each.uid))
     there.pending.sweep()
     assert outcomes(there) == {"p": True}
 

@@ -10,9 +10,9 @@ from extender.api.wellknown import WorkloadCondition
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.room.nodes import NodeRoom
 from extender.room.reserved import HOPELESS_SECONDS, MOST
-from extender.state.cluster import events as cluster_events
+from extender.state.cluster.records import NodeInfo
 from extender.state.queue import events as ev
-from tests.makers import node, observe, pod
+from tests.makers import deleted, node, observe, pod
 from tests.queue_makers import cluster_queue, flavor, local_queue
 from tests.waiting_room import AGING, PLENTY, World
 
@@ -124,7 +124,7 @@ def test_it_goes_elsewhere_when_its_node_goes() -> None:
     world.submit("wide", 4)
     world.pass_time(AGING + 2.0)
     (name,) = world.reserved["wide"]
-    world.cluster.apply(cluster_events.NodeDeleted(name))
+    world.cluster.apply(deleted(name, NodeInfo))
     world.pass_time(2.0)
     assert world.reserved == {"wide": {"n0", "n1"} - {name}}
 

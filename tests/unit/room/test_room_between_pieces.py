@@ -21,7 +21,7 @@ from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue.records import WorkloadInfo
 from extender.steps import at_once
-from tests.makers import cluster_of, key, node, observe, pod, shape
+from tests.makers import cluster_of, deleted, key, node, observe, pod, shape
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -86,10 +86,10 @@ def looked_at(queues: Admissions) -> NodeRoom:
 OTHER = replace(pod("other"), shape=ONE, node="n0")
 NEWS: dict[str, tuple[list[Any], list[Any], int]] = {
     "a pod is bound": ([], [OTHER], 7),
-    "a pod goes": ([OTHER], [ev.PodDeleted("other")], 8),
+    "a pod goes": ([OTHER], [deleted("other")], 8),
     "a pod of an admitted workload, which counts once": ([], [runs("a", 0, "n1")], 8),
     "a node comes": ([], [node("new", 3)], 11),
-    "a node goes": ([], [ev.NodeDeleted("n0")], 4),
+    "a node goes": ([], [deleted("n0", NodeInfo)], 4),
 }
 
 
@@ -122,7 +122,7 @@ def test_a_node_that_was_full_only_while_it_was_asked_about_is_found_again(
     cluster.apply(ev.ObjectApplied(other))
     assert cluster.view().left.all()["n3"]["cpu"] == 3000
     at_once(steps)
-    cluster.apply(ev.PodDeleted(other.uid))
+    cluster.apply(deleted(other.uid))
 
     assert found.look_again()
     found.judge()
@@ -152,7 +152,7 @@ def test_victims_that_are_needed_no_more_after_a_change_stay() -> None:
         return at_once(found.needed(asked, admission(asked).assignments, (key("b"), key("a"))))
 
     assert needed() == (key("b"), key("a"))
-    observe(cluster, ev.PodDeleted(OTHER.uid))
+    observe(cluster, deleted(OTHER.uid))
     assert found.look_again()
     assert needed() == (key("a"),)
     observe(cluster, OTHER)
@@ -183,7 +183,7 @@ def test_of_possible_victims_those_are_read_again_whose_pods_have_changed(
     assert search(7) == ["a", "b"]
     observe(cluster, OTHER)
     assert search(7) == []
-    observe(cluster, ev.PodDeleted(runs("b", 0, "n1").uid))
+    observe(cluster, deleted(runs("b", 0, "n1").uid))
     assert search(6) == ["b"]
 
 
@@ -247,7 +247,7 @@ def test_a_workload_whose_pods_all_run_is_looked_at_again_when_one_of_them_goes(
     assert held.admission is not None
     assert [awaited.without_node(held, held.admission)[0] for _ in range(3)] == [[], (), ()]
     assert looks == 1
-    cluster.apply(ev.PodDeleted(runs("a", 0, "n0").uid))
+    cluster.apply(deleted(runs("a", 0, "n0").uid))
     (left,), begun = awaited.without_node(held, held.admission)
     assert (left.count, begun, looks) == (1, True, 2)
 

@@ -24,7 +24,7 @@ from extender.permit.timing import MARGIN_SECONDS, PATIENCE_SECONDS, UNSURE_SECO
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import key, nodes, observe, pod, pod_group, pods, until
+from tests.makers import deleted, key, nodes, observe, pod, pod_group, pods, until
 from tests.recount import check_tables
 from tests.unit.server.scene import Scene
 
@@ -177,7 +177,7 @@ async def test_a_released_member_is_bound_though_the_others_are_done(cluster: Cl
         for each in (A, B):
             tasks.create_task(scene.bind(each, "n0"))
     observe(cluster, replace(B, node="n0"))
-    cluster.apply(ev.PodDeleted(B.uid))
+    cluster.apply(deleted(B.uid))
     assert scene.view.planned_node(A.uid) == "n0"
 
     assert await scene.bind(A, "n0") == ""
@@ -192,7 +192,7 @@ async def test_a_member_whose_kept_room_is_lost_starts_with_its_gang_again(
     async with asyncio.TaskGroup() as tasks:
         for each in (A, B):
             tasks.create_task(scene.bind(each, "n0"))
-    cluster.apply(ev.PodDeleted(B.uid))
+    cluster.apply(deleted(B.uid))
     cluster.apply(ev.Unreserved((A.uid,)))
     observe(cluster, pod("gang-2", group="gang"))
     cluster.apply(ev.Planned({A.uid: "n0"}))
@@ -277,11 +277,11 @@ async def test_a_member_deleted_while_it_is_written_leaves_nothing(cluster: Clus
     scene = Scene(cluster, FACTS)
     scene.binder.script["gang-0"] = [NotFoundError("no such pod")]
 
-    async def deleted(ref: PodRef) -> None:
+    async def delete(ref: PodRef) -> None:
         if ref.name == A.name:
-            observe(cluster, ev.PodDeleted(A.uid))
+            observe(cluster, deleted(A.uid))
 
-    scene.binder.before = deleted
+    scene.binder.before = delete
     async with asyncio.TaskGroup() as tasks:
         a, b = (tasks.create_task(scene.bind(each, "n0")) for each in (A, B))
 

@@ -7,8 +7,9 @@ import pytest
 from extender.api.reasons import Reason
 from extender.server.verbs import LIKEWISE
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import node, nodes, observe, planned, pod, pod_group, pods
+from tests.makers import deleted, node, nodes, observe, planned, pod, pod_group, pods
 from tests.unit.server.scene import Scene, said
 
 pytestmark = pytest.mark.looptime
@@ -35,7 +36,7 @@ async def test_nodes_that_come_and_go_are_in_the_next_refusal(cluster: Cluster) 
     scene = Scene(cluster, nodes(4, 4), pod_group("gang", 3), pod("a", 1, group="gang"))
     refused(scene, "a", ["n0"], group="gang")
 
-    observe(cluster, node("late", 4), ev.NodeDeleted("n0"))
+    observe(cluster, node("late", 4), deleted("n0", NodeInfo))
 
     assert refused(scene, "a", ["n1"], group="gang") == {"late": TOO_FEW, "n1": LIKEWISE}
 

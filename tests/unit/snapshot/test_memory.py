@@ -9,7 +9,13 @@ import msgspec
 import pytest
 
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import NominatedRoom, PodGroupInfo, PreemptedRoom, VictimInfo
+from extender.state.cluster.records import (
+    NominatedRoom,
+    PodGroupInfo,
+    PodInfo,
+    PreemptedRoom,
+    VictimInfo,
+)
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
 from extender.wiring.memory import cluster_memory, queue_memory, queue_objects
@@ -111,7 +117,7 @@ def test_the_known_groups_are_those_of_the_beginning(monkeypatch: pytest.MonkeyP
 
     assert next(found) == key("pods")
     assert not asked, "the first step is short, however many groups there are"
-    cluster.apply(ev.PodGroupDeleted(gone.api_group, gone.key))
+    cluster.apply(ev.ObjectDeleted(PodGroupInfo, (gone.api_group, gone.key)))
     cluster.apply(ev.ObjectApplied(pod_group("later")))
-    cluster.apply(ev.PodDeleted("both-0"))
+    cluster.apply(ev.ObjectDeleted(PodInfo, "both-0"))
     assert [*found] == [key("both"), key("empty")]

@@ -12,7 +12,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.jobs import AdmissionBarrier
 from extender.state.cluster.records import BATCH_JOB, AdmittedPods, JobInfo, PodInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import NAMESPACE, key, node, nodes, observe, pod, pod_group, pods
+from tests.makers import NAMESPACE, deleted, key, node, nodes, observe, pod, pod_group, pods
 
 JOB = key("job")
 QUEUED = ev.ObjectApplied(JobInfo("j", held_by_queue=JOB))
@@ -49,7 +49,7 @@ def test_whatever_has_a_node_counts(cluster: Cluster, more: dict[str, Any]) -> N
     there = [of_job(name, on="n0", **more) for name in "ab"]
     observe(cluster, nodes(4), QUEUED, TWO, there, C)
     assert waits(cluster, C) == [MORE]
-    observe(cluster, ev.PodDeleted("a"))
+    observe(cluster, deleted("a"))
     assert waits(cluster, C) == [None]
 
 
@@ -104,7 +104,7 @@ def test_pods_of_a_group_count_by_its_name_and_by_its_owners(cluster: Cluster) -
     late = pod("late", labels=said)
     observe(cluster, nodes(4), own, pod("a", labels=said, on="n0"), pod("b", on="n0"), late)
     assert waits(cluster, late) == [AdmissionBarrier(late.key, 2)]
-    observe(cluster, ev.PodDeleted("b"))
+    observe(cluster, deleted("b"))
     assert waits(cluster, late) == [None]
 
 
@@ -153,6 +153,6 @@ def test_a_plan_is_made_for_as_many_as_are_admitted(cluster: Cluster) -> None:
 def test_a_place_that_is_free_again_is_room(cluster: Cluster) -> None:
     there = [of_job(name, on="n0") for name in "ab"]
     observe(cluster, nodes(4), QUEUED, TWO, there, C)
-    assert not cluster.apply(ev.PodDeleted("b")).room
+    assert not cluster.apply(deleted("b")).room
     observe(cluster, of_job("b", on="n0"), ev.PodRefused(C, Reason.NOT_ADMITTED))
-    assert cluster.apply(ev.PodDeleted("b")).room
+    assert cluster.apply(deleted("b")).room

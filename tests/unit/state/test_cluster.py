@@ -24,6 +24,7 @@ from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.store import Cluster
 from tests.makers import (
     cluster_of,
+    deleted,
     event_of,
     flat,
     key,
@@ -114,21 +115,21 @@ CASES: dict[str, Case] = {
         ClusterChange(groups=frozenset((GANG,)), unschedulable=frozenset((A.uid,))),
         all_of(others=[A]),
     ),
-    "a member goes": Case([A, B], ev.PodDeleted(A.uid), TOUCHED, all_of(others=[B])),
+    "a member goes": Case([A, B], deleted(A.uid), TOUCHED, all_of(others=[B])),
     "a member that was being deleted goes": Case(
-        [DYING, B], ev.PodDeleted(A.uid), TOUCHED, all_of(others=[B])
+        [DYING, B], deleted(A.uid), TOUCHED, all_of(others=[B])
     ),
-    "the last member goes": Case([A], ev.PodDeleted(A.uid), TOUCHED, GroupTally()),
-    "a bound member goes": Case([BOUND, B], ev.PodDeleted(A.uid), TOUCHED, all_of(others=[B])),
+    "the last member goes": Case([A], deleted(A.uid), TOUCHED, GroupTally()),
+    "a bound member goes": Case([BOUND, B], deleted(A.uid), TOUCHED, all_of(others=[B])),
     "a finished member goes": Case(
         [BOUND, B], replace(BOUND, finished=True), TOUCHED, all_of(others=[B])
     ),
-    "an unknown pod goes": Case([A], ev.PodDeleted("other"), UNTOUCHED, all_of(others=[A])),
+    "an unknown pod goes": Case([A], deleted("other"), UNTOUCHED, all_of(others=[A])),
     "a planned member goes": Case(
-        [A, B, planned(gang_0="n0")], ev.PodDeleted(A.uid), ROOM, all_of(others=[B])
+        [A, B, planned(gang_0="n0")], deleted(A.uid), ROOM, all_of(others=[B])
     ),
     "a waiting member goes": Case(
-        [A, B, ev.PodWaiting(A, "n0")], ev.PodDeleted(A.uid), ROOM, all_of(others=[B])
+        [A, B, ev.PodWaiting(A, "n0")], deleted(A.uid), ROOM, all_of(others=[B])
     ),
     "a planned member is bound": Case([A, planned(gang_0="n0")], BOUND, TOUCHED, all_of(bound=[A])),
     "a waiting member is bound": Case(
@@ -152,10 +153,10 @@ CASES: dict[str, Case] = {
         [BOUND], ev.PodSeen(A), UNTOUCHED, all_of(bound=[A])
     ),
     "kube-scheduler shows a deleted member": Case(
-        [A, ev.PodDeleted(A.uid)], ev.PodSeen(A), UNTOUCHED, GroupTally()
+        [A, deleted(A.uid)], ev.PodSeen(A), UNTOUCHED, GroupTally()
     ),
     "kube-scheduler shows one whose deletion came first": Case(
-        [ev.PodDeleted(A.uid)], ev.PodSeen(A), UNTOUCHED, GroupTally()
+        [deleted(A.uid)], ev.PodSeen(A), UNTOUCHED, GroupTally()
     ),
     "kube-scheduler shows one that a relist lacked": Case(
         [A, ev.ObjectsListed(PodInfo, [])], ev.PodSeen(A), UNTOUCHED, GroupTally()
@@ -188,7 +189,7 @@ CASES: dict[str, Case] = {
         [ev.PodSeen(A), ev.SeenEnded([A.uid])], ev.PodSeen(A), TOUCHED, all_of(others=[A])
     ),
     "the watch shows one that was taken for deleted": Case(
-        [ev.PodDeleted(A.uid)], A, TOUCHED, all_of(others=[A])
+        [deleted(A.uid)], A, TOUCHED, all_of(others=[A])
     ),
     # relists
     "a list replaces what there was": Case(
@@ -218,14 +219,14 @@ CASES: dict[str, Case] = {
     # nodes
     "a node appears": Case([A], node("n9"), UNTOUCHED, all_of(others=[A])),
     "a node with a plan goes": Case(
-        [A, planned(gang_0="n0")], ev.NodeDeleted("n0"), ROOM, all_of(others=[A])
+        [A, planned(gang_0="n0")], deleted("n0", NodeInfo), ROOM, all_of(others=[A])
     ),
     "a node without a plan goes": Case(
-        [A], ev.NodeDeleted("n0"), ClusterChange(room=True), all_of(others=[A])
+        [A], deleted("n0", NodeInfo), ClusterChange(room=True), all_of(others=[A])
     ),
-    "an unknown node goes": Case([A], ev.NodeDeleted("n9"), UNTOUCHED, all_of(others=[A])),
+    "an unknown node goes": Case([A], deleted("n9", NodeInfo), UNTOUCHED, all_of(others=[A])),
     "a node where a member waits goes": Case(
-        [A, ev.PodWaiting(A, "n0")], ev.NodeDeleted("n0"), ROOM, all_of(others=[A])
+        [A, ev.PodWaiting(A, "n0")], deleted("n0", NodeInfo), ROOM, all_of(others=[A])
     ),
     "a list of nodes lacks one with a plan": Case(
         [A, B, planned(gang_0="n0", gang_1="n1")],
@@ -238,13 +239,13 @@ CASES: dict[str, Case] = {
     "a PodGroup without news": Case([A, pod_group()], pod_group(), UNTOUCHED, all_of(others=[A])),
     "a PodGroup changes": Case([A, pod_group()], pod_group(min_member=1), ROOM, all_of(others=[A])),
     "a PodGroup goes": Case(
-        [A, pod_group()], ev.PodGroupDeleted(GROUP_X, GANG), TOUCHED, all_of(others=[A])
+        [A, pod_group()], deleted((GROUP_X, GANG), PodGroupInfo), TOUCHED, all_of(others=[A])
     ),
     "an unknown PodGroup goes": Case(
-        [A], ev.PodGroupDeleted(GROUP_X, GANG), UNTOUCHED, all_of(others=[A])
+        [A], deleted((GROUP_X, GANG), PodGroupInfo), UNTOUCHED, all_of(others=[A])
     ),
     "a PodGroup of the other API group goes": Case(
-        [A, pod_group()], ev.PodGroupDeleted(GROUP_SIGS, GANG), UNTOUCHED, all_of(others=[A])
+        [A, pod_group()], deleted((GROUP_SIGS, GANG), PodGroupInfo), UNTOUCHED, all_of(others=[A])
     ),
     "a list of PodGroups lacks one": Case(
         [A, pod_group()], ev.ObjectsListed(PodGroupInfo, [], GROUP_X), TOUCHED, all_of(others=[A])
@@ -397,7 +398,7 @@ def test_refusals_are_remembered_until_the_pod_is_tried_bound_or_gone(cluster: C
     view = cluster.view()
     observe(cluster, nodes(8), A, B, C, *(ev.PodRefused(each, Reason.GATED) for each in (A, B, C)))
     assert view.refused == {each.uid: Refusal(each, Reason.GATED) for each in (A, B, C)}
-    observe(cluster, BOUND, ev.PodDeleted(B.uid), ev.PodsTried([C.uid, "other"]))
+    observe(cluster, BOUND, deleted(B.uid), ev.PodsTried([C.uid, "other"]))
     assert view.refused == {}
 
 
@@ -418,9 +419,9 @@ GAINED: dict[str, tuple[Sequence[Any], Any, set[str]]] = {
     "a pod that is bound": ([A], BOUND, set()),
     "a planned pod that is bound where it was to go": ([A, planned(gang_0="n0")], BOUND, set()),
     "a planned pod that is bound elsewhere": ([A, planned(gang_0="n1")], BOUND, {"n1"}),
-    "a pod that goes": ([BOUND], ev.PodDeleted(A.uid), {"n0"}),
-    "a pod without a node that goes": ([A], ev.PodDeleted(A.uid), set()),
-    "a planned pod that goes": ([A, planned(gang_0="n1")], ev.PodDeleted(A.uid), {"n1"}),
+    "a pod that goes": ([BOUND], deleted(A.uid), {"n0"}),
+    "a pod without a node that goes": ([A], deleted(A.uid), set()),
+    "a planned pod that goes": ([A, planned(gang_0="n1")], deleted(A.uid), {"n1"}),
     "a pod that finished": ([BOUND], replace(BOUND, finished=True), {"n0"}),
     "a pod that changed its size": ([BOUND], replace(BOUND, shape=shape(2)), {"n0"}),
     "a plan": ([A], planned(gang_0="n0"), set()),
@@ -447,8 +448,8 @@ def test_the_nodes_that_gained_room_are_known(
 CHANGED: dict[str, tuple[Any, set[str]]] = {
     "a label": (node("n0", 8, labels={"a": "b"}), {"n0"}),
     "no news": (node("n0", 8), set()),
-    "a node that goes": (ev.NodeDeleted("n1"), {"n1"}),
-    "a pod that goes": (ev.PodDeleted(A.uid), set()),
+    "a node that goes": (deleted("n1", NodeInfo), {"n1"}),
+    "a pod that goes": (deleted(A.uid), set()),
 }
 
 
@@ -467,10 +468,10 @@ def test_nodes_that_went_are_forgotten_at_last(
 ) -> None:
     monkeypatch.setattr("extender.state.cluster.store.REMEMBERED", 3)
     view = cluster.view()
-    observe(cluster, node("stays"), node("returns"), ev.NodeDeleted("returns"))
+    observe(cluster, node("stays"), node("returns"), deleted("returns", NodeInfo))
     for number in range(9):
         observe(cluster, node(f"n{number}"), pod(f"p{number}", on=f"n{number}"))
-        observe(cluster, ev.PodDeleted(f"p{number}"), ev.NodeDeleted(f"n{number}"))
+        observe(cluster, deleted(f"p{number}"), deleted(f"n{number}", NodeInfo))
         if number == 0:
             observe(cluster, node("returns"))
 
@@ -491,7 +492,7 @@ def test_the_newer_api_group_wins(cluster: Cluster) -> None:
     newer, older = pod_group(min_member=2), pod_group(min_member=5, api_group=GROUP_SIGS)
     observe(cluster, newer, older)
     assert cluster.view().pod_group(GANG) == newer
-    observe(cluster, ev.PodGroupDeleted(GROUP_X, GANG))
+    observe(cluster, deleted((GROUP_X, GANG), PodGroupInfo))
     assert cluster.view().pod_group(GANG) == older
 
 
@@ -503,7 +504,7 @@ def test_members_come_in_order_of_arrival(cluster: Cluster) -> None:
 
 def test_a_relabelled_member_that_goes_leaves_nothing_behind(cluster: Cluster) -> None:
     """The old gang's members can no longer be listed at all."""
-    observe_unchecked(cluster, A, B, replace(A, group=key("other")), ev.PodDeleted(A.uid))
+    observe_unchecked(cluster, A, B, replace(A, group=key("other")), deleted(A.uid))
 
     assert [each.uid for each in cluster.view().members(GANG)] == [B.uid]
 
@@ -539,7 +540,7 @@ def test_only_so_many_deleted_pods_are_remembered(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("extender.state.cluster.store.REMEMBERED", 2)
-    observe(cluster, A, B, C, *(ev.PodDeleted(each.uid) for each in (A, B, C)))
+    observe(cluster, A, B, C, *(deleted(each.uid) for each in (A, B, C)))
     observe(cluster, *(ev.PodSeen(each) for each in (A, B, C)))
 
     assert list(cluster.view().pods) == [A.uid]
@@ -617,7 +618,7 @@ def test_pods_are_found_by_their_workload(cluster: Cluster) -> None:
 
 def test_jobs_are_found_by_their_owner(cluster: Cluster) -> None:
     observe(cluster, [ev.ObjectApplied(JobInfo(name, maker="set")) for name in ("a", "b", "c")])
-    observe(cluster, ev.ObjectApplied(JobInfo("b")), ev.BatchJobDeleted("c"))
+    observe(cluster, ev.ObjectApplied(JobInfo("b")), deleted("c", JobInfo))
     assert set(cluster.view().made_by("set")) == {"a"}
     observe(cluster, ev.ObjectsListed(JobInfo, [], BATCH_JOB))
     assert not cluster.view().made_by("set")
@@ -626,7 +627,7 @@ def test_jobs_are_found_by_their_owner(cluster: Cluster) -> None:
 ROOM_FACTS: dict[str, tuple[list[Any], Any, bool]] = {
     "a node comes": ([], node("n0"), True),
     "a node is the same": ([node("n0")], node("n0"), False),
-    "a plain pod goes": ([node("n0"), replace(PLAIN, node="n0")], ev.PodDeleted(PLAIN.uid), True),
+    "a plain pod goes": ([node("n0"), replace(PLAIN, node="n0")], deleted(PLAIN.uid), True),
     "a pod ends": ([BOUND], replace(BOUND, phase="Succeeded", finished=True), True),
     "a member gets its node": ([A], BOUND, True),
     "a pod gets ready": ([BOUND], replace(BOUND, ready=True), False),
@@ -660,5 +661,5 @@ def test_only_groups_that_ask_for_a_label_and_wait_are_touched_when_a_node_gets_
     assert changed(1) == ROOM
     observe(cluster, pod_group(required_topology="zone"))
     assert changed(2) == ClusterChange()
-    observe(cluster, asks, ev.PodGroupDeleted(asks.api_group, GANG))
+    observe(cluster, asks, deleted((asks.api_group, GANG), PodGroupInfo))
     assert changed(3) == ClusterChange()

@@ -14,6 +14,7 @@ from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from tests.makers import (
     cluster_of,
+    deleted,
     node,
     nodes,
     observe,
@@ -66,7 +67,7 @@ CHANGES: dict[str, Any] = {
     "cordoned": ev.ObjectApplied(node("n0", unschedulable=True)),
     "not ready": ev.ObjectApplied(node("n0", ready=False)),
     "features": ev.ObjectApplied(node("n0", features=frozenset("a"))),
-    "gone": ev.NodeDeleted("n0"),
+    "gone": deleted("n0", NodeInfo),
     "no longer listed": ev.ObjectsListed(NodeInfo, [node("n1")]),
 }
 
@@ -88,13 +89,13 @@ def test_a_look_does_not_end_with_a_heartbeat() -> None:
 
 def test_a_node_that_was_made_anew_has_to_be_looked_at() -> None:
     of = pattern()
-    cluster = cluster_of(nodes(4), looked(0, of, "n0"), ev.NodeDeleted("n0"), nodes(4))
+    cluster = cluster_of(nodes(4), looked(0, of, "n0"), deleted("n0", NodeInfo), nodes(4))
     assert not cluster.view().is_good(of, "n0")
 
 
 @pytest.mark.parametrize(
     "change",
-    [[node("n0", features=frozenset("a"))], [ev.NodeDeleted("n0"), node("n0")]],
+    [[node("n0", features=frozenset("a"))], [deleted("n0", NodeInfo), node("n0")]],
     ids=["changed", "made anew"],
 )
 def test_a_look_may_be_at_features_that_the_node_had_before(change: Any) -> None:
@@ -229,9 +230,9 @@ def test_anti_affinity_counts_while_its_pod_is_there() -> None:
     assert not view.is_named(of_other)
     observe(cluster, pod("a", alone, on="n0"), pod("b", alone, on="n1"))
     assert view.is_named(of)
-    observe(cluster, ev.PodDeleted("a"))
+    observe(cluster, deleted("a"))
     assert view.is_named(of)
-    observe(cluster, ev.PodDeleted("b"))
+    observe(cluster, deleted("b"))
     assert not view.is_named(of)
 
 
@@ -295,7 +296,7 @@ def test_a_pod_that_filter_refused_is_not_fresh_until_it_is_tried() -> None:
     assert highest(cluster) is None
     observe(cluster, ev.PodsTried(("a",)))
     assert highest(cluster) == 0
-    observe(cluster, ev.PodDeleted("a"))
+    observe(cluster, deleted("a"))
     assert highest(cluster) is None
 
 
@@ -325,7 +326,7 @@ def test_a_node_is_another_schedulers_while_its_pod_is_there_and_a_minute_more()
     assert has_others(view, "n0", ours)
     assert not has_others(view, "n0", ("b", *ours))
     assert not has_others(view, "n1", ours)
-    observe(cluster, ev.PodDeleted("b"))
+    observe(cluster, deleted("b"))
     assert has_others(view, "n0", ours)
     observe(cluster, looked(1000, of))
     observe(cluster, looked(1059, of))
@@ -336,7 +337,7 @@ def test_a_node_is_another_schedulers_while_its_pod_is_there_and_a_minute_more()
 
 def test_another_pod_may_come_meanwhile() -> None:
     of, foreign = pattern(), {"on": "n0", "scheduler": "b"}
-    cluster = cluster_of(nodes(4), pod("a", **foreign), ev.PodDeleted("a"), looked(0, of))
+    cluster = cluster_of(nodes(4), pod("a", **foreign), deleted("a"), looked(0, of))
     observe(cluster, pod("b", **foreign), looked(100, of))
     assert has_others(cluster.view(), "n0", ("default-scheduler",))
 
@@ -362,5 +363,5 @@ def test_a_plain_pod_waits_until_it_has_a_node_or_its_binding_is_on_its_way() ->
     assert highest_plain(cluster) == 3
     observe(cluster, pod("a", priority=3, on="n0"))
     assert highest_plain(cluster) is None
-    observe(cluster, ev.PodDeleted("a"))
+    observe(cluster, deleted("a"))
     assert highest_plain(cluster) is None

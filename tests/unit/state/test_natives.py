@@ -9,9 +9,9 @@ import pytest
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, PodInfo
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import key, node, observe, planned, pod, pod_group
+from tests.makers import deleted, key, node, observe, planned, pod, pod_group
 from tests.recount import check_tables
 
 GANG = key("gang")
@@ -53,7 +53,7 @@ def cluster_of(*facts: Any) -> Cluster:
         ((LABELLED, THEIRS, OURS), key("other")),
         ((A, BASIC), None),
         ((BASIC, A), None),
-        ((BASIC, A, ev.PodGroupDeleted(GROUP_NATIVE, GANG)), GANG),
+        ((BASIC, A, deleted((GROUP_NATIVE, GANG), PodGroupInfo)), GANG),
         ((BASIC, A, NATIVE), GANG),
         ((BASIC, LABELLED), key("other")),
         ((BASIC, SAME), GANG),
@@ -148,7 +148,7 @@ def test_a_pod_that_only_a_request_has_shown_stays_one() -> None:
 def test_a_pod_that_is_gone_is_forgotten() -> None:
     cluster = cluster_of(A, B)
     ended: PodInfo = replace(B, finished=True)
-    observe(cluster, ev.PodDeleted("a"), ended, ended, ev.PodDeleted("b"))
+    observe(cluster, deleted("a"), ended, ended, deleted("b"))
 
     check_tables(cluster)
     assert not cluster.view().pods

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.wellknown import GANG_GATE
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import BATCH_JOB, JobInfo, PodInfo
+from extender.state.cluster.records import BATCH_JOB, JobInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
 from tests.makers import cluster_of, key, node, nodes, observe, planned, pod, pod_group, pods
@@ -42,7 +42,7 @@ IN_QUEUE: dict[str, tuple[list[Any], bool]] = {
     "minMember was lowered": ([pod_group(), THREE[:2], pod_group(min_member=2)], True),
     "minMember was raised": ([pod_group(), THREE, pod_group(min_member=4)], False),
     "its PodGroup went": (
-        [pod_group(), THREE, ev.PodGroupDeleted(pod_group().api_group, GANG)],
+        [pod_group(), THREE, ev.ObjectDeleted(PodGroupInfo, (pod_group().api_group, GANG))],
         False,
     ),
     "its plan was given up": (
@@ -58,7 +58,7 @@ IN_QUEUE: dict[str, tuple[list[Any], bool]] = {
         [pod_group(), THREE[:2], pod("gang-2", group="gang", on="n0", terminating=True)],
         False,
     ),
-    "a pod went": ([pod_group(), THREE, ev.PodDeleted("gang-1")], False),
+    "a pod went": ([pod_group(), THREE, ev.ObjectDeleted(PodInfo, "gang-1")], False),
     "its Job has done the rest": (
         [pod_group(), THREE[:1], ev.ObjectApplied(JobInfo("j", GANG, 3, 2))],
         True,
@@ -110,7 +110,7 @@ def test_a_failure_sends_a_group_behind_until_it_starts_or_is_another(cluster: C
 
     observe(cluster, ev.GroupFailed(key("a"), at=50.0))
     assert queued(cluster) == ["b", "a"]
-    observe(cluster, ev.PodGroupDeleted(pod_group().api_group, key("a")))
+    observe(cluster, ev.ObjectDeleted(PodGroupInfo, (pod_group().api_group, key("a"))))
     observe(cluster, pod_group("a", 1, created=0.5))
     assert queued(cluster) == ["a", "b"]
 
@@ -118,7 +118,7 @@ def test_a_failure_sends_a_group_behind_until_it_starts_or_is_another(cluster: C
     assert queued(cluster) == ["a", "b"]
 
     observe(cluster, ev.GroupFailed(key("a"), at=50.0), pod("a-0", group="a", on="n0"))
-    observe(cluster, ev.PodDeleted("a-0"), pod("a-1", group="a"))
+    observe(cluster, ev.ObjectDeleted(PodInfo, "a-0"), pod("a-1", group="a"))
     assert queued(cluster) == ["a", "b"]
 
 
@@ -185,7 +185,7 @@ def test_jobs_are_counted_once_and_leave_nothing(cluster: Cluster) -> None:
     assert change.groups == {GANG}
     assert cluster.view().quorum(group) == 7
 
-    observe(cluster, ev.BatchJobDeleted("k"), ev.BatchJobDeleted("unknown"))
+    observe(cluster, ev.ObjectDeleted(JobInfo, "k"), ev.ObjectDeleted(JobInfo, "unknown"))
     assert cluster.view().quorum(group) == 9
 
 
@@ -199,7 +199,7 @@ def test_finished_members_are_remembered_until_they_are_deleted(cluster: Cluster
     assert list(view.finished(GANG)) == ["gang-0"]
     assert "gang-0" not in view.tally(GANG).members
 
-    assert cluster.apply(ev.PodDeleted("gang-0")).statuses == {GANG}
+    assert cluster.apply(ev.ObjectDeleted(PodInfo, "gang-0")).statuses == {GANG}
     assert not view.finished(GANG)
 
 
@@ -270,7 +270,7 @@ def test_a_claim_ends_with_another_list_or_when_its_group_needs_no_room(cluster:
     assert (view.keeps_room, view.is_kept("n0")) == (True, True)
     assert cluster.apply(ev.Claimed([claim(cpu=1000)])).room
     assert not cluster.apply(ev.Claimed([claim(cpu=1000)])).room
-    assert cluster.apply(ev.PodDeleted("gang-0")).room
+    assert cluster.apply(ev.ObjectDeleted(PodInfo, "gang-0")).room
     assert not view.claims
     assert (view.keeps_room, view.is_kept("n0")) == (False, False)
     assert view.capacity_version > version
@@ -293,5 +293,9 @@ def test_within_one_second_the_first_to_come_stays_first() -> None:
     assert list(cluster.view().queue) == [key("b"), key("a")]
     observe(cluster, replace(first, version=20), replace(second, version=21, schedule_timeout=5.0))
     assert list(cluster.view().queue) == [key("b"), key("a")]
-    observe(cluster, ev.PodGroupDeleted(first.api_group, key("b")), replace(first, version=30))
+    observe(
+        cluster,
+        ev.ObjectDeleted(PodGroupInfo, (first.api_group, key("b"))),
+        replace(first, version=30),
+    )
     assert list(cluster.view().queue) == [key("a"), key("b")]

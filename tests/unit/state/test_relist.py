@@ -172,7 +172,7 @@ def full(cluster: Cluster) -> tuple[Cluster, Watched, Watched]:
 
 @pytest.mark.parametrize(
     "event",
-    [ev.ObjectApplied(node("n0", 8, ready=False)), ev.NodeDeleted("n0")],
+    [ev.ObjectApplied(node("n0", 8, ready=False)), ev.ObjectDeleted(NodeInfo, "n0")],
     ids=["not ready", "deleted"],
 )
 def test_a_node_that_fails_costs_its_own_pods_and_no_others(
@@ -186,7 +186,7 @@ def test_a_node_that_fails_costs_its_own_pods_and_no_others(
 
 def test_a_flip_concerns_the_groups_of_the_pods_on_the_node(cluster: Cluster) -> None:
     observe(cluster, nodes(8, 8), pod("a", group="x", on="n0"), pod("b", group="y", on="n1"))
-    observe(cluster, pod("c", group="z", on="n0"), ev.PodDeleted("c"))
+    observe(cluster, pod("c", group="z", on="n0"), ev.ObjectDeleted(PodInfo, "c"))
     change = cluster.apply(ev.ObjectApplied(node("n0", 8, ready=False)))
     assert change.statuses == {key("x")}
 

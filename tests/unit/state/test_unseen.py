@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodInfo
+from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.seen import Unseen
 from extender.state.cluster.store import Cluster
-from tests.makers import key, nodes, observe, planned, pod, pod_group, pods
+from tests.makers import deleted, key, nodes, observe, planned, pod, pod_group, pods
 from tests.recount import check_unseen
 
 A, B = pods(2, 2)
@@ -64,7 +64,7 @@ LASTS: dict[str, Any] = {
     "it leaves that node": [ON, replace(ON, terminating=True)],
     "a label of it changes": replace(A, pod_set="main"),
     "kube-scheduler asks for it too": ev.PodBinding(A, "n0"),
-    "the node is gone": ev.NodeDeleted("n0"),
+    "the node is gone": deleted("n0", NodeInfo),
     "all pods are listed": ev.ObjectsListed(PodInfo, [ON, B]),
 }
 
@@ -82,7 +82,7 @@ ENDS: dict[str, Any] = {
     "its Binding failed": planned(gang_0="n0"),
     "its Binding failed for good": ev.Unreserved(["gang-0"]),
     "it is bound to another node": replace(A, node="n1"),
-    "it is deleted": ev.PodDeleted("gang-0"),
+    "it is deleted": deleted("gang-0"),
     "it has finished": [ON, replace(ON, finished=True)],
     "a list lacks it": ev.ObjectsListed(PodInfo, [B]),
 }

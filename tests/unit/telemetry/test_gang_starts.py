@@ -13,6 +13,7 @@ from extender.api.wellknown import GROUP_X
 from extender.kube.errors import ForbiddenError
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import NodeInfo, PodGroupInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry import starts
 from extender.telemetry.logs import Ids
@@ -20,6 +21,7 @@ from extender.telemetry.starts import GangStarts
 from tests.makers import (
     ManualClock,
     cluster_of,
+    deleted,
     key,
     nodes,
     observe,
@@ -157,16 +159,16 @@ def test_a_gang_that_loses_its_room_begins_anew_with_another_id() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     {
-        "its nodes go": ([ev.NodeDeleted(f"n{number}") for number in range(3)], "RoomLost"),
+        "its nodes go": ([deleted(f"n{number}", NodeInfo) for number in range(3)], "RoomLost"),
         "its PodGroup goes": (
-            [ev.Unreserved([A.uid, B.uid, C.uid]), ev.PodGroupDeleted(GROUP_X, GANG)],
+            [ev.Unreserved([A.uid, B.uid, C.uid]), deleted((GROUP_X, GANG), PodGroupInfo)],
             "RoomLost",
         ),
         "one of its pods goes, and the others lose their room": (
-            [ev.PodDeleted(C.uid), ev.Unreserved([A.uid, B.uid])],
+            [deleted(C.uid), ev.Unreserved([A.uid, B.uid])],
             "MemberDeleted",
         ),
-        "its pods go": ([ev.PodDeleted(each.uid) for each in (A, B, C)], "MemberDeleted"),
+        "its pods go": ([deleted(each.uid) for each in (A, B, C)], "MemberDeleted"),
     }.values(),
 )
 def test_what_ends_a_start_that_had_room(change: list[ev.ClusterEvent], reason: str) -> None:
@@ -181,9 +183,9 @@ def test_what_ends_a_start_that_had_room(change: list[ev.ClusterEvent], reason: 
 def test_a_gang_that_waits_for_room_ends_with_its_pod_group() -> None:
     noted = Noted()
     noted.starts.tried(A)
-    observe(noted.cluster, ev.PodDeleted(B.uid))
+    observe(noted.cluster, deleted(B.uid))
     assert noted.traces == []
-    observe(noted.cluster, ev.PodGroupDeleted(GROUP_X, GANG))
+    observe(noted.cluster, deleted((GROUP_X, GANG), PodGroupInfo))
 
     (trace,) = noted.traces
     assert trace.root.attributes["gang_extender.reason"] == "PodGroupDeleted"
