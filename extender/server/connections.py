@@ -13,7 +13,7 @@ running as long as one of them is open.
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -26,8 +26,6 @@ from typing_extensions import override
 from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
-
-from extender.server.tls import names_of
 
 STATE: Final = "connection"
 """The key of the connection in the state of a request."""
@@ -67,6 +65,20 @@ class Caller:
         if host is not None and host == self._host and host not in self._open.values():
             self._host = None
             self._lost()
+
+
+_SAN: Final = frozenset(("DNS", "URI"))
+
+
+def names_of(certificate: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return the common names, and the DNS names and URIs, of a certificate of `getpeercert`."""
+    return frozenset(_names(certificate or {}))
+
+
+def _names(certificate: Mapping[str, Any]) -> Iterable[str]:
+    for part in certificate.get("subject", ()):
+        yield from (value for kind, value in part if kind == "commonName")
+    yield from (value for kind, value in certificate.get("subjectAltName", ()) if kind in _SAN)
 
 
 _PIPELINED: Final = 8

@@ -1,16 +1,24 @@
-"""Liveness, readiness and metrics of a process, over HTTP."""
+"""What a process shows of itself over HTTP: liveness, readiness, metrics, and what it remembers.
 
-from collections.abc import Awaitable, Callable, Mapping
+`GET /debug/snapshot` shows the memory of the process that no object of the API server has.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from fastapi import FastAPI, Request, Response
+from msgspec import Raw
 
 from extender.kube.reviews import Access
+from extender.runtime.clock import Pacer
 from extender.runtime.process import version
-from extender.server.access import ERRORS, Guard, Responses, add_statuses
+from extender.server.access import ERRORS, Guard, Responses, Turnstile, add_statuses
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+PATH: Final = "/debug/snapshot"
 
 _METRICS: Final = Access(path="/metrics")
 _TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
@@ -85,3 +93,49 @@ def health_app(
     add_health(app, metrics, probes, guard=guard)
     add_statuses(app)
     return app
+
+
+def add_snapshot(
+    app: FastAPI,
+    memory: Callable[[], Mapping[str, object]],
+    *,
+    pacer: Pacer,
+    guard: Guard | None = None,
+) -> None:
+    """Serve the memory of the process; with a guard for users who may `get` its path.
+
+    `memory` returns the sections of the answer. An iterator is written item by item, with pauses.
+    """
+    turnstile = Turnstile(most=2)  # one is answered, and one waits
+
+    async def snapshot(request: Request) -> Response:
+        if guard is not None:
+            await guard.check(request, Access(path=PATH))
+        async with turnstile.turn():
+            return Response(await _written(memory(), pacer), media_type="application/json")
+
+    content = {"application/json": {"schema": {"type": "object"}}}
+    app.add_api_route(
+        PATH,
+        snapshot,
+        summary="What the process remembers, for gang-extender snapshot",
+        responses={200: {"content": content}, **ERRORS},
+        response_class=Response,
+    )
+    add_statuses(app)
+
+
+async def _written(memory: Mapping[str, object], pacer: Pacer) -> bytes:
+    found: dict[str, object] = {}
+    for name, section in memory.items():
+        found[name] = await _items(section, pacer) if isinstance(section, Iterator) else section
+    return msgspec.json.encode(found)
+
+
+async def _items(section: Iterator[object], pacer: Pacer) -> list[Raw]:
+    found = []
+    for each in section:
+        found.append(Raw(msgspec.json.encode(each)))
+        if pacer.is_due:
+            await pacer.rest()
+    return found

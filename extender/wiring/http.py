@@ -15,7 +15,7 @@ from typing_extensions import override
 from uvicorn.config import STARTUP_FAILURE
 
 from extender.server.connections import Connections, Limits, probe_clients
-from extender.server.handshakes import TlsListener, listening
+from extender.server.tls import TlsListener, listening
 
 _log = structlog.get_logger(__name__)
 

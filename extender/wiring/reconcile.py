@@ -43,8 +43,7 @@ from extender.runtime.controller import Controller, Observer
 from extender.server.access import Guard
 from extender.server.connections import Connections
 from extender.server.explanations import add_visibility
-from extender.server.health import Probes, health_app
-from extender.server.snapshot import add_snapshot
+from extender.server.health import Probes, add_snapshot, health_app
 from extender.server.tls import Files, ServingTls
 from extender.state.cluster.events import ClusterChange
 from extender.telemetry.logs import IDS

@@ -45,13 +45,11 @@ from extender.permit.preempt import Preempting
 from extender.permit.wake import MissedWakeups, Waker
 from extender.runtime.clock import Clock, SystemClock
 from extender.runtime.faults import Retry
-from extender.server.app import create_app
 from extender.server.connections import Caller, Connections, Limits
 from extender.server.explanations import add_pod_groups
-from extender.server.health import Probes
-from extender.server.snapshot import add_snapshot
+from extender.server.health import Probes, add_snapshot
 from extender.server.tls import Files, NamedClients, ServingTls
-from extender.server.verbs import BindVerb, SchedulingVerbs
+from extender.server.verbs import SchedulingVerbs, create_app
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import ComputedMetrics, Metrics
 from extender.wiring import http
@@ -156,8 +154,7 @@ class Extender:
         self._planner = plans.planner
         view = cluster.view()
         self.app: FastAPI = create_app(
-            SchedulingVerbs(view, decoder, pod_filter, ahead=self.ahead),
-            BindVerb(self.binds),
+            SchedulingVerbs(view, decoder, pod_filter, ahead=self.ahead, binds=self.binds),
             metrics=metrics,
             probes=Probes(self.ready, self._loop.trouble, self.unready, self.watches.remarks),
             max_body_bytes=settings.listen.max_body_bytes,

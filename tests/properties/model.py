@@ -30,7 +30,7 @@ from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import BindingWriter, WaitingPods
 from extender.permit.plans import DryRounds, Plans
 from extender.runtime.faults import FAULTS, Backoff, Retry
-from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
+from extender.server.verbs import LIKEWISE, SchedulingVerbs
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -152,9 +152,6 @@ class World:
             callbacks=callbacks,
             no_node=self.waiting.found_no_node,
         )
-        self.filtering = SchedulingVerbs(
-            *(self.cluster.view(), self.decoder, pod_filter), ahead=self.ahead
-        )
         if self.together:
             self.work = self.loop.create_task(self.ahead.write_on())
             if self.in_turn:
@@ -165,7 +162,9 @@ class World:
             dry_rounds=claims,
             longest_wait=TIMEOUT,
         )
-        self.binding = BindVerb(binds)
+        self.verbs = SchedulingVerbs(
+            *(self.cluster.view(), self.decoder, pod_filter), ahead=self.ahead, binds=binds
+        )
         self.aging = NodeClaims(self.cluster, options=options, clock=clock)
 
     # --- the API server ----------------------------------------------------------------------
@@ -300,7 +299,7 @@ class World:
             return
         request = {"Pod": pod.json(), "Nodes": None, "NodeNames": sent}
         answers: list[bytes] = []
-        self.step(lambda: answers.append(self.filtering.filter(msgspec.json.encode(request))))
+        self.step(lambda: answers.append(self.verbs.filter(msgspec.json.encode(request))))
         answer = msgspec.json.decode(answers[0])
         assert answer["Error"] == ""
         left = answer["NodeNames"]
@@ -342,7 +341,7 @@ class World:
             async def hung_up() -> None:
                 await gone.wait()
 
-            task = self.loop.create_task(self.binding.bind(msgspec.json.encode(body), hung_up))
+            task = self.loop.create_task(self.verbs.bind(msgspec.json.encode(body), hung_up))
             self.requests.append(Request(uid, self.assumed[uid], task, gone))
 
         self.step(send)

@@ -11,10 +11,9 @@ from extender.explain.facts import GroupFacts
 from extender.kube.decode import Decoder
 from extender.permit.background import GroupState
 from extender.runtime.clock import Pacer, SystemClock
-from extender.server.app import create_app
 from extender.server.explanations import add_pod_groups
-from extender.server.health import Probes
-from extender.server.snapshot import add_snapshot
+from extender.server.health import Probes, add_snapshot
+from extender.server.verbs import create_app
 from extender.state.cluster.store import Cluster
 from extender.wiring.memory import cluster_memory, group_memory, header
 from tests.unit.server.scene import Scene
@@ -47,8 +46,7 @@ class Service:
         self.stale: str | None = None
         self.decoder = Decoder()
         self.app = create_app(
-            self.scene.filtering,
-            self.scene.binding,
+            self.scene.verbs,
             metrics=self.scene.metrics,
             probes=Probes(lambda: self.problems, unready=lambda: "" if self.synced else NOT_SEEN),
             max_body_bytes=SMALL_BODY,

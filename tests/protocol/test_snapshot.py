@@ -14,7 +14,7 @@ from extender.gang.verdicts import Refuse
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import Pacer, SystemClock
 from extender.server.access import Guard
-from extender.server.snapshot import PATH, add_snapshot
+from extender.server.health import PATH, add_snapshot
 from tests.makers import key, nodes, observe, pod_group, pods, until
 from tests.protocol.service import NOT_SEEN, Service
 

@@ -15,7 +15,7 @@ from extender.config import Settings
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import Pacer, SystemClock
 from extender.server.access import Guard
-from extender.server.snapshot import add_snapshot
+from extender.server.health import add_snapshot
 from extender.wiring.memory import header
 from gang_tools.cli.main import app
 from gang_tools.snapshot import file

@@ -22,7 +22,7 @@ from extender.permit.group_memory import GroupMemory, SchedulerLag
 from extender.permit.hold import BindingWriter, WaitingPods
 from extender.permit.plans import DryRounds, Plans
 from extender.runtime.faults import Backoff, Retry
-from extender.server.verbs import LIKEWISE, BindVerb, SchedulingVerbs
+from extender.server.verbs import LIKEWISE, SchedulingVerbs
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
@@ -164,8 +164,9 @@ class Scene:
             dry_rounds=dry_rounds,
             longest_wait=self.options.max_schedule_timeout,
         )
-        self.binding = BindVerb(self.binds)
-        self.filtering = SchedulingVerbs(self.view, Decoder(), self.pod_filter, ahead=self.ahead)
+        self.verbs = SchedulingVerbs(
+            *(self.view, Decoder(), self.pod_filter), ahead=self.ahead, binds=self.binds
+        )
 
     def decide(self, pod: PodInfo, sent: Sequence[str]) -> FilterVerdict:
         """Return what filter decides about a pod, as for a request."""
@@ -199,7 +200,7 @@ class Scene:
             "PodUID": pod.uid,
             "Node": node,
         }
-        answer = await self.binding.bind(msgspec.json.encode(request), gone)
+        answer = await self.verbs.bind(msgspec.json.encode(request), gone)
         error: str = msgspec.json.decode(answer)["Error"]
         return error
 
@@ -207,7 +208,7 @@ class Scene:
         """Return the answer to a filter request, by names."""
         request = {"Pod": pod_json(name, **pod), "Nodes": None, "NodeNames": sent}
         answer: dict[str, Any] = msgspec.json.decode(
-            self.filtering.filter(msgspec.json.encode(request))
+            self.verbs.filter(msgspec.json.encode(request))
         )
         return answer
 

@@ -643,5 +643,5 @@ async def test_what_cannot_be_read_is_a_value_error(cluster: Cluster, body: byte
     scene = Scene(cluster, FACTS)
 
     with pytest.raises(ValueError, match=r".+"):
-        await scene.binding.bind(body, asyncio.Event().wait)  # type: ignore[arg-type]
+        await scene.verbs.bind(body, asyncio.Event().wait)  # type: ignore[arg-type]
     assert scene.binder.calls == []

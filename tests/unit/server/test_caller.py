@@ -8,8 +8,8 @@ import uvicorn
 from typing_extensions import override
 from uvicorn.server import ServerState
 
-from extender.server.app import ExtenderApp, Verb
 from extender.server.connections import Caller, Connections, Limits
+from extender.server.verbs import ExtenderApp, Verb
 from extender.telemetry.metrics import Metrics
 from tests.makers import until
 from tests.unit.server.test_connections import Wire

@@ -5,7 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.server.tls import NamedClients, names_of
+from extender.server.connections import names_of
+from extender.server.tls import NamedClients
 
 NAME = "system:kube-scheduler"
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from typing_extensions import override
 
 from extender.server.connections import Connections, Limits
-from extender.server.handshakes import TlsListener, listening
+from extender.server.tls import TlsListener, listening
 from tests.harness.certificates import Authority
 
 MOST = 8
