@@ -31,9 +31,8 @@ from extender.jobs.actions import ReportRefusal
 from extender.jobs.kinds.plain_pods import group_name_of
 from extender.jobs.registry import Integration
 from extender.jobs.workload import refusal
-from extender.kube import admission_facts
 from extender.kube.decode import Decoder
-from extender.kube.decode_queues import QueueDecoder
+from extender.kube.decode_queues import QueueDecoder, read_workload
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import collection, objects
 from extender.kube.watch import Reader, everything
@@ -248,7 +247,7 @@ async def _read_all(client: Reader, decoder: Decoder) -> tuple[Cluster, list[Pod
     pods = await read.read_pods()
     with suppress(NotFoundError):
         path = collection("workloads", "")
-        admitted = await everything(client, path, admission_facts.read_workload)
+        admitted = await everything(client, path, read_workload)
         cluster.apply(cluster_events.ObjectsListed(AdmittedPods, admitted))
         cluster.apply(cluster_events.AdmissionKnown(in_use=True))
     for version in NATIVE_VERSIONS:

@@ -57,7 +57,7 @@ from extender.kube.errors import ApiError, NotFoundError, RefusedError, Unavaila
 from extender.kube.queues import JobWriter
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
-from extender.kube.set_aside import Identity
+from extender.kube.reflector import Identity
 from extender.queueing import readiness, transitions
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS

@@ -28,7 +28,7 @@ from extender.jobs.fields import text
 from extender.jobs.job import GenericJob, OperatedJob
 from extender.jobs.registry import Integration
 from extender.jobs.workload import pod_group_key, prebuilt_name
-from extender.kube.set_aside import ObjectsSetAside
+from extender.kube.reflector import ObjectsSetAside
 from extender.queueing import readiness
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.rules import requires_room

@@ -33,9 +33,7 @@ from extender.api.wellknown import (
     REQUIRED_TOPOLOGY,
     TOPOLOGY_ASSIGNMENT,
 )
-from extender.kube import kept_room, topology_wire
-from extender.kube.patterns import Patterns
-from extender.kube.shapes import Shapes
+from extender.kube.shapes import Patterns, Shapes
 from extender.kube.sizes import (
     MOST_CHARACTERS,
     MOST_ENTRIES,
@@ -48,6 +46,7 @@ from extender.kube.sizes import (
     check_raw,
     size_of,
 )
+from extender.kube.stored import read_assignments, read_grant, read_preemption
 from extender.resources.ignored import (
     IGNORE_NOTHING,
     IgnoredResources,
@@ -306,8 +305,8 @@ class Decoder:
             min_run=_count(said.get(MIN_RUN_SECONDS)),
             placement=said.get(PLACEMENT_ANNOTATION, self._placement),
             assigned=self._assigned(found.metadata.namespace, said.get(TOPOLOGY_ASSIGNMENT)),
-            grant=kept_room.read_grant(found.status.granted_room),
-            nomination=kept_room.read_preemption(found.status.preemption),
+            grant=read_grant(found.status.granted_room),
+            nomination=read_preemption(found.status.preemption),
             done=_count(said.get(DONE_ANNOTATION)) or 0,
             started=status.started,
             succeeded=status.succeeded,
@@ -369,7 +368,7 @@ class Decoder:
             return {}
         found = self._assignments.get((namespace, text))
         if found is None:
-            found = WeakDict(topology_wire.read_annotation(text))
+            found = WeakDict(read_assignments(text))
             domains = sum(len(each.domains) for each in found.values())
             self._account.charge(namespace, found, len(text) + 20 * domains)
             self._assignments[namespace, text] = found

@@ -1,6 +1,11 @@
-"""Raw JSON of queues, workloads and jobs to the records of the state."""
+"""Raw JSON of queues, workloads and jobs to the records of the state.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+The facts of admission that `serve` reads come last: admitted Workloads, other jobs than Job, and
+the setting for jobs without a queue name. That is the reconciler's, which keeps it for the extender
+in a ConfigMap that no other client may write.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from sys import intern
 from typing import Any, Final, TypeVar, cast, get_args
@@ -10,29 +15,33 @@ from cachetools import LRUCache
 from msgspec import Raw
 
 from extender.api import queue_wire as wire
-from extender.api.core_v1 import OwnerReference
+from extender.api.core_v1 import LabelSelector, ObjectMeta, OwnerReference, Wire
+from extender.api.queue_wire import Workload
 from extender.api.wellknown import (
     INDEX_LABEL,
     JOB_UID_LABEL,
     POD_SET_FIELDS_WITHOUT_EFFECT,
     QUEUE_LABEL,
+    WorkloadCondition,
     fields_without_effect,
     names_without_effect,
 )
-from extender.kube import pod_templates, topology_wire
+from extender.kube import pod_templates
 from extender.kube.decode import (
     UNREADABLE,
     DecodeError,
     Decoder,
     conditions_of,
+    controller_of,
     deeply,
     readable,
     seconds_of,
 )
 from extender.kube.sizes import FREE_OF_A_JOB, JOBS, NamespaceBytes, SharedMappings, size_of
+from extender.kube.stored import read_assignment
 from extender.resources.quantity import amount, parse_resources
 from extender.runtime.process import deep_stack
-from extender.state.cluster.records import Shape
+from extender.state.cluster.records import AdmittedPods, JobInfo, Shape
 from extender.state.queue.records import (
     AdmissionInfo,
     Assignment,
@@ -59,6 +68,8 @@ from extender.state.queue.records import (
     TopologyInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
+    left_of,
+    remaining,
 )
 
 T = TypeVar("T")
@@ -398,7 +409,7 @@ def _assignment(found: wire.PodSetAssignment) -> Assignment:
         found.flavors or {},
         parse_resources(found.resource_usage),
         found.count or 0,
-        topology_wire.read(found.topology_assignment),
+        read_assignment(found.topology_assignment),
     )
 
 
@@ -522,3 +533,116 @@ def _completion_mode(raw: bytes | Raw) -> CompletionMode | None:
     except DecodeError:
         return None  # the decision about the job reports the error
     return "Indexed" if found == "Indexed" else "NonIndexed"
+
+
+MANAGED_JOBS: Final = "gang-managed-jobs"
+MANAGED_JOBS_KEY: Final = "withoutQueueName"
+
+
+class _JobSpec(Wire, frozen=True):
+    cluster_selector: dict[str, str] | None = None
+
+
+class _OtherJob(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _JobSpec = _JobSpec()
+
+
+_decode_workload = msgspec.json.Decoder(Workload).decode
+_decode_job = msgspec.json.Decoder(_OtherJob).decode
+
+
+@readable("Workload")
+def read_workload(raw: bytes | Raw) -> AdmittedPods:
+    """Return the pods of a Workload. Raises DecodeError where the JSON is not one."""
+    found = _decode_workload(raw)
+    meta, status = found.metadata, found.status
+    owners = meta.owner_references or ()
+    given = status.admission.pod_set_assignments if status.admission is not None else ()
+    asked = {each.name: each.count for each in found.spec.pod_sets}
+    done = {each.name: each.count for each in status.reclaimable_pods or ()}
+    runs = _may_run(each.type for each in status.conditions or () if each.status == "True")
+    return AdmittedPods(
+        f"{meta.namespace}/{meta.name}",
+        tuple(each.uid for each in owners),
+        sum(
+            left_of(each.count or 0, asked.get(each.name, 0), done.get(each.name, 0))
+            for each in given
+            if runs
+        ),
+        bool(owners) and all((o.api_version, o.kind) == ("v1", "Pod") for o in owners),
+    )
+
+
+def admitted_pods_of(workload: WorkloadInfo) -> AdmittedPods:
+    """Return the pods of a Workload that was read as a whole."""
+    given = workload.admission.assignments if workload.admission is not None else ()
+    runs = _may_run(each.type for each in workload.conditions if each.status == "True")
+    return AdmittedPods(
+        workload.key,
+        tuple(each.uid for each in workload.owners),
+        sum(remaining(each, workload) for each in given) if runs else 0,
+        workload.is_of_pods,
+    )
+
+
+def _may_run(holding: Iterable[str]) -> bool:
+    """Return whether pods may run: one that is evicted has its quota until they are gone."""
+    conditions = set(holding)
+    return WorkloadCondition.ADMITTED in conditions and WorkloadCondition.FINISHED not in conditions
+
+
+@readable("job")
+def read_job(raw: bytes | Raw, *, kind: str, has_quota: bool) -> JobInfo:
+    """Return a job of another kind than Job. Raises DecodeError where the JSON is not one.
+
+    A kind that no queue admits by itself `has_quota` from what made it, and a RayJob that selects a
+    cluster needs none.
+    """
+    found = _decode_job(raw)
+    meta = found.metadata
+    needs = not has_quota and not found.spec.cluster_selector
+    queued = needs and QUEUE_LABEL in (meta.labels or {})
+    return JobInfo(
+        meta.uid,
+        held_by_queue=f"{meta.namespace}/{meta.name}" if queued else None,
+        maker=controller_of(meta),
+        kind=kind,
+        needs_quota=needs,
+    )
+
+
+class ManagedJobs(Wire, frozen=True):
+    """Kinds whose jobs are held back in some namespaces."""
+
+    kinds: tuple[str, ...] = ()
+    """The kinds, as GROUP/KIND."""
+    namespaces: LabelSelector = LabelSelector()
+
+
+NOT_MANAGED: Final = ManagedJobs()
+
+
+class _ConfigMap(Wire, frozen=True):
+    data: dict[str, str] | None = None
+
+
+class _Namespace(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_decode_config_map = msgspec.json.Decoder(_ConfigMap).decode
+_decode_namespace = msgspec.json.Decoder(_Namespace).decode
+
+
+@readable("ConfigMap")
+def read_managed_jobs(raw: bytes | Raw) -> ManagedJobs:
+    """Return what the ConfigMap says. Raises DecodeError where the JSON is not one."""
+    said = (_decode_config_map(raw).data or {}).get(MANAGED_JOBS_KEY, "{}")
+    return msgspec.json.decode(said, type=ManagedJobs)
+
+
+@readable("Namespace")
+def read_namespace(raw: bytes | Raw) -> ObjectMeta:
+    """Return the metadata of a Namespace. Raises DecodeError where the JSON is not one."""
+    return _decode_namespace(raw).metadata

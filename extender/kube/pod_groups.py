@@ -12,11 +12,11 @@ from urllib.parse import quote
 import msgspec
 
 from extender.api.wellknown import GANG_READY, GROUP_NATIVE, NATIVE_VERSIONS
-from extender.kube import kept_room
 from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import ConflictError, InvalidError, NotFoundError, UndeclaredFieldsError
 from extender.kube.pods import PodRef
 from extender.kube.recorder import ObjectRef
+from extender.kube.stored import preemption_as_json
 from extender.kube.watch import decoded
 from extender.state.cluster.records import (
     ConditionInfo,
@@ -165,7 +165,7 @@ class PreemptorWriter:
         """
         status: dict[str, Any] = {"conditions": [as_condition(condition)]}
         if nomination is not None:
-            written = kept_room.preemption_as_json(nomination)
+            written = preemption_as_json(nomination)
             if written is None:
                 raise TooManyVictimsError(
                     f"{len(nomination.victims)} victims are too many for a status"

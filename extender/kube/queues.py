@@ -16,14 +16,14 @@ from extender.api.wellknown import (
     TOPOLOGY_ASSIGNMENT,
     WorkloadCondition,
 )
-from extender.kube import kept_room, topology_wire
 from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
 from extender.kube.decode import DecodeError
-from extender.kube.decode_queues import QueueDecoder
+from extender.kube.decode_queues import MANAGED_JOBS, MANAGED_JOBS_KEY, ManagedJobs, QueueDecoder
 from extender.kube.errors import ForbiddenError, InvalidError, NotFoundError
 from extender.kube.pod_groups import VERSION as POD_GROUP_VERSION
 from extender.kube.pod_groups import as_condition, as_time
-from extender.kube.set_aside import identify
+from extender.kube.reflector import identify
+from extender.kube.stored import assignment_as_json, assignments_as_annotation, grant_as_json
 from extender.kube.watch import decoded
 from extender.resources.quantity import exact
 from extender.state.cluster.records import DomainAssignment, Grant
@@ -150,12 +150,12 @@ class JobWriter:
         metadata: Json = {**named, "ownerReferences": list(owners)}
         said = {DONE_ANNOTATION: str(done)} if done else {}
         if domains:
-            said[TOPOLOGY_ASSIGNMENT] = topology_wire.as_annotation(domains)
+            said[TOPOLOGY_ASSIGNMENT] = assignments_as_annotation(domains)
         if said:
             metadata["annotations"] = said
         spec = {"minMember": min_member}
         stored = await self._apply(path, FIELD_MANAGER, metadata=metadata, spec=spec)
-        granted = kept_room.grant_as_json(grant) if grant is not None else None
+        granted = grant_as_json(grant) if grant is not None else None
         if granted is not None:
             metadata = {**named, "uid": _decode_stored(stored).metadata.uid}
             status = {"grantedRoom": granted}
@@ -262,7 +262,7 @@ def _admission(admission: AdmissionInfo | None) -> Json | None:
                 "resourceUsage": {n: exact(n, value) for n, value in each.usage.items()},
                 "count": each.count,
                 **(
-                    {"topologyAssignment": topology_wire.as_json(each.topology)}
+                    {"topologyAssignment": assignment_as_json(each.topology)}
                     if each.topology is not None
                     else {}
                 ),
@@ -324,3 +324,19 @@ class Owners:
                 return None
             self._known[known] = resource
         return self._known[known]
+
+
+def config_maps(namespace: str) -> str:
+    """Return the path of the ConfigMaps of a namespace."""
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+async def write_managed_jobs(client: KubeClient, namespace: str, jobs: ManagedJobs) -> None:
+    """Keep the setting. Raises ApiError."""
+    body = {"data": {MANAGED_JOBS_KEY: msgspec.json.encode(jobs).decode()}}
+    await client.request(
+        "PATCH",
+        f"{config_maps(namespace)}/{MANAGED_JOBS}?fieldManager=gang-extender-reconciler",
+        body=msgspec.json.encode(body),
+        content_type=MERGE_PATCH,
+    )

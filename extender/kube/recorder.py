@@ -27,7 +27,7 @@ from extender.api.core_v1 import Wire
 from extender.api.reasons import JobReason
 from extender.kube.client import KubeClient
 from extender.kube.errors import LONGEST_NOTE, ApiError, ConflictError, UnavailableError
-from extender.kube.set_aside import Aside
+from extender.kube.reflector import Aside
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS, REMEMBERED
 

@@ -13,10 +13,17 @@ from extender.api.core_v1 import ObjectMeta
 from extender.api.selectors import matches_selector
 from extender.jobs import registry
 from extender.jobs.kinds.batch_job import BatchJob
-from extender.kube import admission_facts
-from extender.kube.admission_facts import NOTHING, ManagedJobs
 from extender.kube.client import KubeClient
-from extender.kube.queues import collection, objects
+from extender.kube.decode_queues import (
+    MANAGED_JOBS,
+    NOT_MANAGED,
+    ManagedJobs,
+    read_job,
+    read_managed_jobs,
+    read_namespace,
+    read_workload,
+)
+from extender.kube.queues import collection, config_maps, objects
 from extender.kube.reflector import Feed, Reflector
 from extender.state.cluster import events
 from extender.state.cluster.events import ClusterChange
@@ -36,7 +43,7 @@ def admissions(client: KubeClient, cluster: Cluster, namespace: str) -> Iterator
 class _Admissions:
     def __init__(self, client: KubeClient, cluster: Cluster) -> None:
         self._client, self._cluster, self._view = client, cluster, cluster.view()
-        self._managed = NOTHING
+        self._managed = NOT_MANAGED
         self._labels: dict[str, Mapping[str, str]] = {}
         """Labels of namespaces by name."""
 
@@ -63,29 +70,29 @@ class _Admissions:
             yield cluster.apply(events.AdmissionKnown(not watch.is_absent))
 
         taken = replace(feed, listed=listed)
-        return Reflector("workloads", watch, admission_facts.read_workload, feed=taken)
+        return Reflector("workloads", watch, read_workload, feed=taken)
 
     def _jobs(self, kind: str, path: str, *, has_quota: bool = False) -> Reflector[JobInfo]:
         return Reflector(
             f"jobs of {kind}",
             watcher(self._client, path, optional=True),
-            partial(admission_facts.read_job, kind=kind, has_quota=has_quota),
+            partial(read_job, kind=kind, has_quota=has_quota),
             feed=cluster_feed(
                 self._cluster, JobInfo, lambda which: self._view.job(which.uid), part=kind
             ),
         )
 
     def _managed_jobs(self, namespace: str) -> Reflector[ManagedJobs]:
-        path = admission_facts.config_maps(namespace)
-        only = f"metadata.name={admission_facts.MANAGED_JOBS}"
+        path = config_maps(namespace)
+        only = f"metadata.name={MANAGED_JOBS}"
         return Reflector(
-            admission_facts.MANAGED_JOBS,
+            MANAGED_JOBS,
             watcher(self._client, path, fields=only, optional=True),
-            admission_facts.read_managed_jobs,
+            read_managed_jobs,
             feed=Feed(
-                lambda found, _: iter((self._manage(found[0] if found else NOTHING),)),
+                lambda found, _: iter((self._manage(found[0] if found else NOT_MANAGED),)),
                 self._manage,
-                lambda _: self._manage(NOTHING),
+                lambda _: self._manage(NOT_MANAGED),
                 lambda _: self._managed,
             ),
         )
@@ -94,7 +101,7 @@ class _Admissions:
         return Reflector(
             "namespaces",
             watcher(self._client, "/api/v1/namespaces", optional=True),
-            admission_facts.read_namespace,
+            read_namespace,
             feed=Feed(
                 lambda found, _: iter((self._list(found),)),
                 lambda found: self._label(found.name, found.labels or {}),

@@ -19,16 +19,14 @@ from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.workload import WorkloadController, Workloads, about
 from extender.explain.facts import Facts
 from extender.jobs import registry
-from extender.kube import admission_facts
-from extender.kube.admission_facts import ManagedJobs
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
-from extender.kube.decode_queues import QueueDecoder
+from extender.kube.decode_queues import ManagedJobs, QueueDecoder
 from extender.kube.errors import ApiError
 from extender.kube.pods import TopologyGateWriter
-from extender.kube.queues import QueueWriter, WorkloadWriter
+from extender.kube.queues import QueueWriter, WorkloadWriter, write_managed_jobs
 from extender.kube.recorder import Event, ObjectRef, Recorder
-from extender.kube.set_aside import ObjectsSetAside
+from extender.kube.reflector import ObjectsSetAside
 from extender.queueing import lifecycle
 from extender.queueing.lost_hosts import HostRules
 from extender.queueing.preempt import Victim
@@ -302,7 +300,7 @@ class QueueControllers:
         pauses = backoff(0.2, 30.0)
         while True:
             try:
-                return await admission_facts.write_managed_jobs(*self._managed)
+                return await write_managed_jobs(*self._managed)
             except ApiError as error:
                 _log.warning("could not say which jobs are managed", error=str(error))
                 await asyncio.sleep(pauses.next())

@@ -11,9 +11,8 @@ import structlog
 
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import Integration
-from extender.kube import admission_facts
 from extender.kube.client import KubeClient
-from extender.kube.decode_queues import QueueDecoder
+from extender.kube.decode_queues import QueueDecoder, admitted_pods_of
 from extender.kube.errors import ApiError, NotFoundError
 from extender.kube.queues import JobWriter, Owners, collection, objects
 from extender.kube.reflector import Feed, Reflector
@@ -183,7 +182,7 @@ class Sources:
     def _workloads(self) -> Reflector[WorkloadInfo]:
         """Return the reflector that says to the cluster's state how many pods are admitted, too."""
         found = self._record_reflector("workloads", WorkloadInfo, self._decoder.workload)
-        of_queues, cluster, pods = found.feed, self._cluster, admission_facts.admitted_pods_of
+        of_queues, cluster, pods = found.feed, self._cluster, admitted_pods_of
 
         def listed(workloads: Sequence[WorkloadInfo], version: int) -> Iterator[object]:
             admitted = [*map(pods, workloads)]

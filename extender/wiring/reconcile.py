@@ -34,9 +34,8 @@ from extender.kube.errors import ApiError, ConflictError, RefusedError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
 from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.recorder import Event, ObjectRef, Recorder, refusal, unreadable
-from extender.kube.reflector import Reflector
+from extender.kube.reflector import Aside, ObjectsSetAside, Reflector
 from extender.kube.reviews import Reviews
-from extender.kube.set_aside import Aside, ObjectsSetAside
 from extender.permit.background import NodeClaims
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller, Observer

@@ -14,8 +14,7 @@ from extender.config import Gang
 from extender.kube.claims import DECODERS
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
-from extender.kube.reflector import Feed, Reflector
-from extender.kube.set_aside import Identity, ObjectsSetAside
+from extender.kube.reflector import Feed, Identity, ObjectsSetAside, Reflector
 from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS, Backoff
 from extender.state.cluster import events

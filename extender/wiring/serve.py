@@ -24,11 +24,11 @@ from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ConfigurationError
-from extender.kube.patterns import Patterns
 from extender.kube.pod_groups import PreemptorWriter
 from extender.kube.pods import PodWriter
 from extender.kube.recorder import Recorder
-from extender.kube.set_aside import ObjectsSetAside
+from extender.kube.reflector import ObjectsSetAside
+from extender.kube.shapes import Patterns
 from extender.permit.ahead import Ahead, Callbacks
 from extender.permit.background import (
     ConditionReporter,

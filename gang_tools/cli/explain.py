@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from extender.kube import context
+from gang_tools.cli import context
 from gang_tools.cli.options import ClusterSource, Kubeconfig, exits
 from gang_tools.cli.simulate import play
 

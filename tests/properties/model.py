@@ -19,9 +19,9 @@ import msgspec
 from extender.gang.options import GangOptions
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from extender.kube.patterns import Patterns
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
+from extender.kube.shapes import Patterns
 from extender.permit.ahead import Ahead
 from extender.permit.background import NodeClaims
 from extender.permit.bind import Binds

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.kube import kept_room
+from extender.kube.stored import preemption_as_json, read_preemption
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NominatedRoom, PodGroupInfo, PreemptedRoom, VictimInfo
 from tests.makers import cluster_of, deleted, key, nodes, pod_group, pods, requests
@@ -37,15 +37,12 @@ FIELDS = st.fixed_dictionaries(
 
 @given(CHOSEN)
 def test_what_is_chosen_is_read_as_it_was(chosen: PreemptedRoom) -> None:
-    assert (
-        kept_room.read_preemption(msgspec.json.encode(kept_room.preemption_as_json(chosen)))
-        == chosen
-    )
+    assert read_preemption(msgspec.json.encode(preemption_as_json(chosen))) == chosen
 
 
 @given(st.binary() | (JSON | FIELDS).map(msgspec.json.encode))
 def test_nothing_that_is_stored_raises(raw: bytes) -> None:
-    found = kept_room.read_preemption(raw)
+    found = read_preemption(raw)
     assert found is None or isinstance(found, PreemptedRoom)
 
 

@@ -16,7 +16,7 @@ from extender.api.queue_wire import LimitRangeItem
 from extender.jobs import registry
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.set_aside import identify
+from extender.kube.reflector import identify
 from extender.server.webhooks import webhooks_app
 from extender.state.queue import events as ev
 from extender.state.queue.records import WorkloadInfo

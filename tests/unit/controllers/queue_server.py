@@ -15,7 +15,7 @@ from extender.jobs.registry import builtin
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event
-from extender.kube.set_aside import ObjectsSetAside
+from extender.kube.reflector import ObjectsSetAside
 from extender.queueing.options import AdmissionOptions
 from extender.room.nodes import NodeRoom
 from extender.state.queue import events as ev

@@ -12,8 +12,8 @@ from extender.gang.fit import Fit, Offer, candidates
 from extender.gang.options import GangOptions
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
-from extender.kube import kept_room
 from extender.kube.decode import Decoder
+from extender.kube.stored import grant_as_json, read_grant
 from extender.permit.background import NodeClaims
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Grant, PodGroupInfo
@@ -182,18 +182,18 @@ def test_one_without_end_is_not_believed() -> None:
 def test_as_it_is_stored() -> None:
     rooms = {"n0": {"cpu": 1500, "memory": 1 << 30, "pods": 2}, "n1": {"example.com/gpu": 8}}
     grant = Grant(rooms, 1700000000.0)
-    stored = kept_room.grant_as_json(grant)
+    stored = grant_as_json(grant)
     assert stored is not None
     assert stored["nodes"]["n0"]["cpu"] == "1500m"
     assert stored["until"] == "2023-11-14T22:13:20Z"
-    assert kept_room.read_grant(json.dumps(stored).encode()) == grant
+    assert read_grant(json.dumps(stored).encode()) == grant
 
 
 def test_one_that_is_too_large_is_neither_stored_nor_read() -> None:
     many = {f"node-{n}": {"cpu": 1000} for n in range(30_000)}
-    assert kept_room.grant_as_json(Grant(many, 1.0)) is None
+    assert grant_as_json(Grant(many, 1.0)) is None
     stored = {"until": "2023-11-14T22:13:20Z", "nodes": {node: {"cpu": "1"} for node in many}}
-    assert kept_room.read_grant(json.dumps(stored).encode()) is None
+    assert read_grant(json.dumps(stored).encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_one_that_is_too_large_is_neither_stored_nor_read() -> None:
     ],
 )
 def test_what_cannot_be_believed_keeps_nothing(text: str) -> None:
-    assert kept_room.read_grant(text.encode()) is None
+    assert read_grant(text.encode()) is None
 
 
 @pytest.mark.parametrize(

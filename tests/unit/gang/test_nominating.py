@@ -20,7 +20,7 @@ from extender.gang.preempt.choice import (
 )
 from extender.gang.preempt.search import Place, Preemption
 from extender.gang.preempt.units import PATIENCE_SECONDS, Rank, Unit
-from extender.kube import kept_room
+from extender.kube.stored import preemption_as_json, read_preemption
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PreemptedRoom, VictimInfo
 from extender.state.cluster.store import Cluster
@@ -88,10 +88,7 @@ def test_a_choice_is_stored_and_read_as_it_was() -> None:
         VictimInfo("PodGroup", "u-low", ("low-0", "low-1")),
         VictimInfo("Pod", "single", ("single",)),
     )
-    assert (
-        kept_room.read_preemption(msgspec.json.encode(kept_room.preemption_as_json(stored)))
-        == stored
-    )
+    assert read_preemption(msgspec.json.encode(preemption_as_json(stored))) == stored
     assert sentence(stored) == (
         "1 gang and 1 single pod of lower priority, 3 pods in all, make room for it on 3 nodes"
     )
@@ -110,12 +107,12 @@ def test_a_choice_is_stored_and_read_as_it_was() -> None:
     ],
 )
 def test_what_cannot_be_believed_is_no_preemption(raw: bytes) -> None:
-    assert kept_room.read_preemption(raw) is None
+    assert read_preemption(raw) is None
 
 
 def test_one_with_too_many_victims_is_not_stored() -> None:
     many = VictimInfo("PodGroup", "u", tuple(f"{number:036}" for number in range(20_000)))
-    assert kept_room.preemption_as_json(replace(chosen(scene()), victims=(many,))) is None
+    assert preemption_as_json(replace(chosen(scene()), victims=(many,))) is None
 
 
 LATE = SINCE + PATIENCE_SECONDS + 1

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.kube import admission_facts
 from extender.kube.decode import DecodeError, Decoder
-from extender.kube.decode_queues import QueueDecoder
+from extender.kube.decode_queues import QueueDecoder, admitted_pods_of, read_job, read_workload
 from extender.state.cluster.records import JobInfo
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
@@ -45,20 +44,20 @@ WANT: dict[str, tuple[bytes, int]] = {
 
 @pytest.mark.parametrize(("raw", "want"), WANT.values(), ids=WANT)
 def test_the_number_is_the_same_however_it_is_read(raw: bytes, want: int) -> None:
-    found = admission_facts.read_workload(raw)
+    found = read_workload(raw)
     assert (found.key, found.owners, found.pods, found.is_of_pods) == ("ns/w", ("j",), want, False)
-    assert admission_facts.admitted_pods_of(QueueDecoder(Decoder()).workload(raw)) == found
+    assert admitted_pods_of(QueueDecoder(Decoder()).workload(raw)) == found
 
 
 def test_plain_pods_are_its_job_where_all_owners_are_pods() -> None:
     raw = workload({"main": 1}, None, {}, owner=POD)
-    assert admission_facts.read_workload(raw).is_of_pods
-    assert admission_facts.admitted_pods_of(QueueDecoder(Decoder()).workload(raw)).is_of_pods
+    assert read_workload(raw).is_of_pods
+    assert admitted_pods_of(QueueDecoder(Decoder()).workload(raw)).is_of_pods
 
 
 def test_what_is_no_workload_is_refused() -> None:
     with pytest.raises(DecodeError, match="not a readable Workload"):
-        admission_facts.read_workload(b'{"status": 3}')
+        read_workload(b'{"status": 3}')
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_of_another_job_its_queue_and_its_maker_are_read(
         "ownerReferences": [OWNER],
     }
     raw = msgspec.json.encode({"metadata": meta, "spec": spec})
-    found = admission_facts.read_job(raw, kind="ray.io/RayJob", has_quota=has_quota)
+    found = read_job(raw, kind="ray.io/RayJob", has_quota=has_quota)
     needs = not has_quota and not spec
     assert found == JobInfo(
         "u", held_by_queue=held, maker="j", kind="ray.io/RayJob", needs_quota=needs

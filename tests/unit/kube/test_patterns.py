@@ -9,7 +9,7 @@ import pytest
 
 from extender.api.wellknown import GANG_GATE, POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.kube.decode import DecodeError, Decoder
-from extender.kube.patterns import IDENTITY, NUMBERED, Patterns
+from extender.kube.shapes import IDENTITY, NUMBERED, Patterns
 from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.cluster.records import Pattern
 

@@ -10,9 +10,9 @@ import pytest
 
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.patterns import Patterns
+from extender.kube.shapes import Patterns
 from extender.kube.sizes import JOBS, MOST_ENTRIES, MOST_NAMES, PODS
-from extender.kube.topology_wire import read_annotation
+from extender.kube.stored import read_assignments
 from extender.state.cluster.index import NodeOrder
 from extender.state.cluster.records import EVERY_PORT
 
@@ -281,7 +281,7 @@ def test_an_annotation_is_not_multiplied() -> None:
     slices = [{"domainCount": 10_000, "valuesPerLevel": [level], "podCounts": {"universal": 1}}]
     text = json.dumps({"main": {"levels": ["host"], "slices": slices}})
 
-    assert in_memory(lambda: read_annotation(text)) < 10 * len(text)
+    assert in_memory(lambda: read_assignments(text)) < 10 * len(text)
 
 
 def test_the_domains_of_a_namespace_are_bounded() -> None:

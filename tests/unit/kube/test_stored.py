@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.kube.topology_wire import as_annotation, as_json, read, read_annotation
+from extender.kube.stored import (
+    assignment_as_json,
+    assignments_as_annotation,
+    read_assignment,
+    read_assignments,
+)
 from extender.state.cluster.records import DomainAssignment
 
 LEVELS = ("block", "rack")
@@ -22,7 +27,7 @@ ASSIGNMENTS = st.integers(1, 3).flatmap(
 
 def test_what_domains_have_in_common_is_written_once() -> None:
     domains = ((("b", "rack-1-x"), 2), (("b", "rack-12-x"), 2))
-    assert as_json(DomainAssignment(LEVELS, domains)) == {
+    assert assignment_as_json(DomainAssignment(LEVELS, domains)) == {
         "levels": ["block", "rack"],
         "slices": [
             {
@@ -39,8 +44,8 @@ def test_what_domains_have_in_common_is_written_once() -> None:
 
 @given(ASSIGNMENTS)
 def test_what_is_written_is_read(found: DomainAssignment) -> None:
-    assert read(msgspec.json.encode(as_json(found))) == found
-    assert read_annotation(as_annotation({"main": found})) == {"main": found}
+    assert read_assignment(msgspec.json.encode(assignment_as_json(found))) == found
+    assert read_assignments(assignments_as_annotation({"main": found})) == {"main": found}
 
 
 @pytest.mark.parametrize(
@@ -76,10 +81,10 @@ def test_what_is_written_is_read(found: DomainAssignment) -> None:
 def test_contradictions_are_no_assignment(slices: list[Any]) -> None:
     said = {"levels": ["l"], "slices": slices}
     with pytest.raises(ValueError, match=r"slice|domain|argument"):
-        read(msgspec.json.encode(said))
-    assert read_annotation(msgspec.json.encode({"main": said}).decode()) == {}
+        read_assignment(msgspec.json.encode(said))
+    assert read_assignments(msgspec.json.encode({"main": said}).decode()) == {}
 
 
 def test_there_may_be_none() -> None:
-    assert read(b"") is None
-    assert read_annotation(None) == read_annotation("{") == read_annotation("[]") == {}
+    assert read_assignment(b"") is None
+    assert read_assignments(None) == read_assignments("{") == read_assignments("[]") == {}

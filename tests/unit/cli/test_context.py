@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.kube import context
-from extender.kube.context import namespace
+from gang_tools.cli import context
+from gang_tools.cli.context import namespace
 
 TEAM = {
     "current-context": "work",
