@@ -37,10 +37,9 @@ from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import collection, objects
 from extender.kube.watch import Reader, everything
 from extender.permit.background import NodeClaims
-from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.rules import AdmissionRules, requires_room
+from extender.queueing.rules import AdmissionOptions, AdmissionRules, requires_room
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock, SystemClock
 from extender.state.cluster import events as cluster_events

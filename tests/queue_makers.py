@@ -11,12 +11,11 @@ from typing import Any
 from extender.api.core_v1 import LabelSelector
 from extender.api.reasons import Unadmitted
 from extender.queueing import cycle
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.queueing.cycle import Admit, NotAdmitted, Outcome
-from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.rules import AdmissionRules
+from extender.queueing.rules import AdmissionOptions, AdmissionRules
 from extender.resources.quantity import Quantity, amount
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.records import ConditionInfo, Shape

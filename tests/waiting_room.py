@@ -3,7 +3,7 @@
 from typing import Any
 
 from extender.queueing.cycle import Admit, Outcome
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.queue import events as ev
 from extender.state.queue.events import Record
 from tests.makers import cluster_of, deleted, nodes, observe, pod

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from extender.api import core_v1, job_overrides
 from extender.config.sections import Duration, Seconds, Section
 from extender.jobs.actions import QuotaRelease
-from extender.queueing import options as queueing
+from extender.queueing import rules as queueing
 
 ASKED_TIMEOUT: Final = 300.0
 """The default where the file sets `enable: true`: that of Kueue while readiness was optional."""

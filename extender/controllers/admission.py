@@ -19,9 +19,17 @@ from extender.controllers.timing import LATE, LOOK_AGAIN, SETTLE, WATCH_LAG
 from extender.controllers.workload import AdmissionWriter, Workloads, event
 from extender.kube.errors import ApiError, RefusedError
 from extender.kube.recorder import Event
-from extender.queueing import transitions
-from extender.queueing.admission import RELEASE_DELAY, ROOM_PERIOD, AdmissionCore
-from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
+from extender.queueing import lifecycle
+from extender.queueing.cycle import (
+    RELEASE_DELAY,
+    ROOM_PERIOD,
+    AdmissionCore,
+    Admit,
+    Broken,
+    NotAdmitted,
+    Outcome,
+    Preempt,
+)
 from extender.queueing.pending import PendingQueues, Recalled, recall, recalled
 from extender.queueing.preempt import Victim
 from extender.queueing.rules import AdmissionRules
@@ -496,13 +504,13 @@ class PendingReasons:
             self._message(wait),
             _is_written(before, wait.reason),
         )
-        after = transitions.waiting(before, wait.reason, message, now=now)
-        after = transitions.with_gates(after, wait.reason, message, blocked=wait.gated, now=now)
+        after = lifecycle.waiting(before, wait.reason, message, now=now)
+        after = lifecycle.with_gates(after, wait.reason, message, blocked=wait.gated, now=now)
         kept, held = self._kept(key), before.holds(WorkloadCondition.ROOM_RESERVED)
         if self._room is None:
-            after = transitions.without(after, WorkloadCondition.ROOM_RESERVED)
+            after = lifecycle.without(after, WorkloadCondition.ROOM_RESERVED)
         elif kept is not None or held or wait.reason == Unadmitted.WAITING_FOR_ROOM:
-            after = transitions.waiting_for_room(after, kept, now=now)
+            after = lifecycle.waiting_for_room(after, kept, now=now)
         if written and _says_all(before, after):
             return False
         try:
@@ -516,9 +524,7 @@ class PendingReasons:
         if not written:
             self._record(event(before, wait.reason, message, warning=True))
         if kept is not None and not held:
-            self._record(
-                event(before, WorkloadCondition.ROOM_RESERVED, transitions.kept_text(kept))
-            )
+            self._record(event(before, WorkloadCondition.ROOM_RESERVED, lifecycle.kept_text(kept)))
         return True
 
     def _kept(self, key: str) -> tuple[int, int] | None:
@@ -526,7 +532,7 @@ class PendingReasons:
 
     def _message(self, wait: NotAdmitted) -> str:
         kept = self._kept(wait.workload)
-        return wait.message if kept is None else f"{wait.message}; {transitions.kept_text(kept)}"
+        return wait.message if kept is None else f"{wait.message}; {lifecycle.kept_text(kept)}"
 
     async def _note_all_followers(self) -> None:
         """Repeat: give workloads that were not tried the reason of the equal one before them."""

@@ -21,7 +21,7 @@ from extender.kube.errors import ApiError, NotFoundError
 from extender.kube.pods import PodRef, TopologyGateWriter
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Event, ObjectRef
-from extender.queueing.admission import ROOM_PERIOD
+from extender.queueing.cycle import ROOM_PERIOD
 from extender.queueing.lost_hosts import (
     HELD,
     HostRules,

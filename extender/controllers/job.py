@@ -58,7 +58,7 @@ from extender.kube.queues import JobWriter
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
 from extender.kube.reflector import Identity
-from extender.queueing import readiness, transitions
+from extender.queueing import lifecycle, readiness
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.records import LONGEST_SECONDS, Grant
@@ -465,19 +465,19 @@ def _after(workload: WorkloadInfo, action: StatusChange, now: float) -> Workload
     """Return a workload with the status that an action gives it."""
     match action:
         case FinishWorkload():
-            return transitions.finished(workload, action.reason, action.message, now=now)
+            return lifecycle.finished(workload, action.reason, action.message, now=now)
         case ReleaseQuota():
-            after = transitions.released(workload, now, requeued=action.requeued)
+            after = lifecycle.released(workload, now, requeued=action.requeued)
             return replace(after, reclaimable=dict(action.reclaimable))
         case SetReclaimable():
             return replace(workload, reclaimable=dict(action.counts))
         case SetPodsReady():
-            new = transitions.condition(
+            new = lifecycle.condition(
                 WorkloadCondition.PODS_READY, action.reason, action.message, holds=action.ready
             )
-            return transitions.with_conditions(workload, now, new)
+            return lifecycle.with_conditions(workload, now, new)
         case SetBlocked():
-            return transitions.blocked(workload, action.reason, action.message, now=now)
+            return lifecycle.blocked(workload, action.reason, action.message, now=now)
 
 
 _IN_ONE_WRITE: Final = get_args(StatusChange)

@@ -30,8 +30,7 @@ from extender.jobs.registry import Integration
 from extender.jobs.workload import pod_group_key, prebuilt_name
 from extender.kube.reflector import ObjectsSetAside
 from extender.queueing import readiness
-from extender.queueing.options import AdmissionOptions
-from extender.queueing.rules import requires_room
+from extender.queueing.rules import AdmissionOptions, requires_room
 from extender.room.nodes import NodeRoom
 from extender.room.pods import members
 from extender.runtime.clock import Clock

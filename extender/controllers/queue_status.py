@@ -17,7 +17,7 @@ from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
 from extender.kube.queues import QueueWriter
 from extender.kube.recorder import Event, ObjectRef
-from extender.queueing import readiness, rules, transitions
+from extender.queueing import lifecycle, readiness, rules
 from extender.queueing.status import (
     Activity,
     QueueStatus,
@@ -185,9 +185,9 @@ class QueueStatusController:
         status: Json,
         active: Activity,
     ) -> float | None:
-        new = transitions.condition("Active", active.reason, active.message, holds=active.active)
+        new = lifecycle.condition("Active", active.reason, active.message, holds=active.active)
         now = self._clock.wall()
-        found = transitions.set_condition(queue.conditions, new, meta=queue.meta, now=now)
+        found = lifecycle.set_condition(queue.conditions, new, meta=queue.meta, now=now)
         wanted = {**status, "conditions": [as_condition(each) for each in found]}
         stored = msgspec.json.decode(queue.status) if queue.status else {}
         if all(stored.get(name) == value for name, value in wanted.items()):

@@ -30,10 +30,10 @@ from extender.kube.errors import (
 )
 from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event, ObjectRef, refusal
-from extender.queueing import lifecycle, readiness, transitions
+from extender.queueing import lifecycle, readiness
 from extender.queueing.lifecycle import LifecycleRules
-from extender.queueing.options import AdmissionOptions
 from extender.queueing.preempt import Victim
+from extender.queueing.rules import AdmissionOptions
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS, harmless
 from extender.state.queue import events
@@ -206,7 +206,7 @@ class AdmissionWriter:
         now = self._clock.wall()
         try:
             policy = readiness.policy_of(before, self._view, self._options)
-            after = transitions.reserved(before, admission, now, pods_ready=policy.enabled)
+            after = lifecycle.reserved(before, admission, now, pods_ready=policy.enabled)
             await self._write_until_answered(before, after)
         except ApiError as error:
             if not self._is_admitted(before, admission):
@@ -223,7 +223,7 @@ class AdmissionWriter:
 
     @harmless("admission")
     def _report_admitted(self, before: WorkloadInfo, queue: str, now: float) -> None:
-        waited = max(0.0, now - transitions.queued_since(before))
+        waited = max(0.0, now - lifecycle.queued_since(before))
         self._metrics.admitted(before, queue, waited=waited)
         note = f"Admitted by ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
         self._record(event(before, "Admitted", note, occasion=str(now)))
@@ -235,7 +235,7 @@ class AdmissionWriter:
                 now, found = self._clock.wall(), self._view.workloads.get(before.key)
                 if found is None or found.finished:
                     return False  # it has left by itself
-                after = transitions.preempted(before, victim.reason, victim.message, now=now)
+                after = lifecycle.preempted(before, victim.reason, victim.message, now=now)
                 await self._workloads.write_status(before, after)
         except ApiError as error:
             _log_failure(error, "could not preempt", before.key)

@@ -12,6 +12,7 @@ from extender.api.wellknown import WorkloadCondition
 from extender.explain.facts import NAMED, Facts, job_of, moment
 from extender.queueing import aging
 from extender.queueing.flavors import FlavorLack, Mode, Proposal, Quotas, assigning, counts
+from extender.queueing.lifecycle import kept_text
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.quota import QuotaNode
 from extender.queueing.readiness import Unready
@@ -24,7 +25,6 @@ from extender.queueing.status import (
     selects_namespace,
     standing,
 )
-from extender.queueing.transitions import kept_text
 from extender.resources.quantity import exact
 from extender.state.queue.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
 from extender.steps import Steps, at_once

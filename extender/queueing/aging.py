@@ -12,10 +12,9 @@ from typing import Final
 from extender.api.reasons import Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing.flavors import counts, unfit
-from extender.queueing.options import queue_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.rules import AdmissionRules
+from extender.queueing.rules import AdmissionRules, queue_order
 from extender.queueing.status import activity, selects_namespace
 from extender.resources.quantity import PODS
 from extender.room.reserved import MOST, Aged, Choice

@@ -13,22 +13,24 @@ then: what was judged before a change is judged again. A change of the structure
 
 A cycle changes only `pending`: an admitted workload is removed from it, and one that finds no quota
 becomes inadmissible until something changes. Usage on the tree is tentative and undone at the end.
+
+`AdmissionCore` begins the cycles. The reconciler's loop and the simulator drive it: they report
+changes of the state, run the cycles and carry out the decisions. Nothing here does I/O, starts a
+task or reads a clock.
 """
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from extender.api.reasons import Preempted, Unadmitted
 from extender.queueing import aging
-from extender.queueing.lines import Cause
 from extender.queueing.nominate import Nomination, Nominator
-from extender.queueing.options import CycleOrder, cycle_order
-from extender.queueing.pending import PendingQueues, Provisional
+from extender.queueing.pending import Cause, PendingQueues, Provisional
 from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaNode, QuotaTree
 from extender.queueing.readiness import Unready
-from extender.queueing.rules import AdmissionRules
+from extender.queueing.rules import AdmissionRules, CycleOrder, cycle_order
 from extender.state.queue.records import AdmissionInfo, FlavorResource, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
@@ -612,3 +614,76 @@ def _within_reach(nomination: Nomination) -> Iterator[tuple[FlavorResource, int]
             limit = quota.borrowing_limit
             most = used + amount if limit is None else quota.nominal + limit
         yield what, max(0, min(amount, most - used))
+
+
+RELEASE_DELAY: Final = 0.5
+"""Seconds before ClusterQueues are tried again whose provisional quota was released."""
+ROOM_PERIOD: Final = 10.0
+"""Seconds after which workloads that lack room on nodes are tried in any case."""
+
+
+class AdmissionCore:
+    """The pending workloads and the quota tree of one process.
+
+    `now` returns seconds since the epoch, `after` calls a function after so many seconds, and
+    `wake` asks for another cycle.
+    """
+
+    def __init__(
+        self,
+        view: QueueView,
+        rules: AdmissionRules,
+        *,
+        now: Callable[[], float],
+        after: Callable[[float, Callable[[], None]], object],
+        wake: Callable[[], object],
+    ) -> None:
+        self.view, self.rules = view, rules
+        self.pending = PendingQueues(rules.options)
+        self.tree = QuotaTree(view)
+        self._now, self._after, self._wake = now, after, wake
+        self._freed: set[str] = set()
+        """ClusterQueues whose provisional quota was released, until their workloads are tried."""
+
+    def place(self, key: str) -> None:
+        """Place a workload in its queue, or remove it where it waits no more."""
+        self.pending.update(key, self.view, self._now())
+
+    def retry_sharing(self, cluster_queues: Iterable[str]) -> None:
+        """Try all workloads that share quota with these ClusterQueues."""
+        self.pending.requeue_sharing(cluster_queues, self.view, self._now())
+        self._wake()
+
+    def cycle(self) -> Cycle:
+        """Return a cycle on the state as it is now."""
+        self.tree = QuotaTree.current(self.view, self.tree)
+        return Cycle(self.view, self.pending, tree=self.tree, rules=self.rules, now=self._now())
+
+    def end(self, result: Result) -> None:
+        """Arrange what has to follow a cycle."""
+        if result.freed and not self._freed:
+            self._after(RELEASE_DELAY, self._retry_freed)
+        self._freed |= result.freed
+        if result.more:
+            self._wake()
+
+    def _retry_freed(self) -> None:
+        freed, self._freed = self._freed, set()
+        self.retry_sharing(freed)
+
+    def still_evicts(self, victim: str, *, preemptor: str) -> WorkloadInfo | None:
+        """Return a victim as it is now, or None where it is not to be evicted any more.
+
+        Later in the cycle the preemptor may have got quota without this victim, may have been
+        deleted, or may have given up. Other preemptors that still count on it choose again.
+        """
+        before = self.view.workloads.get(victim)
+        if before is None or self.view.admission(victim) is None:
+            return None
+        if before.evicted and not self.view.is_assumed(victim):  # else it is being admitted again
+            return None
+        if victim in self.pending.preemptors.victims(preemptor):
+            return before
+        self.pending.drop_victim(victim)
+        self._wake()
+        return None

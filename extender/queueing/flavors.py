@@ -13,9 +13,8 @@ from extender.api.queue_wire import FlavorFungibility
 from extender.api.reasons import Unadmitted
 from extender.api.selectors import is_tolerated, matches_term
 from extender.api.values import wrong_label
-from extender.queueing.options import AdmissionOptions
 from extender.queueing.quota import QuotaNode, QuotaTree, level
-from extender.queueing.rules import has_topology
+from extender.queueing.rules import AdmissionOptions, has_topology
 from extender.resources.quantity import PODS, show
 from extender.state.cluster.records import Shape
 from extender.state.queue.records import (

@@ -16,7 +16,7 @@ from extender.api.wellknown import HOSTNAME_LABEL, WorkloadCondition
 from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import policy
 from extender.jobs.workload import pod_group_key
-from extender.queueing import transitions
+from extender.queueing import lifecycle
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import Assignment, WorkloadInfo
@@ -92,9 +92,9 @@ def with_others(
     held = workload.admission
     assert held is not None
     if tuple(others) == held.assignments:  # the pods that had them are done, or they are back
-        return HostStep(transitions.without(workload, WorkloadCondition.HOSTS_LOST))
+        return HostStep(lifecycle.without(workload, WorkloadCondition.HOSTS_LOST))
     before = _hosts(held.assignments)
-    after = transitions.without(
+    after = lifecycle.without(
         replace(workload, admission=replace(held, assignments=tuple(others))),
         WorkloadCondition.HOSTS_LOST,
     )
@@ -124,9 +124,9 @@ def without_others(
     before = workload.condition(WorkloadCondition.HOSTS_LOST)
     left = patience - (now - before.transition if before is not None else 0.0)
     if not begun or (then is OnPartial.EVICT and left <= 0):
-        after = transitions.evicted(workload, EvictionReason.NODE_FAILURES, message, now=now)
+        after = lifecycle.evicted(workload, EvictionReason.NODE_FAILURES, message, now=now)
         return HostStep(after, EventReason.EVICTED, message)
-    after = transitions.hosts_lost(workload, message, now=now)
+    after = lifecycle.hosts_lost(workload, message, now=now)
     reason = HostReason.NO_REPLACEMENT if before is None else ""
     return HostStep(after, reason, message, left if then is OnPartial.EVICT else None)
 

@@ -9,8 +9,7 @@ from typing import Final
 from extender.api.reasons import Unadmitted
 from extender.queueing import preempt
 from extender.queueing.flavors import Mode, Proposal, Quotas, assigning, counts
-from extender.queueing.lines import Cause
-from extender.queueing.pending import PendingQueues
+from extender.queueing.pending import Cause, PendingQueues
 from extender.queueing.preempt import ForRoom, Leaving, Plan, Preemptor, Spared
 from extender.queueing.quota import QuotaNode, QuotaTree, level
 from extender.queueing.rules import AdmissionRules, preempts_for_room

@@ -18,9 +18,8 @@ from enum import Enum
 from typing import Final
 
 from extender.api.reasons import Preempted
-from extender.queueing.options import AdmissionOptions, queue_time
 from extender.queueing.quota import Holders, QuotaHolder, QuotaNode, QuotaTree, level
-from extender.queueing.rules import requires_room
+from extender.queueing.rules import AdmissionOptions, queue_time, requires_room
 from extender.room.nodes import NodeRoom
 from extender.state.queue.records import (
     AdmissionInfo,

@@ -9,7 +9,7 @@ from extender.api.job_overrides import Overrides, overrides_of
 from extender.api.reasons import PodsReadyReason
 from extender.api.values import LONGEST, ignored, limited, seconds, switch, whole
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing.options import AdmissionOptions, PodsReady
+from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.state.queue.records import Meta, WorkloadInfo
 from extender.state.queue.view import QueueView
 

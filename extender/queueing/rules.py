@@ -1,18 +1,91 @@
-"""The rules about room on nodes, which workloads may need as well as quota."""
+"""The settings of admission, and what workloads of a ClusterQueue need beside quota."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
+from extender.api.job_overrides import DEFAULT, Overrides
+from extender.api.reasons import EvictionReason
 from extender.api.values import ignored, switch
-from extender.api.wellknown import PREEMPT_FOR_ROOM_ANNOTATION, REQUIRE_ROOM_ANNOTATION
-from extender.queueing.options import AdmissionOptions, PreemptForRoom
-from extender.room.nodes import NodeRoom
-from extender.state.queue.records import (
-    ClusterQueueInfo,
-    FlavorInfo,
-    Meta,
+from extender.api.wellknown import (
+    PREEMPT_FOR_ROOM_ANNOTATION,
+    REQUIRE_ROOM_ANNOTATION,
+    WorkloadCondition,
 )
+from extender.room.nodes import NodeRoom
+from extender.state.queue.records import ClusterQueueInfo, FlavorInfo, Meta, Order, WorkloadInfo
+
+PreemptForRoom = Literal["Never", "LowerPriority"]
+ResourceClaims = Literal["Refuse", "Ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReady:
+    """The section `queue.waitForPodsReady`, as decisions read it. Times are in seconds.
+
+    `config/queue.py` documents each setting.
+    """
+
+    enabled: bool = True
+    timeout: float = 1800.0
+    recovery_timeout: float | None = 1800.0
+    """The limit; None for no limit."""
+    block_admission: bool = False
+    backoff_limit: int | None = None
+    backoff_base: float = 60.0
+    backoff_max: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionOptions:
+    """The section `queue`, as decisions about admission read it. Times are in seconds.
+
+    `config/queue.py` documents each setting. The defaults are those of the section, which are
+    Kueue's.
+    """
+
+    quota_check: Literal["BlockUndeclared", "IgnoreUndeclared"] = "BlockUndeclared"
+    require_room: bool = False
+    aging: float = 300.0
+    preempt_for_room: PreemptForRoom = "Never"
+    resource_claims: ResourceClaims = "Refuse"
+    requeuing_timestamp: Literal["Eviction", "Creation"] = "Eviction"
+    pods_ready: PodsReady = PodsReady()
+    job_overrides: Overrides = DEFAULT
+    kinds: frozenset[str] | None = None
+    """Kinds of jobs, as group/Kind, whose pods are watched for readiness; None: all."""
+
+
+CycleOrder = tuple[int, int, float, int, str, str]
+"""Lowest first: how far up the tree it borrows, then as in a ClusterQueue."""
+
+
+def queue_time(workload: WorkloadInfo, options: AdmissionOptions) -> float:
+    """Return the time by which a workload is queued, in seconds since the epoch.
+
+    A preempted workload keeps its place. One whose pods did not become ready goes to the end.
+    """
+    evicted = workload.condition(WorkloadCondition.EVICTED)
+    if evicted is not None and evicted.status == "True":
+        timed_out = (
+            evicted.reason == EvictionReason.PODS_READY_TIMEOUT
+            and options.requeuing_timestamp == "Eviction"
+        )
+        if timed_out or evicted.reason == "AdmissionCheck":
+            return evicted.transition
+    return workload.meta.created
+
+
+def queue_order(workload: WorkloadInfo, options: AdmissionOptions) -> Order:
+    """Return what the workloads of a ClusterQueue are sorted by."""
+    time = queue_time(workload, options)
+    return -workload.priority, time, workload.arrival, workload.meta.uid, workload.key
+
+
+def cycle_order(borrow: int, order: Order) -> CycleOrder:
+    """Return what the heads of a cycle are sorted by: those within their quota come first."""
+    return borrow, *order
+
 
 _POLICIES: Final[Mapping[str, PreemptForRoom]] = {
     "never": "Never",

@@ -11,8 +11,8 @@ from typing import Final
 from extender.api.reasons import Active, Unadmitted
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing.options import AdmissionOptions
 from extender.queueing.quota import cohort_path
+from extender.queueing.rules import AdmissionOptions
 from extender.state.queue.records import (
     ClusterQueueInfo,
     FlavorResource,

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.queueing.cycle import Admit, Outcome
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree

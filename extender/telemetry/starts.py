@@ -30,7 +30,7 @@ from opentelemetry.trace import (
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.runtime.clock import Clock
 from extender.runtime.faults import REMEMBERED, harmless
 from extender.state.cluster.events import ClusterChange

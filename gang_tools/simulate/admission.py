@@ -10,13 +10,19 @@ from typing import Final
 
 from extender.api.reasons import PodsReadyReason, Unadmitted
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing import lifecycle, readiness, transitions
-from extender.queueing.admission import ROOM_PERIOD, AdmissionCore
-from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
+from extender.queueing import lifecycle, readiness
+from extender.queueing.cycle import (
+    ROOM_PERIOD,
+    AdmissionCore,
+    Admit,
+    Broken,
+    NotAdmitted,
+    Outcome,
+    Preempt,
+)
 from extender.queueing.lifecycle import LifecycleRules
-from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.preempt import Victim
-from extender.queueing.rules import AdmissionRules, requires_room
+from extender.queueing.rules import AdmissionOptions, AdmissionRules, PodsReady, requires_room
 from extender.queueing.status import Absent, standing
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.view import ClusterView
@@ -200,7 +206,7 @@ class AdmissionModel:
         workload, now = self._view.workloads[key], self._clock.wall()
         self._said.pop(key, None)
         pods_ready = self._policy(workload).enabled
-        after = transitions.reserved(workload, admission, now, pods_ready=pods_ready)
+        after = lifecycle.reserved(workload, admission, now, pods_ready=pods_ready)
         self._queues.apply(events.Applied(after))
 
     def _policy(self, workload: WorkloadInfo) -> PodsReady:
@@ -218,7 +224,7 @@ class AdmissionModel:
         """Evict a workload that has quota, for another one."""
         before, now = self._view.workloads[victim.workload], self._clock.wall()
         self._queues.apply(
-            events.Applied(transitions.preempted(before, victim.reason, victim.message, now=now))
+            events.Applied(lifecycle.preempted(before, victim.reason, victim.message, now=now))
         )
         self._outlet.stop(victim.workload)
 
@@ -226,7 +232,7 @@ class AdmissionModel:
         """Take the quota back of an evicted workload whose job has stopped."""
         before = self._view.workloads.get(key)
         if before is not None and before.evicted and before.admission is not None:
-            self._queues.apply(events.Applied(transitions.released(before, self._clock.wall())))
+            self._queues.apply(events.Applied(lifecycle.released(before, self._clock.wall())))
             self._look_at(key)
 
     # --- the course of a workload --------------------------------------------------------------
@@ -237,11 +243,11 @@ class AdmissionModel:
         if workload is None:
             return
         if self._policy(workload).block_admission:
-            new = transitions.condition(
+            new = lifecycle.condition(
                 WorkloadCondition.PODS_READY, PodsReadyReason.STARTED, "All pods are ready"
             )
             self._queues.apply(
-                events.Applied(transitions.with_conditions(workload, self._clock.wall(), new))
+                events.Applied(lifecycle.with_conditions(workload, self._clock.wall(), new))
             )
             self._wake = True
 
@@ -278,13 +284,13 @@ class AdmissionModel:
         written = workload.condition(WorkloadCondition.QUOTA_RESERVED)
         if written is not None and (written.status, written.reason) == ("False", wait.reason):
             return
-        after = transitions.waiting(workload, wait.reason, wait.message, now=self._clock.wall())
+        after = lifecycle.waiting(workload, wait.reason, wait.message, now=self._clock.wall())
         self._write_room(after, lacks=wait.reason == Unadmitted.WAITING_FOR_ROOM)
 
     def _write_room(self, workload: WorkloadInfo, *, lacks: bool) -> None:
         kept = self.room.kept_for(workload.key)
         if lacks or kept is not None or workload.holds(WorkloadCondition.ROOM_RESERVED):
-            workload = transitions.waiting_for_room(workload, kept, now=self._clock.wall())
+            workload = lifecycle.waiting_for_room(workload, kept, now=self._clock.wall())
         self._queues.apply(events.Applied(workload))
 
     def _note_followers(self) -> None:

@@ -20,7 +20,7 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import objects
 from extender.kube.watch import everything
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.records import JobInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events as qe

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.gang.options import GangOptions
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.records import JobInfo, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.queue.events import Record
 from extender.state.queue.records import PodSetInfo, WorkloadInfo

@@ -7,7 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.records import PodInfo
 from extender.state.queue.records import WorkloadInfo
 from tests.effort import examples

@@ -20,7 +20,7 @@ from extender.api.queue_wire import Eviction, FlavorFungibility
 from extender.queueing.cycle import Admit, Outcome, Preempt
 from extender.queueing.flavors import counts
 from extender.queueing.nominate import Nomination, Nominator
-from extender.queueing.options import queue_order
+from extender.queueing.rules import queue_order
 from extender.queueing.status import Queued, standing
 from extender.state.queue import events as ev
 from extender.state.queue.records import (

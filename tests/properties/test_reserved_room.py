@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from extender.queueing.cycle import Admit, Outcome
-from extender.queueing.options import queue_order
+from extender.queueing.rules import queue_order
 from extender.resources.quantity import Resources, add
 from extender.room.nodes import NodeRoom
 from extender.room.reserved import MOST, KeptRoom

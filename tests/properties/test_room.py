@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.queueing.cycle import Admit, NotAdmitted
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster import events as cluster_events
 from extender.state.queue import events as ev
 from extender.state.queue.records import WorkloadInfo

@@ -14,7 +14,7 @@ from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.packer import Packer
 from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, Outcome
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster import events as cluster_events
 from extender.state.queue import events as ev
 from extender.state.queue.records import PodSetInfo

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from extender.config import Queue
 from extender.kube.errors import ForbiddenError
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from gang_tools.cli.explain import lacks_rights
 from gang_tools.cli.main import app
 from gang_tools.explanations import asks_for_less

@@ -12,7 +12,7 @@ import yaml
 from extender.config import Gang, Listen, Settings, SettingsError, load
 from extender.gang.options import GangOptions
 from extender.kube.lease import LeaseTimes
-from extender.queueing.options import PodsReady
+from extender.queueing.rules import PodsReady
 
 Overrides = dict[str, dict[str, object]]
 TLS = {

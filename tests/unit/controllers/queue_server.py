@@ -16,7 +16,7 @@ from extender.kube.errors import ApiError, ConflictError, NotFoundError, Unavail
 from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event
 from extender.kube.reflector import ObjectsSetAside
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.room.nodes import NodeRoom
 from extender.state.queue import events as ev
 from extender.state.queue.records import Meta, OwnerRef, WorkloadInfo

@@ -15,12 +15,10 @@ from extender.controllers.workload import Workloads
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing import cycle
-from extender.queueing.admission import RELEASE_DELAY, ROOM_PERIOD
-from extender.queueing.cycle import Outcome
+from extender.queueing.cycle import RELEASE_DELAY, ROOM_PERIOD, Outcome
 from extender.queueing.nominate import Nomination, Nominator
-from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.quota import QuotaTree
-from extender.queueing.rules import AdmissionRules
+from extender.queueing.rules import AdmissionOptions, AdmissionRules, PodsReady
 from extender.room.nodes import NodeRoom
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.store import Cluster

@@ -9,8 +9,7 @@ import pytest
 
 from extender.controllers.timing import SETTLE
 from extender.kube.errors import UnknownOutcomeError
-from extender.queueing.admission import ROOM_PERIOD
-from extender.queueing.cycle import Admit, Cycle, NotAdmitted, Outcome, Preempt, Result
+from extender.queueing.cycle import ROOM_PERIOD, Admit, Cycle, NotAdmitted, Outcome, Preempt, Result
 from extender.queueing.pending import PendingQueues
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS

@@ -11,8 +11,8 @@ from typing_extensions import override
 from extender.controllers.admission import FIRST_ROOM_PAUSE
 from extender.fit.room_left import RoomLeft
 from extender.queueing import cycle
-from extender.queueing.admission import ROOM_PERIOD
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.cycle import ROOM_PERIOD
+from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.store import Cluster
 from tests.makers import LoopClock, key, node, nodes, observe
 from tests.queue_makers import pod_set, workload

@@ -10,7 +10,7 @@ from extender.controllers.job import JobCounts
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import UnavailableError
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.state.queue import events as ev
 from extender.state.queue.records import OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues

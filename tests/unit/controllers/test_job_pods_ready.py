@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from extender.controllers.timing import SETTLE
-from extender.queueing.options import AdmissionOptions, PodsReady
+from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, Meta
 from tests import queue_makers

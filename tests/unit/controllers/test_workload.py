@@ -10,7 +10,7 @@ from extender.controllers.workload import WorkloadController, Workloads
 from extender.kube.errors import UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.lifecycle import LifecycleRules
-from extender.queueing.options import AdmissionOptions, PodsReady
+from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.runtime.faults import FAULTS
 from extender.state.queue import events as ev
 from extender.state.queue.records import (

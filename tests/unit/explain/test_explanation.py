@@ -8,7 +8,7 @@ from extender.api.explanations import Explanation
 from extender.explain.text import workload_text
 from extender.explain.workload import explain, look_at_nodes
 from extender.fit.room_left import RoomLeft
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster

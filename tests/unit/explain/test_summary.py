@@ -6,7 +6,7 @@ from extender.api.explanations import PendingWorkloadsSummary, WaitingFor
 from extender.explain import lists
 from extender.explain.facts import LARGEST_LIMIT
 from extender.explain.workload import explain
-from extender.queueing.options import AdmissionOptions, PodsReady
+from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.steps import Steps, at_once
 from tests.makers import key
 from tests.queue_makers import (

@@ -7,7 +7,7 @@ import pytest
 from extender.api.core_v1 import NodeSelectorTerm, Requirement, Toleration
 from extender.api.queue_wire import FlavorFungibility
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.queue.events import Record
 from extender.state.queue.records import PodSetInfo, Quota
 from tests.makers import affinity, labelled, shape, taint

@@ -7,9 +7,9 @@ import pytest
 
 from extender.kube.queues import status_patch
 from extender.queueing import lifecycle
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.queueing.status import pod_set_fault
 from extender.state.queue.records import PreemptionPolicy, WorkloadInfo
 from tests.queue_makers import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.queueing.options import AdmissionOptions, cycle_order, queue_order
+from extender.queueing.rules import AdmissionOptions, cycle_order, queue_order
 from extender.state.queue.records import Meta
 from tests.queue_makers import Admissions, cluster_queue, condition, local_queue, workload
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Unadmitted
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.queueing.lifecycle import WorkloadStep, decide
 from extender.queueing.status import Absent, Queued, standing
 from extender.state.queue import events as ev

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.queueing.cycle import Admit, NotAdmitted
-from extender.queueing.lines import Counts
+from extender.queueing.pending import Counts
 from extender.queueing.quota import QuotaTree
 from extender.state.queue import events as ev
 from extender.state.queue.records import NamespaceInfo, RequeueInfo, WorkloadInfo

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from extender.queueing.cycle import Admit, NotAdmitted, Outcome
-from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.quota import Held, Holders
+from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.state.queue import events as ev
 from tests.makers import key
 from tests.queue_makers import (

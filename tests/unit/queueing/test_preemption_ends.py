@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.queue_wire import Eviction, FlavorFungibility
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
 from extender.queueing.preempt import SPARED
 from extender.state.queue import events as ev

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.queueing.cycle import NotAdmitted, Preempt
-from extender.queueing.options import AdmissionOptions, PodsReady
+from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.state.cluster import events as cluster_events
 from extender.state.queue.records import LocalQueueInfo, NamespaceInfo, WorkloadInfo
 from tests.makers import cluster_of, node, observe

@@ -8,10 +8,10 @@ import pytest
 
 from extender.api.job_overrides import Overrides, parsed
 from extender.queueing import cycle, readiness
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.queueing.lifecycle import LifecycleRules, WorkloadStep, decide
-from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.readiness import Deadline
+from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     JobObject,

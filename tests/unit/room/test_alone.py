@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.records import HostPort, Shape
 from extender.state.queue.records import OwnerRef, WorkloadInfo
 from tests.makers import cluster_of, node, nodes, pod, requests, shape

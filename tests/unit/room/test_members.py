@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.wellknown import POD_GROUP_LABEL
 from extender.queueing.cycle import Admit
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import JobInfo
 from extender.state.queue.records import OwnerRef, PodSetInfo, WorkloadInfo

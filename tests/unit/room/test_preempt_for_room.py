@@ -9,11 +9,10 @@ from extender.api.wellknown import PREEMPT_FOR_ROOM_ANNOTATION, REQUIRE_ROOM_ANN
 from extender.explain.facts import Facts
 from extender.explain.workload import explain
 from extender.queueing.cycle import NotAdmitted, Preempt
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.lifecycle import finished, preempted, reserved
 from extender.queueing.pending import PendingQueues, recall, recalled
 from extender.queueing.quota import QuotaTree
-from extender.queueing.rules import AdmissionRules, unreadable
-from extender.queueing.transitions import finished, preempted, reserved
+from extender.queueing.rules import AdmissionOptions, AdmissionRules, unreadable
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster

@@ -12,8 +12,7 @@ from extender.api.wellknown import POD_GROUP_LABEL, REQUIRE_ROOM_ANNOTATION
 from extender.fit.packer import Packer
 from extender.queueing import cycle
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
-from extender.queueing.options import AdmissionOptions
-from extender.queueing.rules import unreadable
+from extender.queueing.rules import AdmissionOptions, unreadable
 from extender.resources.quantity import Resources
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import Grant, JobInfo

@@ -11,7 +11,7 @@ from extender.fit import candidates, packer, room_left
 from extender.fit.packer import Packer
 from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, NotAdmitted
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.room import pods as room_pods
 from extender.room.nodes import NodeRoom
 from extender.room.pods import Awaited

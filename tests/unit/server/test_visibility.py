@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from extender.explain.facts import Facts
 from extender.fit.packer import Packer
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions
 from extender.runtime.clock import Pacer
 from extender.server.access import add_statuses
 from extender.server.explanations import add_visibility

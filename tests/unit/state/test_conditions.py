@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.state.cluster.records import LONGEST_MESSAGE, LONGEST_REASON, ConditionInfo
 from tests.queue_makers import admission, workload
 

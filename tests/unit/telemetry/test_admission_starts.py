@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.kube.errors import ConflictError
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue import events as ev

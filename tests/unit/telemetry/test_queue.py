@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from extender.queueing import transitions as to
+from extender.queueing import lifecycle as to
 from extender.runtime.clock import Pacer, SystemClock
 from extender.state.queue.records import WorkloadInfo
 from extender.telemetry.metrics import page
