@@ -9,7 +9,7 @@ from extender.resources.quantity import CPU
 from extender.state.cluster import events as ev
 from extender.state.cluster.index import Natives
 from extender.state.cluster.reservations import Reservations
-from extender.state.cluster.seen import Unseen
+from extender.state.cluster.seen import SchedulersOnNodes, Unseen
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import NO_GROUP, ClusterTables
 
@@ -49,7 +49,8 @@ def check_tables(cluster: Cluster) -> None:
         assert counted.of == recounted.of, f"{name} pods are not the recount"
         assert counted.counts == recounted.counts
     assert have.pod_affinity_index.counts == want.pod_affinity_index.counts
-    assert have.schedulers.as_counted() == want.schedulers.as_counted()
+    ours, theirs = (_counted(each.schedulers) for each in (have, want))
+    assert ours == theirs, f"{ours} pods of schedulers are not the recount"
     for look in have.feasible_by_pattern:
         assert look.nodes <= want.nodes.keys(), f"looks at {look.nodes - want.nodes.keys()}"
     for order, again in ((have.left, want.left), (have.whole, want.whole)):
@@ -109,6 +110,11 @@ def check_unseen(unseen: Unseen, there: Mapping[str, tuple[str, bool]]) -> None:
     for uid, (node, _) in pods.items():
         assert unseen.node(uid) == node, "unseen pods by node are not those by UID"
         assert there.get(uid) == (node, uid in shown), f"{uid} is not unseen on {node}"
+
+
+def _counted(schedulers: SchedulersOnNodes) -> dict[tuple[str, str], int]:
+    found = schedulers._pods.items()
+    return {(name, node): n for name, there in found for node, n in there.items() if n}
 
 
 def _check_natives(tables: ClusterTables) -> None:

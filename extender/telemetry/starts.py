@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import structlog
 from cachetools import LRUCache
@@ -131,28 +131,55 @@ class GangStart:
         return self.planned is not None or self.held is not None or self.binding is not None
 
 
-class GangStarts:
-    """The starts that are under way, by group.
+@dataclass(slots=True)
+class AdmissionStart:
+    """An admission that is under way. All times are monotonic seconds."""
 
-    All methods are quick, and raise nothing: they are called where kube-scheduler waits for an
-    answer, in the middle of what is done for a gang.
+    workload: WorkloadInfo
+    """The workload as it was when it was decided."""
+    cluster_queue: str
+    trace: Trace
+    began: float
+    """The time at which the cycle began that decided it last."""
+    decided: float
+    admitted: float | None = None
+    """The time at which the admission was stored."""
+    lost: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
+    """The latest writes that came to nothing."""
+
+
+T = TypeVar("T", GangStart, AdmissionStart)
+
+
+class _Starts(Generic[T]):
+    """What is under way of a kind, by `namespace/name`. What notes something raises nothing.
+
+    All methods are quick: they are called where kube-scheduler waits for an answer, in the middle
+    of what is done for a gang.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
-        self._view = cluster.view()
+    def __init__(self, clock: Clock) -> None:
         self._clock, self._now = clock, clock.monotonic
-        self._under_way: dict[str, GangStart] = {}
+        self._under_way: dict[str, T] = {}
         self._last: LRUCache[str, str] = LRUCache(REMEMBERED)
         self.tracer: Tracer = NoOpTracer()
-        """Makes the traces of starts that begin from now on."""
+        """Makes the traces of what begins from now on."""
         # Bound here, once: a line that is not logged costs a twentieth then.
         self._log = structlog.get_logger(__name__).bind()
-        cluster.subscribe(self.on_change)
 
-    def id_of(self, group: str) -> str | None:
-        """Return the id of a group's start that is under way, else of its last one, if known."""
-        start = self._under_way.get(group)
-        return start.trace.id if start is not None else self._last.get(group)
+    def id_of(self, key: str) -> str | None:
+        """Return the id of what is under way of a group or a workload, else of its last one."""
+        found = self._under_way.get(key)
+        return found.trace.id if found is not None else self._last.get(key)
+
+
+class GangStarts(_Starts[GangStart]):
+    """The starts that are under way, by group."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        super().__init__(clock)
+        self._view = cluster.view()
+        cluster.subscribe(self.on_change)
 
     # --- what happens ------------------------------------------------------------------------
 
@@ -338,41 +365,14 @@ DELETED: Final = "WorkloadDeleted"
 _of_admissions: Final = harmless("admission-starts")
 
 
-@dataclass(slots=True)
-class AdmissionStart:
-    """An admission that is under way. All times are monotonic seconds."""
-
-    workload: WorkloadInfo
-    """The workload as it was when it was decided."""
-    cluster_queue: str
-    trace: Trace
-    began: float
-    """The time at which the cycle began that decided it last."""
-    decided: float
-    admitted: float | None = None
-    """The time at which the admission was stored."""
-    lost: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
-    """The latest writes that came to nothing."""
-
-
-class AdmissionStarts:
-    """The admissions that are under way, by workload. What notes something raises nothing."""
+class AdmissionStarts(_Starts[AdmissionStart]):
+    """The admissions that are under way, by workload."""
 
     def __init__(self, queues: Queues, clock: Clock) -> None:
+        super().__init__(clock)
         self._view = queues.view()
-        self._clock, self._now = clock, clock.monotonic
         self._began = 0.0
-        self._under_way: dict[str, AdmissionStart] = {}
-        self._last: LRUCache[str, str] = LRUCache(REMEMBERED)
-        self.tracer: Tracer = NoOpTracer()
-        """Makes the traces of admissions that begin from now on."""
-        self._log = structlog.get_logger(__name__).bind()
         queues.subscribe(self.on_change)
-
-    def id_of(self, workload: str) -> str | None:
-        """Return the id of a workload's admission that is under way, else of its last one."""
-        found = self._under_way.get(workload)
-        return found.trace.id if found is not None else self._last.get(workload)
 
     # --- what happens ------------------------------------------------------------------------
 

@@ -230,21 +230,6 @@ class Reservations:
         before.update(now)
         return ended
 
-    def claims_on(self, node: str) -> Mapping[str, Claim]:
-        """Return the claims on a node, by group."""
-        shares = self.kept.get(node, _NO_SHARES)
-        groups = (each.owner for each in shares if each.kind is ReservationKind.CLAIMED)
-        return {group: self.claims[group] for group in groups if group is not None}
-
-    def yields(self, reservation: Reservation, asker: Asker, nodes: Mapping[str, NodeInfo]) -> bool:
-        """Return whether an asker may use all of a reservation: the table."""
-        share = _share(reservation)
-        there = ((nodes.get(name), amounts) for name, amounts in reservation.amounts.items())
-        return all(
-            node is None or asker.may_use(share, amounts, node.allocatable)
-            for node, amounts in there
-        )
-
     def there(self, node: str, kind: ReservationKind) -> Mapping[str, Reservation]:
         """Return the reservations of a kind on a node, by owner."""
         return self.on_node.get(node, _NO_KINDS).get(kind, _NONE)
@@ -258,7 +243,7 @@ class Reservations:
         own = self.pods.get(asker.pod) if asker.pod else None
         if own is not None and node.name in own.amounts and YIELDS[own.kind].own_pod:
             mine = own.amounts[node.name]
-            if not asker.may_use(_share(own), mine, whole):
+            if not asker.may_use(share_of(own), mine, whole):
                 add(free, mine)
 
     def _of(self, kind: ReservationKind) -> dict[str, Any]:
@@ -274,14 +259,14 @@ class Reservations:
 
     def _keep(self, reservation: Reservation) -> None:
         """Note what a group keeps: no other reservation has its share, so there is no sum."""
-        share, rooms = _share(reservation), cast("Mapping[str, Resources]", reservation.amounts)
+        share, rooms = share_of(reservation), cast("Mapping[str, Resources]", reservation.amounts)
         for node, amounts in rooms.items():
             if any(amounts.values()):
                 self.kept.setdefault(node, {})[share] = amounts
 
     def _keep_no_more(self, reservation: Reservation) -> None:
         """Undo what `_keep` noted."""
-        kept, share = self.kept, _share(reservation)
+        kept, share = self.kept, share_of(reservation)
         for node in reservation.amounts:
             there = kept.get(node)
             if there is not None and there.pop(share, None) is not None and not there:
@@ -294,7 +279,7 @@ class Reservations:
         change: Callable[[Resources, Mapping[str, int]], None],
     ) -> None:
         """Change the sum of a share, and drop it where nothing is left of it."""
-        there, share = self.kept.setdefault(node, {}), _share(reservation)
+        there, share = self.kept.setdefault(node, {}), share_of(reservation)
         amounts = there.setdefault(share, {})
         change(amounts, reservation.amounts[node])
         if not amounts:
@@ -303,7 +288,8 @@ class Reservations:
                 del self.kept[node]
 
 
-def _share(reservation: Reservation) -> Share:
+def share_of(reservation: Reservation) -> Share:
+    """Return the key of the sums that a reservation counts in."""
     kind = reservation.kind
     owner = reservation.owner if YIELDS[kind].own_group else None
     return Share(kind, owner, reservation.priority)

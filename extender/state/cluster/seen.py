@@ -159,11 +159,6 @@ class SchedulersOnNodes:
         """Return the nodes of each scheduler that is not one of these; live."""
         return [there.keys() for name, there in self._pods.items() if name not in but]
 
-    def as_counted(self) -> dict[tuple[str, str], int]:
-        """Return how many pods there are, by scheduler and node."""
-        found = self._pods.items()
-        return {(name, node): n for name, there in found for node, n in there.items() if n}
-
     def _forget(self, scheduler: str, node: str) -> None:
         there = self._pods.get(scheduler, {})
         if there.get(node) == 0:

@@ -47,6 +47,7 @@ from extender.state.cluster.reservations import (
     ReservationKind,
     Reservations,
     VictimsRoom,
+    share_of,
 )
 from extender.state.cluster.seen import FeasibleByPattern, PatternNodes, SchedulersOnNodes, Unseen
 
@@ -296,7 +297,9 @@ class ClusterView:
 
     def claims_on(self, node: str) -> Mapping[str, Claim]:
         """Return the claims to room on a node, by group."""
-        return self._reservations.claims_on(node)
+        shares = self._reservations.kept.get(node, ())
+        groups = (each.owner for each in shares if each.kind is ReservationKind.CLAIMED)
+        return {group: self.claims[group] for group in groups if group is not None}
 
     def budget(self, namespace: str, name: str) -> BudgetInfo | None:
         """Return a PodDisruptionBudget."""
@@ -519,7 +522,12 @@ class ClusterView:
     def yields_to(self, reservation: Reservation, group: str) -> bool:
         """Return whether a group may use all of a reservation."""
         asker = Asker(self.tally(group).priority, "", group, self._has_begun)
-        return self._reservations.yields(reservation, asker, self._tables.nodes)
+        share = share_of(reservation)
+        there = ((self.nodes.get(name), amounts) for name, amounts in reservation.amounts.items())
+        return all(
+            node is None or asker.may_use(share, amounts, node.allocatable)
+            for node, amounts in there
+        )
 
     def is_nominated(self, node: str) -> bool:
         """Return whether room of a node is kept for a group that preempts."""
