@@ -26,7 +26,7 @@ from extender.state.cluster.store import Cluster
 from tests.recount import check_tables
 
 NAMESPACE = "ns"
-Fact = NodeInfo | PodInfo | PodGroupInfo | ev.ClusterEvent
+Fact = ev.Record | ev.ClusterEvent | ev.ObjectsListed
 
 _shapes: dict[str, Shape] = {}
 
@@ -124,11 +124,11 @@ def taint(name: str = "dedicated", value: str = "ml", effect: str = "NoSchedule"
     return Taint(name, value, effect)
 
 
-def event_of(fact: Fact) -> ev.ClusterEvent:
+def event_of(fact: Fact) -> ev.ClusterEvent | ev.ObjectsListed:
     """Return the event of a fact."""
-    if isinstance(fact, NodeInfo | PodInfo | PodGroupInfo):
-        return ev.ObjectApplied(fact)
-    return fact
+    if isinstance(fact, ev.ClusterEvent | ev.ObjectsListed):
+        return fact
+    return ev.ObjectApplied(fact)
 
 
 def flat(facts: Iterable[Any]) -> Iterable[Fact]:

@@ -15,9 +15,8 @@ from extender.state.cluster.store import Cluster
 from tests.makers import NAMESPACE, deleted, key, node, nodes, observe, pod, pod_group, pods
 
 JOB = key("job")
-QUEUED = ev.ObjectApplied(JobInfo("j", held_by_queue=JOB))
-ADMITTED = AdmittedPods(key("w"), ("j",), 2)
-TWO = ev.ObjectApplied(ADMITTED)
+QUEUED = JobInfo("j", held_by_queue=JOB)
+TWO = AdmittedPods(key("w"), ("j",), 2)
 
 
 def of_job(name: str, job: str = "j", **more: Any) -> PodInfo:
@@ -66,32 +65,32 @@ def test_what_is_reserved_counts_and_a_pod_not_twice(cluster: Cluster) -> None:
     observe(cluster, nodes(4), QUEUED, TWO, A, B, C)
     observe(cluster, ev.Planned({"a": "n0"}), ev.PodWaiting(B, "n0"))
     assert waits(cluster, A, B, C) == [None, None, MORE]
-    observe(cluster, ev.ObjectApplied(replace(ADMITTED, pods=1)))
+    observe(cluster, replace(TWO, pods=1))
     assert waits(cluster, A) == [AdmissionBarrier(JOB, 1)]
 
 
 def test_a_job_that_lost_its_label_keeps_its_number(cluster: Cluster) -> None:
-    observe(cluster, nodes(4), TWO, ev.ObjectApplied(JobInfo("j")))
+    observe(cluster, nodes(4), TWO, JobInfo("j"))
     observe(cluster, [of_job(name, on="n0") for name in "ab"], C)
     assert waits(cluster, C) == [MORE]
 
 
 def test_all_pods_below_the_owner_of_a_workload_count(cluster: Cluster) -> None:
-    children = [ev.ObjectApplied(JobInfo(name, maker="j")) for name in ("x", "y")]
+    children = [JobInfo(name, maker="j") for name in ("x", "y")]
     observe(cluster, nodes(4), TWO, children, of_job("a", "x", on="n0"), of_job("b", "y", on="n0"))
     observe(cluster, C, of_job("d", "x"))
     assert waits(cluster, C, cluster.view().pods["d"]) == [MORE, MORE]
 
 
 def test_owners_in_a_circle_are_no_trouble(cluster: Cluster) -> None:
-    observe(cluster, ev.ObjectApplied(JobInfo("x", maker="y")))
-    observe(cluster, ev.ObjectApplied(JobInfo("y", maker="x", held_by_queue=JOB)))
-    observe(cluster, ev.ObjectApplied(AdmittedPods(key("w"), ("x",), 1)), of_job("a", "y"))
+    observe(cluster, JobInfo("x", maker="y"))
+    observe(cluster, JobInfo("y", maker="x", held_by_queue=JOB))
+    observe(cluster, AdmittedPods(key("w"), ("x",), 1), of_job("a", "y"))
     assert waits(cluster, cluster.view().pods["a"]) == [None]
 
 
 def test_a_child_that_names_another_owner_has_what_that_one_has(cluster: Cluster) -> None:
-    forged = ev.ObjectApplied(JobInfo("x", held_by_queue=key("x"), maker="j"))
+    forged = JobInfo("x", held_by_queue=key("x"), maker="j")
     observe(cluster, nodes(4), TWO, QUEUED, forged, of_job("a", on="n0"), of_job("b", "x", on="n0"))
     own = of_job("c", "x")
     observe(cluster, own)
@@ -100,7 +99,7 @@ def test_a_child_that_names_another_owner_has_what_that_one_has(cluster: Cluster
 
 def test_pods_of_a_group_count_by_its_name_and_by_its_owners(cluster: Cluster) -> None:
     said = {QUEUE_POD_GROUP_LABEL: "w"}
-    own = ev.ObjectApplied(AdmittedPods(key("w"), ("a", "b"), 2, is_of_pods=True))
+    own = AdmittedPods(key("w"), ("a", "b"), 2, is_of_pods=True)
     late = pod("late", labels=said)
     observe(cluster, nodes(4), own, pod("a", labels=said, on="n0"), pod("b", on="n0"), late)
     assert waits(cluster, late) == [AdmissionBarrier(late.key, 2)]
@@ -114,7 +113,7 @@ def test_a_plain_pod_with_a_queue_waits_for_it(cluster: Cluster) -> None:
     assert waits(cluster, alone) == [None]  # nothing admits jobs in this cluster
     observe(cluster, ev.ObjectsListed(AdmittedPods, ()), ev.AdmissionKnown(in_use=True))
     assert waits(cluster, alone) == [AdmissionBarrier(alone.key)]
-    observe(cluster, ev.ObjectApplied(AdmittedPods(key("w"), ("alone",), 1, is_of_pods=True)))
+    observe(cluster, AdmittedPods(key("w"), ("alone",), 1, is_of_pods=True))
     assert waits(cluster, alone) == [None]
 
 
@@ -133,7 +132,7 @@ def test_pods_of_a_job_that_is_not_known_yet_wait(cluster: Cluster) -> None:
 
 
 def test_jobs_without_a_queue_wait_where_all_are_managed(cluster: Cluster) -> None:
-    observe(cluster, A, ev.ObjectApplied(JobInfo("j")))
+    observe(cluster, A, JobInfo("j"))
     observe(cluster, ev.JobsManaged(frozenset(("batch/Job",))))
     assert waits(cluster, A) == [AdmissionBarrier(JOB)]
     observe(cluster, ev.JobsManaged(frozenset(("batch/Job",)), frozenset((NAMESPACE,))))

@@ -10,7 +10,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import BATCH_JOB, JobInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
-from tests.makers import cluster_of, key, node, nodes, observe, planned, pod, pod_group, pods
+from tests.makers import cluster_of, key, nodes, observe, planned, pod, pod_group, pods
 
 GANG, OTHER = key("gang"), key("other")
 THREE = pods(3)
@@ -60,15 +60,15 @@ IN_QUEUE: dict[str, tuple[list[Any], bool]] = {
     ),
     "a pod went": ([pod_group(), THREE, ev.ObjectDeleted(PodInfo, "gang-1")], False),
     "its Job has done the rest": (
-        [pod_group(), THREE[:1], ev.ObjectApplied(JobInfo("j", GANG, 3, 2))],
+        [pod_group(), THREE[:1], JobInfo("j", GANG, 3, 2)],
         True,
     ),
     "the Job has ended": (
         [
             pod_group(),
             THREE[:1],
-            ev.ObjectApplied(JobInfo("j", GANG, 3, 2)),
-            ev.ObjectApplied(JobInfo("j", GANG)),
+            JobInfo("j", GANG, 3, 2),
+            JobInfo("j", GANG),
         ],
         False,
     ),
@@ -141,8 +141,8 @@ def test_the_quorum_is_what_jobs_have_not_done_yet(
     need: int, jobs: list[tuple[int, int]], quorum: int, cluster: Cluster
 ) -> None:
     for number, (begun, done) in enumerate(jobs):
-        observe(cluster, ev.ObjectApplied(JobInfo(str(number), GANG, begun, done)))
-    observe(cluster, ev.ObjectApplied(JobInfo("other", OTHER, 9, 9)))
+        observe(cluster, JobInfo(str(number), GANG, begun, done))
+    observe(cluster, JobInfo("other", OTHER, 9, 9))
 
     assert cluster.view().quorum(pod_group(min_member=need)) == quorum
 
@@ -173,10 +173,10 @@ def test_jobs_are_counted_once_and_leave_nothing(cluster: Cluster) -> None:
     group = pod_group(min_member=9)
     observe(
         cluster,
-        ev.ObjectApplied(JobInfo("j", GANG, 4, 2)),
-        ev.ObjectApplied(JobInfo("j", GANG, 4, 3)),
+        JobInfo("j", GANG, 4, 2),
+        JobInfo("j", GANG, 4, 3),
     )
-    observe(cluster, ev.ObjectApplied(JobInfo("k", GANG, 4, 1)))
+    observe(cluster, JobInfo("k", GANG, 4, 1))
     assert cluster.view().quorum(group) == 5
 
     change = cluster.apply(
@@ -239,29 +239,6 @@ def claim(group: str = GANG, cpu: int = 3000, priority: int = 0) -> Claim:
     return Claim(group, priority, {"n0": {"cpu": cpu}})
 
 
-FREE: dict[str, tuple[dict[str, Any], int]] = {
-    "an equal": ({"priority": 0}, 1000),
-    "one of lower priority": ({"priority": -1}, 1000),
-    "one of higher priority": ({"priority": 1}, 4000),
-    "a member": ({"priority": 0, "group": GANG}, 4000),
-    "a member of another group": ({"priority": 0, "group": OTHER}, 1000),
-    "a member of a group that has begun": ({"priority": 0, "group": key("begun")}, 4000),
-    "one of a lower priority that has begun": ({"priority": -1, "group": key("begun")}, 1000),
-    "a member that its group can do without": ({"priority": 0, "group": key("whole")}, 1000),
-}
-
-
-@pytest.mark.parametrize(("asked", "cpu"), FREE.values(), ids=FREE)
-def test_claimed_room_is_not_free(asked: dict[str, Any], cpu: int, cluster: Cluster) -> None:
-    here = node("n0", 4)
-    observe(cluster, here, pod_group(), THREE)
-    for name, quorum in (("begun", 2), ("whole", 1)):
-        observe(cluster, pod_group(name, quorum), pod(name, 0, group=name, on="n0"))
-    observe(cluster, ev.Claimed([claim()]))
-
-    assert cluster.view().free(here, **asked)["cpu"] == cpu
-
-
 def test_a_claim_ends_with_another_list_or_when_its_group_needs_no_room(cluster: Cluster) -> None:
     view = cluster.view()
     observe(cluster, nodes(4), pod_group(), THREE)
@@ -278,13 +255,6 @@ def test_a_claim_ends_with_another_list_or_when_its_group_needs_no_room(cluster:
     observe(cluster, pod("gang-3", group="gang"), ev.Claimed([claim()]))
     assert cluster.apply(planned(gang_1="n0", gang_2="n0", gang_3="n0")).room
     assert not view.claims
-
-
-def test_a_node_that_is_not_heard_of_is_a_change_for_the_pods_on_it(cluster: Cluster) -> None:
-    observe(cluster, nodes(4, 4), pod("a", group="gang", on="n0"), pod("b", group="other", on="n1"))
-
-    assert cluster.apply(ev.ObjectApplied(node("n0", 4, ready=False))).statuses == {GANG}
-    assert cluster.apply(ev.ObjectApplied(node("n0", 4, ready=False))).statuses == frozenset()
 
 
 def test_within_one_second_the_first_to_come_stays_first() -> None:

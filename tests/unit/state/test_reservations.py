@@ -22,7 +22,7 @@ from extender.state.cluster.store import Cluster
 from tests.makers import key, nodes, observe, planned, pod, pod_group, pods, requests, shape
 from tests.recount import check_reservations, check_tables
 
-OWN, OTHER, BEGUN = key("own"), key("other"), key("begun")
+OWN, OTHER, BEGUN, WHOLE = key("own"), key("other"), key("begun"), key("whole")
 HELD = pod("own-0", group="own")
 ROOMS = {"n0": requests(1), "n1": requests(2)}
 
@@ -35,6 +35,7 @@ ASKERS: dict[str, dict[str, Any]] = {
     "a group of higher priority": {"priority": 1, "group": OTHER},
     "a group that has begun, of lower priority": {"priority": -1, "group": BEGUN},
     "a group that has begun": {"priority": 0, "group": BEGUN},
+    "a group that can do without its member": {"priority": 0, "group": WHOLE},
     "a plain pod of lower priority": {"priority": -1},
     "a plain pod": {"priority": 0},
     "a plain pod of higher priority": {"priority": 1},
@@ -82,7 +83,8 @@ def test_reserved_room_is_free_for_the_askers_it_yields_to(
     kind: ReservationKind, asker: str, cluster: Cluster
 ) -> None:
     begun = [pod_group("begun", 3), pods(3, group="begun"), pod("begun-0", group="begun", on="n1")]
-    observe(cluster, nodes(8, 8), begun, RESERVED[kind])
+    whole = [pod_group("whole", 1), pod("whole-0", group="whole", on="n1")]
+    observe(cluster, nodes(8, 8), begun, whole, RESERVED[kind])
 
     free = cluster.view().free(cluster.view().nodes["n0"], **ASKERS[asker])
 
