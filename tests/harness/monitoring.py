@@ -1,6 +1,7 @@
 """What `manifests/monitoring` has for Prometheus and Grafana."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +55,7 @@ def expressions() -> list[str]:
     return [target["expr"] for panel in panels() for target in panel["targets"]]
 
 
+@cache
 def defined() -> dict[str, set[str]]:
     """Return the labels of each metric of both processes, by the name that Prometheus stores."""
     reconciler = metrics.ReconcilerMetrics().registry

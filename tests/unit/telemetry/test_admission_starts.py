@@ -18,7 +18,7 @@ from extender.telemetry.starts import AdmissionStarts
 from tests.makers import ManualClock, key
 from tests.queue_makers import admission, workload
 from tests.unit.controllers.test_admission import Scene
-from tests.unit.telemetry.traces import Trace, record
+from tests.unit.telemetry.traces import record
 
 JOB = OwnerRef("batch/v1", "Job", "train", "uid-of-train")
 WAITING = ConditionInfo("QuotaReserved", "False", "Pending", "no quota", 910.0)
@@ -54,11 +54,6 @@ class Noted:
         return admitted
 
 
-def stages(trace: Trace) -> dict[str, tuple[float, float]]:
-    """Return when the stages began and ended, in seconds since the epoch."""
-    return {each.name: (each.began, each.ended) for each in trace.children}
-
-
 def test_an_admission_goes_from_the_queue_to_the_start_of_the_job() -> None:
     noted = Noted()
     noted.decide()
@@ -68,7 +63,7 @@ def test_an_admission_goes_from_the_queue_to_the_start_of_the_job() -> None:
     noted.after(3).job_started(JOB.uid, "ns")
 
     (trace,) = noted.traces
-    assert stages(trace) == {
+    assert trace.stages() == {
         "wait": (900, 1000),
         "decide": (1000, 1001),
         "write": (1001, 1003),
@@ -113,7 +108,7 @@ def test_a_decision_that_could_not_be_stored_and_the_next_one_are_one_admission(
 
     (trace,) = noted.traces
     assert trace.id == first
-    assert stages(trace)["decide"] == (1007, 1008)
+    assert trace.stages()["decide"] == (1007, 1008)
     (moment,) = trace.children[0].moments
     assert (moment.name, moment.at, moment.attributes) == (
         "not stored", 1002, {"gang_extender.reason": "conflict"}
@@ -146,7 +141,7 @@ def test_a_workload_that_is_gone_ends_it() -> None:
 
     (trace,) = noted.traces
     assert trace.root.error == "WorkloadDeleted"
-    assert set(stages(trace)) == {"wait", "decide", "write"}
+    assert set(trace.stages()) == {"wait", "decide", "write"}
 
 
 def test_another_workload_of_that_name_has_an_admission_of_its_own() -> None:

@@ -32,7 +32,7 @@ from tests.makers import (
     until,
 )
 from tests.unit.server.scene import Scene
-from tests.unit.telemetry.traces import Trace, record
+from tests.unit.telemetry.traces import record
 
 GANG = key("gang")
 A, B, C = pods(3)
@@ -70,15 +70,6 @@ class Noted:
             observe(self.cluster, replace(member, node=f"n{number}"))
 
 
-def stages(trace: Trace) -> dict[str, tuple[float, float]]:
-    """Return when the stages began and ended, in seconds since the start began."""
-    began = trace.root.began
-    return {
-        each.name: (round(each.began - began, 6), round(each.ended - began, 6))
-        for each in trace.children
-    }
-
-
 def test_a_start_goes_from_the_first_member_that_is_tried_to_the_last_binding() -> None:
     noted = Noted()
     noted.starts.tried(A)
@@ -88,7 +79,7 @@ def test_a_start_goes_from_the_first_member_that_is_tried_to_the_last_binding() 
     noted.bind(A, B, C)
 
     (trace,) = noted.traces
-    assert stages(trace) == {"plan": (1, 2), "hold": (3, 5), "bind": (5, 8)}
+    assert trace.stages(trace.root.began) == {"plan": (1, 2), "hold": (3, 5), "bind": (5, 8)}
     assert (trace.root.name, trace.root.ended - trace.root.began) == ("gang", 8)
     assert trace.root.attributes == {
         "k8s.namespace.name": "ns",
@@ -117,7 +108,7 @@ def test_it_waits_for_room_in_the_same_start_and_each_new_reason_is_noted() -> N
 
     (trace,) = noted.traces
     (wait,) = (each for each in trace.children if each.name == "wait")
-    assert stages(trace)["wait"] == (0, 4)
+    assert trace.stages(trace.root.began)["wait"] == (0, 4)
     assert [(each.at - trace.root.began, dict(each.attributes)) for each in wait.moments] == [
         (1, {"gang_extender.reason": "NotEnoughResources", "gang_extender.message": "too little"}),
         (3, {"gang_extender.reason": "NeverFits", "gang_extender.message": "never"}),
@@ -205,7 +196,7 @@ def test_a_binding_whose_answer_comes_after_the_watch_is_a_part_of_it() -> None:
 
     (trace,) = noted.traces
     assert trace.root.ended - trace.root.began == 4
-    assert stages(trace)["bind"] == (1.5, 4)
+    assert trace.stages(trace.root.began)["bind"] == (1.5, 4)
 
 
 def test_members_beyond_its_quorum_are_no_start() -> None:
@@ -280,7 +271,7 @@ async def test_each_line_about_a_gang_has_its_id_from_filter_to_bind(cluster: Cl
         "gang bound",
     ]
     assert {each["gang_id"] for each in about} == {trace.id}
-    found = stages(trace)
+    found = trace.stages(trace.root.began)
     assert set(found) == {"plan", "hold", "bind"}
     assert found["hold"][1] - found["hold"][0] == pytest.approx(2, abs=0.01)
     (bind,) = (each for each in trace.children if each.name == "bind")
@@ -306,7 +297,7 @@ async def test_a_time_out_ends_a_start_with_its_reason(cluster: Cluster) -> None
     (trace,) = traces
     assert trace.root.attributes["gang_extender.reason"] == "ScheduleTimeout"
     assert trace.root.error == "gang ns/gang: 1 of 3 pods got a node before the time-out"
-    found = stages(trace)
+    found = trace.stages(trace.root.began)
     assert found["hold"][1] - found["hold"][0] == pytest.approx(30, abs=0.01)
     (line,) = (each for each in lines if each["event"] == "gang refused")
     assert (line["gang_id"], line["reason"]) == (trace.id, Reason.SCHEDULE_TIMEOUT)

@@ -2,7 +2,9 @@
 
 import re
 
-from extender.telemetry.metrics import Metrics
+from prometheus_client import CollectorRegistry, generate_latest
+
+from extender.telemetry.metrics import ComputedMetrics, Metrics, waiting_groups
 from tests.harness import monitoring
 
 PAGE = (monitoring.ROOT / "docs/reference/metrics.md").read_text()
@@ -30,3 +32,18 @@ def test_bindings_are_counted_from_nothing() -> None:
         for result in ("ok", "error"):
             labels = f'{{path="{path}",result="{result}"}}'
             assert f"gang_extender_bindings_total{labels} 0.0" in page
+
+
+def test_groups_are_counted_by_reason_with_the_oldest() -> None:
+    registry = CollectorRegistry()
+    found = [("NeverFits", 30.0), ("NotEnoughPods", 20.0), ("NeverFits", 10.0)]
+    registry.register(ComputedMetrics(lambda: waiting_groups(found)))
+
+    lines = generate_latest(registry).decode().splitlines()
+
+    assert [line for line in lines if not line.startswith("#")] == [
+        'gang_extender_waiting_groups{reason="NeverFits"} 2.0',
+        'gang_extender_waiting_groups{reason="NotEnoughPods"} 1.0',
+        'gang_extender_oldest_waiting_group_timestamp_seconds{reason="NeverFits"} 10.0',
+        'gang_extender_oldest_waiting_group_timestamp_seconds{reason="NotEnoughPods"} 20.0',
+    ]

@@ -24,11 +24,15 @@ from tests.queue_makers import (
 from tests.unit.explain.scene import holding
 
 
-def gauges(queues: Admissions | None) -> dict[str, float]:
+def shown(queues: Admissions | None) -> CollectorRegistry:
     registry = CollectorRegistry()
     seen = QueueState(queues.view, queues.pending) if queues else None
     registry.register(QueueGauges(lambda: seen))
-    return samples(registry)
+    return registry
+
+
+def gauges(queues: Admissions | None) -> dict[str, float]:
+    return samples(shown(queues))
 
 
 def samples(registry: CollectorRegistry) -> dict[str, float]:
@@ -135,9 +139,8 @@ def test_quota_that_is_borrowed_is_not_overcommitted_before_its_cohort_is() -> N
 
 
 def test_a_page_shows_what_is_overcommitted_since_the_last_one() -> None:
-    registry = CollectorRegistry()
     queues = Admissions(cluster_queue(cpu=4), local_queue())
-    registry.register(QueueGauges(lambda: QueueState(queues.view, queues.pending)))
+    registry = shown(queues)
     labels = 'cluster_queue="cq",cohort="",flavor="default",resource="cpu"'
     name = f"gang_extender_queue_overcommitted_quota{{{labels}}}"
     assert samples(registry)[name] == 0
@@ -253,10 +256,8 @@ def test_a_deactivation_is_counted_with_what_led_to_it() -> None:
 
 
 def test_names_and_help_are_as_prometheus_wants_them() -> None:
-    registry = CollectorRegistry()
+    registry = shown(Admissions(cluster_queue(), local_queue()))
     QueueMetrics(registry)
-    queues = Admissions(cluster_queue(), local_queue())
-    registry.register(QueueGauges(lambda: QueueState(queues.view, queues.pending)))
 
     for family in registry.collect():
         ours = family.name.startswith("gang_extender_queue_")

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import format_trace_id
 from typing_extensions import override
@@ -12,8 +12,7 @@ from typing_extensions import override
 from extender.telemetry.starts import AdmissionStarts, GangStarts
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """An event of a span, in seconds since 1970."""
 
     at: float
@@ -41,6 +40,13 @@ class Trace:
     root: Stretch
     children: list[Stretch] = field(default_factory=list)
 
+    def stages(self, since: float = 0.0) -> dict[str, tuple[float, float]]:
+        """Return when each child began and ended, in seconds since a time."""
+        return {
+            each.name: (round(each.began - since, 6), round(each.ended - since, 6))
+            for each in self.children
+        }
+
 
 def record(starts: GangStarts | AdmissionStarts) -> list[Trace]:
     """Return a list to which all traces of these starts are added when they are over."""
@@ -61,11 +67,10 @@ class _Sink(SpanExporter):
         for span in spans:
             assert span.context is not None
             if span.parent is not None:
-                children = self._children.setdefault(span.parent.span_id, [])
-                children.append(_stretch(span))
+                self._children.setdefault(span.parent.span_id, []).append(_stretch(span))
                 continue
-            trace = format_trace_id(span.context.trace_id)
             children = self._children.pop(span.context.span_id, [])
+            trace = format_trace_id(span.context.trace_id)
             self.traces.append(Trace(trace, _stretch(span), children))
         return SpanExportResult.SUCCESS
 
@@ -75,20 +80,17 @@ class _Sink(SpanExporter):
 
 
 def _stretch(span: ReadableSpan) -> Stretch:
+    assert span.start_time is not None
+    assert span.end_time is not None
     return Stretch(
         span.name,
         _seconds(span.start_time),
         _seconds(span.end_time),
         dict(span.attributes or {}),
-        [_moment(event) for event in span.events],
+        [Moment(_seconds(e.timestamp), e.name, dict(e.attributes or {})) for e in span.events],
         span.status.description or "",
     )
 
 
-def _moment(event: Event) -> Moment:
-    return Moment(_seconds(event.timestamp), event.name, dict(event.attributes or {}))
-
-
-def _seconds(nanoseconds: int | None) -> float:
-    assert nanoseconds is not None
+def _seconds(nanoseconds: int) -> float:
     return round(nanoseconds / 1_000_000_000, 6)
