@@ -35,22 +35,20 @@ from extender.permit.plans import Plans
 from extender.permit.timing import (
     AHEAD_SECONDS,
     BACKLOG,
-    FEW_UNSENT,
+    FEW,
     LATE_SECONDS,
     MOMENT_SECONDS,
-    MOST_GROUPS,
     PARALLEL,
     PATIENCE_SECONDS,
     PODS_AT_ONCE,
     REST,
     SILENT_SECONDS,
     SLICE_PODS,
-    SLICE_SECONDS,
     SPARED_SECONDS,
     STOPPED_SECONDS,
     TURNS_SETTLE_SECONDS,
 )
-from extender.runtime.clock import advance, timed
+from extender.runtime.clock import SLICE_SECONDS, advance, timed
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
@@ -230,7 +228,7 @@ class Ahead:
         It may if kube-scheduler is there, judged by its requests and its connection, and sees bound
         pods, and few Bindings are to be written.
         """
-        if len(self._unsent) >= FEW_UNSENT or self._waiting.stopping or self._is_behind():
+        if len(self._unsent) >= FEW or self._waiting.stopping or self._is_behind():
             return False
         if self._called == _NEVER:
             return False
@@ -496,7 +494,7 @@ class NextGroups:
         self._ask = ask
         self._clock = plans.clock
         self._changed = asyncio.Event()
-        self._share = FairShare(MOST_GROUPS)
+        self._share = FairShare(SLICE_PODS)
         self._planned: dict[str, None] = {}
         """The groups that have room, but may have no member that has begun."""
         self._kept: dict[str, int] = {}

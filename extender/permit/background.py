@@ -24,7 +24,6 @@ from extender.permit.timing import (
     LATE_SECONDS,
     MOMENT_SECONDS,
     REMEMBERED,
-    SLICE_SECONDS,
 )
 from extender.runtime.clock import Clock, in_turns
 from extender.runtime.controller import WorkQueue
@@ -155,7 +154,7 @@ class NodeClaims:
         """Work until cancelled, for a short while at once."""
         while True:
             try:
-                await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS)
+                await in_turns(self.looking(), self._clock)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("node-claims", error)
             await asyncio.sleep(LATE_SECONDS)

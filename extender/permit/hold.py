@@ -62,9 +62,6 @@ from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 
-_TICK: Final = 0.001
-"""Seconds by which a timer may fire early, at most."""
-
 
 Gone = Callable[[], Awaitable[None]]
 """Returns when the caller has hung up."""
@@ -489,12 +486,13 @@ class WaitingPods:
 
     def _set_deadline(self, group: str) -> None:
         self._clear_deadline(group)
-        deadline = self._loop.time() + self._timeout(group)
+        now, grace = self._loop.time(), self._options.retry_grace
+        deadline = now + self._timeout(group)
         self._deadlines[group] = _Deadline(
             deadline,
             self._loop.call_at(deadline, self._expire, group),
-            self._loop.call_later(self._options.retry_grace, self._look_again, group),
-            self._loop.time(),
+            self._loop.call_at(now + grace, self._look_again, group, now),
+            now,
         )
 
     def _begin_wait(self, group: str) -> None:
@@ -534,15 +532,16 @@ class WaitingPods:
         self._deadlines[group].at = float("-inf")
         self.decide(group)
 
-    def _look_again(self, group: str) -> None:
+    def _look_again(self, group: str, last: float) -> None:
+        """Find what keeps a group from its quorum, unless another member came after `last`."""
         deadline = self._deadlines[group]
         due = deadline.last + self._options.retry_grace
-        if self._loop.time() < due - _TICK:
-            deadline.look = self._loop.call_at(due, self._look_again, group)
+        if deadline.last > last:
+            deadline.look = self._loop.call_at(due, self._look_again, group, deadline.last)
             return
         # The group may come to lack more later, so look again until it is refused.
         pause = max(LOOK_SECONDS, self._options.retry_grace)
-        deadline.look = self._loop.call_later(pause, self._look_again, group)
+        deadline.look = self._loop.call_later(pause, self._look_again, group, deadline.last)
         beside = self._loop.time() >= due + BACK_OFF_SECONDS
         stuck = stuck_member(group, view=self._view, beside=beside)
         if stuck is not None:

@@ -31,10 +31,9 @@ from extender.permit.timing import (
     REMEMBERED,
     REST,
     SLICE_PODS,
-    SLICE_SECONDS,
     TRIES,
 )
-from extender.runtime.clock import Clock, advance, in_turns
+from extender.runtime.clock import SLICE_SECONDS, Clock, advance, in_turns
 from extender.runtime.controller import WorkQueue
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
@@ -373,7 +372,7 @@ class UnaskedPlans:
             self._changed.clear()
             self._in_vain = 0.0
             try:
-                if await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS):
+                if await in_turns(self.looking(), self._clock):
                     self._changed.set()
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("unasked-plans", error)

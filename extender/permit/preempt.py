@@ -32,12 +32,11 @@ from extender.permit.timing import (
     LATE_SECONDS,
     LOOK_SECONDS,
     MOMENT_SECONDS,
-    MOST_GROUPS,
     NO_VICTIMS_SECONDS,
     PARALLEL,
-    PREEMPT_SETTLE_SECONDS,
     REMEMBERED,
     REST,
+    SLICE_PODS,
     TAKEN_SECONDS,
     TRIES,
     UNSURE_SECONDS,
@@ -139,7 +138,7 @@ class Preempting:
         self._courses: dict[str, _Course] = {}
         self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(REMEMBERED)
         """The pauses by group and UID of its PodGroup."""
-        self._share = FairShare(MOST_GROUPS)
+        self._share = FairShare(SLICE_PODS)
         self._queue: WorkQueue[str] = WorkQueue()
         """Groups whose status is to be written."""
         self._changed = asyncio.Event()
@@ -210,7 +209,7 @@ class Preempting:
                 in_vain = await in_turns(self.looking(), self._clock)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("preempting", error)
-            await asyncio.sleep(max(PREEMPT_SETTLE_SECONDS, in_vain * REST))
+            await asyncio.sleep(max(MOMENT_SECONDS, in_vain * REST))
 
     def looking(self) -> Steps[float]:
         """End preemptions that are over, and begin those due; return the seconds spent in vain.

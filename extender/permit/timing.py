@@ -5,6 +5,8 @@ Each group begins with the numbers that something outside forces; the others are
 
 from typing import Final
 
+from extender.runtime.clock import SLICE_SECONDS
+
 # --- What kube-scheduler and the API server force -----------------------------------------
 
 AHEAD_SECONDS: Final = 3.0
@@ -41,8 +43,6 @@ LONG_SECONDS: Final = 600.0
 
 # --- How much at once ---------------------------------------------------------------------
 
-SLICE_SECONDS: Final = 0.01
-"""One step of long work takes no longer: filter, and the loop of kube-scheduler, wait meanwhile."""
 REST: Final = 9
 """After work in vain, wait this many times its length: it may take a tenth of the time."""
 PARALLEL: Final = 64
@@ -50,7 +50,8 @@ PARALLEL: Final = 64
 A member whose Binding is on its way is not taken back when kube-scheduler tries it: with fewer,
 kube-scheduler brings more members itself (decision 65)."""
 SLICE_PODS: Final = 250
-"""The most pods that are handled in one step of the event loop: some milliseconds."""
+"""The most pods that are handled in one step of the event loop, which takes some milliseconds, and
+the most groups of the queue that one look reads."""
 ROOM_AT_ONCE: Final = 20
 """The most pods that are woken for room at a time: kube-scheduler tries some hundred pods a second,
 and most of the woken ones in vain."""
@@ -62,24 +63,22 @@ REMEMBERED: Final = 100_000
 
 # --- Derived: what kube-scheduler and the API server force --------------------------------
 
-SILENT_SECONDS: Final = AHEAD_SECONDS - 1
+SILENT_SECONDS: Final = AHEAD_SECONDS - LOOK_SECONDS
 """No write begins after this many seconds without a call of kube-scheduler."""
-STOPPED_SECONDS: Final = AHEAD_SECONDS + 5
+STOPPED_SECONDS: Final = AHEAD_SECONDS + CHECK_SECONDS
 """This long after its last call, open requests do not show that kube-scheduler is there: if its
 process hangs it loses its lease in 13 seconds, and they stay open. Else it calls for new pods."""
-SETTLED_SECONDS: Final = LOOK_SECONDS - 2 * MOMENT_SECONDS
+SETTLED_SECONDS: Final = LOOK_SECONDS - MOMENT_SECONDS
 """Seconds within which kube-scheduler writes its condition to a group that was put off, if it
 writes one. It tries the group again a second later, at the earliest."""
 
 # --- Derived: how often we look -----------------------------------------------------------
 
-TURNS_SETTLE_SECONDS: Final = SLICE_SECONDS / 2
+TURNS_SETTLE_SECONDS: Final = SLICE_SECONDS
 """Seconds between two looks at whose turn it is, to handle changes together."""
 SPARED_SECONDS: Final = 0.3 * LOOK_SECONDS
 """Seconds for which members are not woken, nor their group begun anew, that are about to be bound
 without another try."""
-PREEMPT_SETTLE_SECONDS: Final = 2 * MOMENT_SECONDS
-"""Seconds between two looks at the preemptions, to handle changes together."""
 NO_VICTIMS_SECONDS: Final = (LATE_SECONDS, LAG_SECONDS)
 """The first and the longest pause before another look at a group that has no victims: other pods of
 lower priority may run by then. While other groups preempt, every pause is the first one: their
@@ -96,14 +95,11 @@ WRITE_AGAIN_SECONDS: Final = (LOOK_SECONDS, LAG_SECONDS)
 BACKLOG: Final = 2 * SLICE_PODS
 """No further group begins while this many Bindings are still to be written: it would be partial for
 as long, and kube-scheduler may as well bring its members."""
-FEW_UNSENT: Final = PARALLEL // 2
-"""No group begins without a bind request while this many Bindings are still to be written."""
-MOST_GROUPS: Final = 4 * PARALLEL
-"""The most groups of the queue that one look reads."""
+FEW: Final = PARALLEL // 2
+"""The most patches that are on their way at a time, beside Bindings. No group begins without a bind
+request while this many Bindings are still to be written."""
 PODS_AT_ONCE: Final = PARALLEL
 """Plan groups together until they have this many pods. Plan a larger group on its own."""
-PATCHES_PARALLEL: Final = PARALLEL // 2
-"""The most patches that are on their way at a time."""
 PLAN_SECONDS: Final = 1.5 * SLICE_SECONDS
 """The most seconds that one call plans for the group that is asked for; the rest follows later."""
 TURN_SECONDS: Final = 2 * SLICE_SECONDS

@@ -21,10 +21,10 @@ from extender.kube.pods import PodRef, PodWriter
 from extender.permit.plans import Plans
 from extender.permit.timing import (
     BACK_OFF_SECONDS,
+    FEW,
     LONG_SECONDS,
     LOOK_SECONDS,
     MOMENT_SECONDS,
-    PATCHES_PARALLEL,
     PATIENCE_SECONDS,
     REMEMBERED,
     ROOM_AT_ONCE,
@@ -271,7 +271,7 @@ class Waker:
                 self._patches.setdefault(each.pod.namespace, {}).setdefault(each.pod.uid, each)
             elif again:
                 self._again[each.pod.uid] = each
-        while self._patches and len(self._running) < PATCHES_PARALLEL:
+        while self._patches and len(self._running) < FEW:
             namespace = next(iter(self._patches))
             waiting = self._patches.pop(namespace)
             uid = next(iter(waiting))

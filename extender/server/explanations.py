@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import FastAPI, Query, Request, Response
+from pydantic import NonNegativeInt
 
 from extender.api.explanations import (
     API_VERSION,
@@ -39,10 +40,10 @@ _CLUSTER_QUEUES: Final = "clusterqueues/pendingworkloads"
 _LOCAL_QUEUES: Final = "localqueues/pendingworkloads"
 
 Offset = Annotated[
-    int, Query(ge=0, description="The number of items to leave out, from the first on.")
+    NonNegativeInt, Query(description="The number of items to leave out, from the first on.")
 ]
 Limit = Annotated[
-    int, Query(ge=0, description=f"The most items to return, at most {LARGEST_LIMIT}.")
+    NonNegativeInt, Query(description=f"The most items to return, at most {LARGEST_LIMIT}.")
 ]
 Namespace = Annotated[str | None, Query(description="Return the groups of this namespace only.")]
 

@@ -6,6 +6,7 @@ import pytest
 
 from extender.permit import ahead, plans
 from extender.permit import filter as filtering
+from extender.runtime.clock import advance
 from extender.state.cluster.store import Cluster
 from tests.recount import check_tables
 
@@ -22,7 +23,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each piece of a group that begins take a turn of the event loop of its own."""
-    monkeypatch.setattr(ahead, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(
+        ahead, "advance", lambda steps, clock, **_: advance(steps, clock, seconds=0.0)
+    )
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing_extensions import override
 
 from extender.api.wellknown import GANG_GATE
 from extender.gang.options import GangOptions
-from extender.permit import timing
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans, UnaskedPlans
+from extender.runtime.clock import SLICE_SECONDS
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
@@ -90,7 +90,7 @@ class Ticking(LoopClock):
     @override
     def monotonic(self) -> float:
         self._ticks += 1
-        return self._ticks * timing.SLICE_SECONDS * 2 / 5
+        return self._ticks * SLICE_SECONDS * 2 / 5
 
 
 async def test_a_long_queue_is_looked_at_in_steps(cluster: Cluster) -> None:

@@ -16,7 +16,7 @@ from extender.kube.pods import PodRef
 from extender.permit import ahead
 from extender.permit.ahead import Ahead
 from extender.permit.timing import (
-    FEW_UNSENT,
+    FEW,
     PARALLEL,
     PODS_AT_ONCE,
     SILENT_SECONDS,
@@ -520,7 +520,7 @@ async def test_few_begin_at_a_time(cluster: Cluster) -> None:
     view = play.scene.view
     binding = {group for group in view.groups if view.tally(group).binding}
     begun = binding - {key("judged")}
-    assert PODS_AT_ONCE <= len(begun) < PARALLEL + FEW_UNSENT + PODS_AT_ONCE
+    assert PODS_AT_ONCE <= len(begun) < PARALLEL + FEW + PODS_AT_ONCE
     assert begun == {key(f"g{n:03}") for n in range(len(begun))}
     play.ahead.asked()
     may.set()

@@ -4,7 +4,7 @@ import asyncio
 
 from extender.gang.options import GangOptions
 from extender.permit.background import NodeClaims
-from extender.permit.timing import SLICE_SECONDS
+from extender.runtime.clock import SLICE_SECONDS
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import cluster_of, deleted, key, nodes, pod, pod_group, pods, until

@@ -13,6 +13,7 @@ from extender.permit import timing
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import PLAN_SECONDS, SLICE_PODS
+from extender.runtime.clock import SLICE_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -186,7 +187,7 @@ def test_half_of_the_time_is_for_others() -> None:
     """What a slice took is how long the next one waits."""
     scene = Scene()
     scene.plan()
-    assert scene.plans.planner.work() >= timing.SLICE_SECONDS
+    assert scene.plans.planner.work() >= SLICE_SECONDS
 
 
 def test_a_plan_without_end_is_given_up_and_others_have_their_turn() -> None:
