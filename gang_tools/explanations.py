@@ -19,7 +19,7 @@ from extender.api.wellknown import (
     QUEUE_LABEL,
     WorkloadCondition,
 )
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.explain.facts import Facts, GroupFacts
 from extender.explain.gang import explain_group, explain_pod
 from extender.explain.workload import explain

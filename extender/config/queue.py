@@ -5,7 +5,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from extender.api import core_v1, job_overrides
+from extender.api import core_v1
+from extender.api.values import parsed_overrides
 from extender.config.sections import Duration, Seconds, Section
 from extender.jobs.actions import QuotaRelease
 from extender.queueing import rules as queueing
@@ -118,7 +119,7 @@ def _off(value: object) -> object:
 
 
 def _overrides(text: str) -> str:
-    problems = job_overrides.parsed(text)[1]
+    problems = parsed_overrides(text)[1]
     if problems:
         raise ValueError("; ".join(problems))
     return text
@@ -173,7 +174,7 @@ class Queue(Section):
             aging=self.aging_seconds,
             preempt_for_room=self.preempt_for_room,
             resource_claims=self.resource_claims,
-            job_overrides=job_overrides.parsed(self.job_overrides)[0],
+            job_overrides=parsed_overrides(self.job_overrides)[0],
             quota_check="IgnoreUndeclared"
             if self.ignore_undeclared_resources
             else "BlockUndeclared",

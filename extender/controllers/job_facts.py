@@ -11,9 +11,8 @@ from typing import Final
 import msgspec
 from cachetools import TTLCache
 
-from extender.api.core_v1 import LabelSelector
-from extender.api.job_overrides import overrides_of
-from extender.api.selectors import matches_selector
+from extender.api.core_v1 import LabelSelector, matches_selector
+from extender.api.values import overrides_of
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.timing import LATE, SETTLE, STAND_BACK, WATCH_LAG
 from extender.jobs.actions import (

@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from extender.api import job_overrides
 from extender.api.reasons import JobReason
+from extender.api.values import unreadable_overrides
 from extender.api.wellknown import IN_USE_FINALIZER, QUEUE_API_VERSION
 from extender.controllers.timing import SETTLE
 from extender.controllers.workload import SettingWarnings
@@ -72,7 +72,7 @@ class QueueStatusController:
             readiness.unreadable,
             rules.unreadable,
             unreadable_release,
-            lambda meta: job_overrides.unreadable(meta.annotations),
+            lambda meta: unreadable_overrides(meta.annotations),
         )
         self._unused = SettingWarnings()
         """The warnings for kinds that have no settings of ours."""

@@ -23,8 +23,7 @@ from operator import itemgetter
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from extender.api.core_v1 import Affinity, Taint
-from extender.api.selectors import is_tolerated, matches_term
+from extender.api.core_v1 import Affinity, Taint, is_tolerated, matches_term
 from extender.resources.quantity import PODS
 from extender.state.cluster.index import Entry, NodeOrder
 from extender.state.cluster.records import EVERY_PORT, HostPort, NodeInfo, Shape

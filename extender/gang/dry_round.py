@@ -8,8 +8,8 @@ found nodes for a member, and refuses it, until there are nodes for enough membe
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from extender.api.core_v1 import matches_term
 from extender.api.reasons import Reason
-from extender.api.selectors import matches_term
 from extender.gang.filter import first_with_room
 from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.state.cluster.records import RESOURCE_CLAIMS, ClaimInfo, NodeInfo, PodInfo, VolumeInfo

@@ -8,8 +8,8 @@ the kubelet would refuse the member.
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
+from extender.api.core_v1 import matches_selector
 from extender.api.reasons import Reason
-from extender.api.selectors import matches_selector
 from extender.api.wellknown import INDEX_LABEL
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import Allow, PermitVerdict, Refuse, Wait, about, not_admitted

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
 from extender.api import wellknown
-from extender.api.job_overrides import Overrides
 from extender.api.reasons import JobReason, PodsReadyReason
-from extender.api.values import ignored, limited
+from extender.api.values import Overrides, ignored, limited
 from extender.api.wellknown import WorkloadCondition
 from extender.jobs import fields
 from extender.jobs.fields import Object

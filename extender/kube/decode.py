@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Raw
 
 from extender.api import core_v1 as core
-from extender.api.batch_v1 import INDEX_END, count_below, pods_at_first, pods_left
 from extender.api.core_v1 import NativePodGroup
-from extender.api.values import whole
+from extender.api.values import INDEX_END, count_below, pods_at_first, pods_left, whole
 from extender.api.wellknown import (
     DONE_ANNOTATION,
     GANG_READY,

@@ -21,8 +21,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from extender.api import core_v1 as core
-from extender.api.core_v1 import ObjectMeta
-from extender.api.selectors import matches_selector
+from extender.api.core_v1 import ObjectMeta, matches_selector
 from extender.api.wellknown import (
     BESIDE_LABEL,
     INDEX_LABEL,

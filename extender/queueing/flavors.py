@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from extender.api.core_v1 import NodeSelectorTerm
+from extender.api.core_v1 import NodeSelectorTerm, is_tolerated, matches_term
 from extender.api.queue_wire import FlavorFungibility
 from extender.api.reasons import Unadmitted
-from extender.api.selectors import is_tolerated, matches_term
 from extender.api.values import wrong_label
 from extender.queueing.quota import QuotaNode, QuotaTree, level
 from extender.queueing.rules import AdmissionOptions, has_topology

@@ -5,9 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from extender.api import wellknown as names
-from extender.api.job_overrides import Overrides, overrides_of
 from extender.api.reasons import PodsReadyReason
-from extender.api.values import LONGEST, ignored, limited, seconds, switch, whole
+from extender.api.values import (
+    LONGEST,
+    Overrides,
+    ignored,
+    limited,
+    overrides_of,
+    seconds,
+    switch,
+    whole,
+)
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.state.queue.records import Meta, WorkloadInfo

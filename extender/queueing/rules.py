@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from extender.api.job_overrides import DEFAULT, Overrides
 from extender.api.reasons import EvictionReason
-from extender.api.values import ignored, switch
+from extender.api.values import DEFAULT_OVERRIDES, Overrides, ignored, switch
 from extender.api.wellknown import (
     PREEMPT_FOR_ROOM_ANNOTATION,
     REQUIRE_ROOM_ANNOTATION,
@@ -51,7 +50,7 @@ class AdmissionOptions:
     resource_claims: ResourceClaims = "Refuse"
     requeuing_timestamp: Literal["Eviction", "Creation"] = "Eviction"
     pods_ready: PodsReady = PodsReady()
-    job_overrides: Overrides = DEFAULT
+    job_overrides: Overrides = DEFAULT_OVERRIDES
     kinds: frozenset[str] | None = None
     """Kinds of jobs, as group/Kind, whose pods are watched for readiness; None: all."""
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from extender.api.core_v1 import matches_selector
 from extender.api.reasons import Active, Unadmitted
-from extender.api.selectors import matches_selector
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing.quota import cohort_path
 from extender.queueing.rules import AdmissionOptions

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal
 
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.gang.verdicts import Remembered
 from extender.queueing.pending import Preemptors
 from extender.state.cluster.records import PodGroupInfo

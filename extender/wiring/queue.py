@@ -1,16 +1,22 @@
-"""Puts together the queue inside `reconcile`: its sources, its decisions, its writers."""
+"""Puts together the queue inside `reconcile`: its sources, its decisions, its writers.
+
+`Sources` are watches, lists, and reads of single jobs, which feed the queue's state;
+`QueueControllers` are everything that decides and writes.
+"""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import quote
 
 import structlog
 
 from extender.api.reasons import JobReason, Preempted
 from extender.api.wellknown import QUEUE_LABEL
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.controllers.admission import AdmissionLoop
 from extender.controllers.admitted_pods import GrantKeeper, LostHosts, TopologyGates
 from extender.controllers.job import JobController, JobCounts
@@ -19,14 +25,25 @@ from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.workload import WorkloadController, Workloads, about
 from extender.explain.facts import Facts
 from extender.jobs import registry
+from extender.jobs.kinds.batch_job import BatchJob
+from extender.jobs.registry import Integration
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
-from extender.kube.decode_queues import ManagedJobs, QueueDecoder
-from extender.kube.errors import ApiError
+from extender.kube.decode_queues import ManagedJobs, QueueDecoder, admitted_pods_of
+from extender.kube.errors import ApiError, NotFoundError
 from extender.kube.pods import TopologyGateWriter
-from extender.kube.queues import QueueWriter, WorkloadWriter, write_managed_jobs
+from extender.kube.queues import (
+    JobWriter,
+    Owners,
+    QueueWriter,
+    WorkloadWriter,
+    collection,
+    objects,
+    write_managed_jobs,
+)
 from extender.kube.recorder import Event, ObjectRef, Recorder
-from extender.kube.reflector import ObjectsSetAside
+from extender.kube.reflector import Feed, ObjectsSetAside, Reflector
+from extender.kube.watch import everything
 from extender.queueing import lifecycle
 from extender.queueing.lost_hosts import HostRules
 from extender.queueing.preempt import Victim
@@ -37,18 +54,35 @@ from extender.room.pods import members, workloads_of
 from extender.runtime.clock import Clock, Pacer
 from extender.runtime.controller import Controller, Observer
 from extender.runtime.faults import FAULTS
+from extender.state.cluster import events as cluster_events
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.records import PodInfo
+from extender.state.cluster.records import AdmittedPods, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.events import QueueChange
-from extender.state.queue.records import WorkloadInfo
+from extender.state.queue import events
+from extender.state.queue.events import QueueChange, Record
+from extender.state.queue.records import (
+    ClusterQueueInfo,
+    CohortInfo,
+    FlavorInfo,
+    JobObject,
+    LimitRangeInfo,
+    LocalQueueInfo,
+    NamespaceInfo,
+    OwnerRef,
+    PriorityClassInfo,
+    RuntimeClassInfo,
+    TopologyInfo,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
 from extender.state.queue.store import Queues
 from extender.steps import cut
 from extender.telemetry.queue_metrics import JobMetrics, QueueMetrics, QueueState
 from extender.wiring.memory import queue_memory, queue_objects
-from extender.wiring.queue_sources import Sources
-from extender.wiring.reflectors import backoff
+from extender.wiring.reflectors import backoff, watcher
+
+R = TypeVar("R", bound=Record)
 
 _log = structlog.get_logger(__name__)
 
@@ -56,9 +90,197 @@ SETTLE: Final = 0.01
 PER_OBJECT: Final = 0.0002
 """Seconds for each object of a job: a look at a group of pods is a look at each of them, and each
 of them changes several times, so a large group is looked at less often."""
-STATUS_SETTLE: Final = 0.1
 NUMBERS_SETTLE: Final = 0.5
 """Seconds before new numbers of workloads are written to the status of a queue."""
+_PATHS: Final = {
+    "namespaces": "/api/v1/namespaces",
+    "limitranges": "/api/v1/limitranges",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
+}
+"""The paths of kinds that are not the queue's own."""
+
+
+def path_of(plural: str) -> str:
+    """Return the path of all objects of a kind that the queue's state has as records."""
+    return _PATHS.get(plural) or collection(plural, "")
+
+
+class Sources:
+    """Keeps the queue's state in step with the API server.
+
+    Jobs are watched by a label where `job_selector` names one; those without it can be asked for.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        queues: Queues,
+        decoder: QueueDecoder,
+        *,
+        cluster: Cluster,
+        integrations: Sequence[Integration],
+        job_selector: str,
+    ) -> None:
+        self._client = client
+        self._owners = Owners(client)
+        self._queues = queues
+        self._cluster = cluster
+        self._decoder = decoder
+        self._integrations = {each.name: each for each in integrations}
+        self._job_selector = job_selector
+        self._job_reflectors = {each.name: self._jobs(each) for each in integrations}
+        self.reflectors: list[Reflector[Any]] = [*self._records(), *self._job_reflectors.values()]
+        self.jobs = JobWriter(client, self._decode_job)
+        """Reads and writes jobs."""
+
+    def kinds(self) -> set[str]:
+        """Return the kinds, as group/Kind, all of whose jobs are known."""
+        return {
+            f"{each.group}/{each.kind}"
+            for each in self._integrations.values()
+            if self._job_reflectors[each.name].synced
+        }
+
+    async def read(self, owner: OwnerRef, namespace: str) -> JobObject | None:
+        """Return a job as it is stored, None where it is gone. Raises ApiError."""
+        group = owner.api_version.rpartition("/")[0]
+        of = next(
+            i for i in self._integrations.values() if (i.group, i.kind) == (group, owner.kind)
+        )
+        path = objects(of.group, of.version, of.plural, namespace=namespace)
+        try:
+            found = await self.jobs.read(f"{path}/{owner.name}", kind=of.name)
+        except NotFoundError:
+            return None
+        return found if found.meta.uid == owner.uid else None
+
+    async def exists(self, owner: OwnerRef, namespace: str) -> bool | None:
+        """Return whether an object of any kind is there, None where our role may not read it."""
+        return await self._owners.exists(owner, namespace)
+
+    def is_watched(self, job: JobObject) -> bool:
+        """Return whether the watch shows a job as it is now."""
+        return bool(job.queue_name) or not self._job_selector
+
+    async def catch_up(self, pacer: Pacer) -> None:
+        """Read all that another leader wrote: a watch may be behind, and not notice for minutes."""
+        pauses = backoff(0.2, 5.0)
+        while True:
+            try:
+                return await self._read_all(pacer)
+            except ApiError as error:
+                _log.warning("could not read what there is", error=str(error))
+                await asyncio.sleep(pauses.next())
+
+    async def _read_all(self, pacer: Pacer) -> None:
+        path = collection("workloads", "")
+        found = await everything(self._client, path, self._decoder.workload, pacer=pacer)
+        await pacer.go_through(self._guarded(events.Applied(workload)) for workload in found)
+        for each in self._integrations.values():
+            path = objects(each.group, each.version, each.plural)
+            decode = partial(self._decode_job, kind=each.name)
+            selector = f"&labelSelector={quote(self._job_selector)}" if self._job_selector else ""
+            with suppress(NotFoundError):  # there may be no such kind
+                jobs = await everything(self._client, path, decode, selector=selector, pacer=pacer)
+                await pacer.go_through(self._guarded(events.JobApplied(job)) for job in jobs)
+
+    def _guarded(self, event: events.Event) -> bool:
+        """Apply an event; return whether the state accepted it."""
+        try:
+            self._queues.apply(event)
+        except Exception as error:  # noqa: BLE001 - a bug, which costs this one object
+            FAULTS.report("state", error, key=type(event).__name__)
+            return False
+        return True
+
+    def _decode_job(self, raw: bytes, kind: str) -> JobObject:
+        integration = self._integrations[kind]
+        return self._decoder.job(
+            raw,
+            kind=kind,
+            group_of=integration.group_of,
+            done=integration.done,
+            concerns=integration.concerns,
+            read=integration.read,
+        )
+
+    def _records(self) -> list[Reflector[Any]]:
+        decoder, follow = self._decoder, self._record_reflector
+        return [
+            follow("resourceflavors", FlavorInfo, decoder.flavor),
+            follow("topologies", TopologyInfo, decoder.topology),
+            follow("clusterqueues", ClusterQueueInfo, decoder.cluster_queue),
+            follow("cohorts", CohortInfo, decoder.cohort),
+            follow("localqueues", LocalQueueInfo, decoder.local_queue),
+            self._workloads(),
+            follow(
+                "workloadpriorityclasses",
+                WorkloadPriorityClassInfo,
+                decoder.workload_priority_class,
+            ),
+            follow("namespaces", NamespaceInfo, decoder.namespace),
+            follow("priorityclasses", PriorityClassInfo, decoder.priority_class),
+            follow("limitranges", LimitRangeInfo, decoder.limit_range),
+            follow("runtimeclasses", RuntimeClassInfo, decoder.runtime_class),
+        ]
+
+    def _workloads(self) -> Reflector[WorkloadInfo]:
+        """Return the reflector that says to the cluster's state how many pods are admitted, too."""
+        found = self._record_reflector("workloads", WorkloadInfo, self._decoder.workload)
+        of_queues, cluster, pods = found.feed, self._cluster, admitted_pods_of
+
+        def listed(workloads: Sequence[WorkloadInfo], version: int) -> Iterator[object]:
+            admitted = [*map(pods, workloads)]
+            yield from cluster.replace(cluster_events.ObjectsListed(AdmittedPods, admitted))
+            yield cluster.apply(cluster_events.AdmissionKnown(in_use=True))
+            yield from of_queues.listed(workloads, version)
+
+        def applied(workload: WorkloadInfo) -> None:
+            cluster.apply(cluster_events.ObjectApplied(pods(workload)))
+            of_queues.applied(workload)
+
+        def deleted(workload: WorkloadInfo) -> None:
+            cluster.apply(cluster_events.ObjectDeleted(AdmittedPods, workload.key))
+            of_queues.deleted(workload)
+
+        found.feed = Feed(listed, applied, deleted, of_queues.known)
+        return found
+
+    def _record_reflector(
+        self, kind: str, record: type[R], decode: Callable[[bytes], R]
+    ) -> Reflector[R]:
+        queues, of = self._queues, cast("type[Record]", record)
+        return Reflector[R](
+            kind,
+            watcher(self._client, path_of(kind), optional=True),
+            decode,
+            feed=Feed(
+                listed=lambda found, version: queues.replace(events.Listed(of, found, version)),
+                applied=lambda found: queues.apply(events.Applied(found)),
+                deleted=lambda found: queues.apply(events.Deleted(found)),
+                known=lambda which: cast("R | None", queues.known(of, which.key, which.uid)),
+            ),
+        )
+
+    def _jobs(self, integration: Integration) -> Reflector[JobObject]:
+        name, queues = integration.name, self._queues
+        path = objects(integration.group, integration.version, integration.plural)
+        decode = partial(self._decode_job, kind=name)
+        optional = name != BatchJob.integration  # every cluster has Jobs
+        return Reflector[JobObject](
+            f"jobs of {name}",
+            watcher(self._client, path, labels=self._job_selector, optional=optional),
+            decode,
+            feed=Feed(
+                listed=lambda found, version: queues.replace(
+                    events.JobsListed(name, found, version)
+                ),
+                applied=lambda found: queues.apply(events.JobApplied(found)),
+                deleted=lambda found: queues.apply(events.JobDeleted(found)),
+                known=lambda which: queues.view().job_of(which.uid, which.namespace),
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +415,7 @@ class QueueControllers:
         self._status = controller(
             status.reconcile,
             observer=shared.observer("queue-status", status.about),
-            settle=STATUS_SETTLE,
+            settle=SETTLE,
         )
         self._clock, self._manages_all, self.options = clock, manages_all, options
         self._managed = (

@@ -18,7 +18,8 @@ import structlog
 from fastapi import FastAPI
 
 from extender.api.wellknown import Phase
-from extender.config import Settings, SettingsError
+from extender.config.sections import SettingsError
+from extender.config.settings import Settings
 from extender.controllers.pod_group import PodGroupController, touched
 from extender.controllers.preemption import (
     FailedCalls,
@@ -49,9 +50,8 @@ from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import ComputedMetrics, ReconcilerMetrics, page, waiting_groups
 from extender.telemetry.queue_metrics import JobMetrics, QueueGauges, QueueMetrics
 from extender.telemetry.starts import AdmissionStarts
-from extender.wiring import http
 from extender.wiring.memory import cluster_memory, header
-from extender.wiring.process import Loop, Watches, tracing
+from extender.wiring.process import FEW, Loop, Server, Watches, http_config, tracing
 from extender.wiring.queue import QueueControllers, Shared
 from extender.wiring.reflectors import ALL_PODS, backoff, empty_cluster, reflectors, set_aside
 from extender.wiring.webhooks import WebhookServer, conversion_gate, is_converted, load, webhooks
@@ -192,7 +192,7 @@ class Reconciler:
         return KeyObserver(self.metrics, controller, about, record=self._recorder.record)
 
     def _new_connections(self) -> Connections:
-        return Connections(http.FEW, self.metrics.closed_connections, self.metrics.handshakes)
+        return Connections(FEW, self.metrics.closed_connections, self.metrics.handshakes)
 
     def _add_metrics(self, client: KubeClient) -> None:
         """Have the metrics page show the state of these parts."""
@@ -400,8 +400,8 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
         timeout=kube.timeout_seconds,
     ) as client:
         reconciler = Reconciler(settings, client)
-        config = http.config(reconciler.app, host=chosen.host, port=chosen.port)
-        server = http.Server(config, reconciler.connections, context=reconciler.context)
+        config = http_config(reconciler.app, host=chosen.host, port=chosen.port)
+        server = Server(config, reconciler.connections, context=reconciler.context)
 
         def stop() -> None:
             server.should_exit = True

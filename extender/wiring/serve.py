@@ -17,7 +17,8 @@ import structlog
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from extender.config import Gang, Listen, Settings, Tls
+from extender.config.gang import Gang
+from extender.config.settings import Listen, Settings, Tls
 from extender.explain.facts import GroupFacts
 from extender.kube.claims import ClaimWriter
 from extender.kube.client import KubeClient
@@ -52,13 +53,12 @@ from extender.server.tls import Files, NamedClients, ServingTls
 from extender.server.verbs import SchedulingVerbs, create_app
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import ComputedMetrics, Metrics
-from extender.wiring import http
-from extender.wiring.admissions import admissions
 from extender.wiring.memory import cluster_memory, group_memory, header
-from extender.wiring.process import Loop, Watches, tracing
+from extender.wiring.process import Loop, Server, Watches, http_config, tracing
 from extender.wiring.reflectors import (
     LIVE_PODS,
     NATIVE_GROUPS,
+    admissions,
     backoff,
     claim_reflectors,
     empty_cluster,
@@ -303,8 +303,8 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
         app: ASGIApp = extender.app
         if listen.tls is not None:
             app = NamedClients(app, listen.tls.client_names)
-        server = http.Server(
-            http.config(
+        server = Server(
+            http_config(
                 app, host=listen.host, port=listen.port, keep_alive=listen.keep_alive_seconds
             ),
             extender.connections,

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp
 from typing_extensions import override
 
-from extender.api.selectors import matches_selector
-from extender.config import Settings
-from extender.config import Webhooks as Section
+from extender.api.core_v1 import matches_selector
+from extender.config.settings import Settings
+from extender.config.settings import Webhooks as Section
 from extender.controllers.webhooks import Certificates, ConversionGate, GivenFiles, MadeByUs
 from extender.jobs import registry
 from extender.kube.certificates import Bundle, CertificateSecret
@@ -29,7 +29,7 @@ from extender.state.queue.store import Queues
 from extender.state.queue.view import QueueView
 from extender.webhooks.conversion import CONVERTED
 from extender.webhooks.jobs import by_kind
-from extender.wiring import http
+from extender.wiring.process import Server, http_config
 from extender.wiring.queue import QueueControllers
 from extender.wiring.reflectors import backoff
 
@@ -100,7 +100,7 @@ class WebhookServer:
         self.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._has_certificate = asyncio.Event()
         self._server = _Server(
-            http.config(app, host=section.host, port=section.port),
+            http_config(app, host=section.host, port=section.port),
             connections,
             context=self.tls,
         )
@@ -145,7 +145,7 @@ class WebhookServer:
         await self._server.listening.wait()
 
 
-class _Server(http.Server):
+class _Server(Server):
     """A second server of the process, which leaves signals to the first one."""
 
     @override

@@ -30,8 +30,8 @@ from extender.api.wellknown import (
     names_without_effect,
     no_effect_sentence,
 )
-from extender.config import Settings, SettingsError
-from extender.config.sections import read_yaml
+from extender.config.sections import SettingsError, read_yaml
+from extender.config.settings import Settings
 from extender.kube.certificates import CertificateSecret
 from extender.kube.client import KubeClient
 from extender.kube.credentials import CERTIFICATE, keyring

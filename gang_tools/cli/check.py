@@ -65,7 +65,8 @@ def check(
 
     Exit codes: 0 no failure, though there may be warnings, 1 a failure, 2 wrong use.
     """
-    from extender import config as settings_module
+    from extender.config.sections import SettingsError
+    from extender.config.settings import load
     from extender.kube.errors import ConfigurationError
     from extender.telemetry import logs
     from gang_tools.check.cluster import IDENTITIES, CheckTarget, checked
@@ -74,8 +75,8 @@ def check(
     logs.configure("error", as_json=False)
     if smoke:  # so that the gang is deleted then too
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with exits(1, ConfigurationError, OSError), exits(2, settings_module.SettingsError):
-        settings = settings_module.load(config, {})
+    with exits(1, ConfigurationError, OSError), exits(2, SettingsError):
+        settings = load(config, {})
         target = CheckTarget(
             identities=IDENTITIES if identity == "both" else (identity,),
             scheduler_config=scheduler_config,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from extender.config import Settings
+    from extender.config.settings import Settings
     from gang_tools.explanations import ExplainTarget
     from gang_tools.snapshot.file import ObjectSource
 
@@ -176,7 +176,7 @@ def _explain(
     output: Output,
 ) -> None:
     """Read the cluster or the snapshot, explain what was asked for, and print it."""
-    from extender.config import SettingsError
+    from extender.config.sections import SettingsError
     from extender.explain.facts import moment
     from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
     from extender.telemetry import logs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from extender.config import Settings
+    from extender.config.settings import Settings
     from gang_tools.snapshot.file import ObjectSource
 
 T = TypeVar("T")

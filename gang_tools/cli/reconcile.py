@@ -69,7 +69,8 @@ def reconcile(
     /localqueues/{namespace}/{name}/pendingworkloads, /workloads/{namespace}/{name}/explanation.
     Exit codes: 0 stopped, 1 failed or no longer the leader, 2 wrong use.
     """
-    from extender import config as settings_module
+    from extender.config.sections import SettingsError
+    from extender.config.settings import load
     from extender.jobs.registry import IntegrationError
     from extender.kube.errors import ConfigurationError
     from extender.kube.lease import LeadershipLost
@@ -94,8 +95,8 @@ def reconcile(
     }
     with (
         exits(1, ConfigurationError, LeadershipLost, OSError),
-        exits(2, IntegrationError, settings_module.SettingsError),
+        exits(2, IntegrationError, SettingsError),
     ):
-        settings = settings_module.load(config, overrides)
+        settings = load(config, overrides)
         logs.configure(settings.log.level, as_json=settings.log.format == "json")
         run(wiring.reconcile(settings, kubeconfig))

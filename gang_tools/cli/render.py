@@ -124,7 +124,7 @@ def _check(root: Path) -> None:
 
 def _settings_page(mend: str) -> str:
     """Return the page; `mend` is the command that writes it."""
-    from extender.config import Settings  # pydantic takes a while
+    from extender.config.settings import Settings  # pydantic takes a while
 
     schema = Settings.model_json_schema()
     defaults = Settings().model_dump(mode="json", by_alias=True)

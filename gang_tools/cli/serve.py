@@ -52,7 +52,8 @@ def serve(
     /livez /readyz /metrics /openapi.json /podgroups /podgroups/{namespace}/{name} /debug/snapshot.
     Exit codes: 0 stopped, 1 failed, 2 wrong use.
     """
-    from extender import config as settings_module
+    from extender.config.sections import SettingsError
+    from extender.config.settings import load
     from extender.kube.errors import ConfigurationError
     from extender.telemetry import logs
     from extender.wiring import serve as wiring
@@ -72,8 +73,8 @@ def serve(
         },
         "log": {"level": log_level, "format": log_format},
     }
-    with exits(2, settings_module.SettingsError):
-        settings = settings_module.load(config, overrides)
+    with exits(2, SettingsError):
+        settings = load(config, overrides)
         if settings.listen.tls is not None:
             settings.listen.tls.check_files()
     _raise_file_limit()

@@ -157,7 +157,7 @@ class _NodeFile:
 
 def _doubts(file: _NodeFile) -> Iterator[str]:
     """Yield the warnings and failures of `gang-extender check` about the configuration."""
-    from extender.config import Settings
+    from extender.config.settings import Settings
     from gang_tools.check.findings import FindingLevel
     from gang_tools.check.scheduler import scheduler
 

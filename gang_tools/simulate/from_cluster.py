@@ -10,7 +10,7 @@ import msgspec
 
 from extender.api.values import seconds
 from extender.api.wellknown import EXPECTED_RUN, MAX_EXEC_TIME_LABEL
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.gang.options import GangOptions
 from extender.jobs import fields, registry
 from extender.jobs.job import template_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.config import Settings, load
+from extender.config.settings import Settings, load
 from tests.cluster.alone import alone
 from tests.cluster.chart_choices import CHOICES, CRD, Choice
 from tests.documents import blocks, words_of

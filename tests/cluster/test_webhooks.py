@@ -16,7 +16,7 @@ import httpx
 import pytest
 import yaml
 
-from extender.config import Webhooks
+from extender.config.settings import Webhooks
 from extender.kube.certificates import Bundle, fault, issue
 from extender.webhooks import conversion
 from tests.cluster.alone import alone

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from starlette.types import ASGIApp
 
 from extender.server.connections import Connections, Limits
-from extender.wiring import http
+from extender.wiring.process import Server, http_config
 
 
 @contextlib.contextmanager
@@ -18,11 +18,11 @@ def served(make: Callable[[], ASGIApp], limits: Limits | None = None) -> Iterato
     Without `limits` a client may be slow: the machine may have much else to do.
     """
     started = threading.Event()
-    found: list[tuple[asyncio.AbstractEventLoop, http.Server]] = []
+    found: list[tuple[asyncio.AbstractEventLoop, Server]] = []
 
     async def serve() -> None:
-        config = http.config(make(), host="127.0.0.1", port=0, keep_alive=120)
-        server = http.Server(config, Connections(limits or Limits(read_seconds=60)))
+        config = http_config(make(), host="127.0.0.1", port=0, keep_alive=120)
+        server = Server(config, Connections(limits or Limits(read_seconds=60)))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.serve())
             while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.explain.facts import GroupFacts
 from extender.kube.decode import Decoder
 from extender.permit.background import GroupState

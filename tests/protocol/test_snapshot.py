@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from typing_extensions import override
 
 from extender.api.reasons import Reason
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.gang.verdicts import Refuse
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import Pacer, SystemClock

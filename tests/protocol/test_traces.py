@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from extender.config import TraceSettings
+from extender.config.settings import TraceSettings
 from extender.kube.errors import ConfigurationError
 from extender.state.cluster.store import Cluster
 from extender.telemetry import otel
@@ -207,7 +207,7 @@ def test_nothing_of_it_is_imported_where_traces_are_off() -> None:
     script = """
 import asyncio, sys
 import extender.wiring.serve, extender.wiring.reconcile
-from extender.config import TraceSettings
+from extender.config.settings import TraceSettings
 from extender.telemetry.metrics import ProcessMetrics
 from extender.wiring.process import tracing
 

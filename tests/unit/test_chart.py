@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.config import Settings
+from extender.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"

@@ -19,7 +19,7 @@ import httpx
 import pytest
 import yaml
 
-from extender.config import Listen
+from extender.config.settings import Listen
 from tests.dist import uv
 from tests.harness.process import Component, free_port
 from tests.once import once

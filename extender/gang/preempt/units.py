@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from extender.api.core_v1 import LabelSelector
-from extender.api.selectors import matches_selector
+from extender.api.core_v1 import LabelSelector, matches_selector
 from extender.api.wellknown import INDEX_LABEL
 from extender.gang.options import GangOptions
 from extender.gang.room import is_of_system

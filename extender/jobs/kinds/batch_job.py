@@ -8,8 +8,14 @@ import msgspec
 from typing_extensions import override
 
 from extender.api import wellknown
-from extender.api.batch_v1 import count_below, indexes_below, pods_at_first, pods_left
-from extender.api.values import KNOWN_TEXTS, remembered
+from extender.api.values import (
+    KNOWN_TEXTS,
+    count_below,
+    indexes_below,
+    pods_at_first,
+    pods_left,
+    remembered,
+)
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
 from extender.jobs.job import Finished, GenericJob, Slot, Step, guarded, merge_patch

@@ -12,8 +12,7 @@ from itertools import islice
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from extender.api.core_v1 import LabelSelector
-from extender.api.selectors import matches
+from extender.api.core_v1 import LabelSelector, matches
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS, TOPOLOGY_GATE
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import REMEMBERED, Pattern, PodInfo, PodTerm, Shape

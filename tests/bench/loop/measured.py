@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from extender import config
+from extender.config.settings import load
 from extender.telemetry import logs
 from extender.wiring import reconcile, serve
 from tests.bench.loop.steps import Meter, new_task
@@ -29,7 +29,7 @@ def answer(meter: Meter) -> None:
 
 async def main(name: str, kubeconfig: Path, file: Path) -> None:
     """Run a process until its input ends."""
-    settings = config.load(file, {})
+    settings = load(file, {})
     logs.configure(settings.log.level, as_json=False)
     asyncio.get_running_loop().set_task_factory(new_task)
     await _RUNS[name](settings, kubeconfig)

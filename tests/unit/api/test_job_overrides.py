@@ -2,13 +2,12 @@
 
 import pytest
 
-from extender.api.job_overrides import (
-    DEFAULT,
+from extender.api.values import (
     Bound,
     Overrides,
     overrides_of,
-    parsed,
-    unreadable,
+    parsed_overrides,
+    unreadable_overrides,
 )
 from extender.api.wellknown import JOB_OVERRIDES
 
@@ -34,7 +33,7 @@ RELEASE, BASE = f"{OWN}release-quota", f"{OWN}pods-ready-backoff-base"
     ],
 )
 def test_a_list_of_overrides_is_parsed(said: str, want: Overrides) -> None:
-    assert parsed(said) == (want, ())
+    assert parsed_overrides(said) == (want, ())
 
 
 @pytest.mark.parametrize(
@@ -51,18 +50,18 @@ def test_a_list_of_overrides_is_parsed(said: str, want: Overrides) -> None:
 def test_an_entry_that_cannot_be_read_frees_nothing(
     said: str, setting: str | None, words: str
 ) -> None:
-    for overrides, complaints in (parsed(said), parsed(f"*, {said}")):
+    for overrides, complaints in (parsed_overrides(said), parsed_overrides(f"*, {said}")):
         [complaint] = complaints
         assert complaint.startswith(f"{said} is ignored: ")
         assert words in complaint
         assert overrides.others == "stricter"
         assert not overrides.frees(setting or TIMEOUT)
         assert overrides.limited(TIMEOUT, 50.0, 10.0) == 10.0
-        assert unreadable({JOB_OVERRIDES: said}) == [f"{JOB_OVERRIDES}: {complaint}"]
+        assert unreadable_overrides({JOB_OVERRIDES: said}) == [f"{JOB_OVERRIDES}: {complaint}"]
 
 
 def test_a_long_text_is_cut() -> None:
-    [reported] = parsed("x" * 5000)[1]
+    [reported] = parsed_overrides("x" * 5000)[1]
     assert reported.startswith(f"{'x' * 40} is ignored")
 
 
@@ -86,13 +85,13 @@ def test_a_long_text_is_cut() -> None:
 def test_without_a_list_a_job_may_only_be_stricter(
     setting: str, wanted: object, ruled: object, counts: object
 ) -> None:
-    assert DEFAULT.limited(setting, wanted, ruled) == counts
-    assert parsed("*")[0].limited(setting, wanted, ruled) == wanted
-    assert parsed("none")[0].limited(setting, wanted, ruled) == ruled
+    assert Overrides().limited(setting, wanted, ruled) == counts
+    assert parsed_overrides("*")[0].limited(setting, wanted, ruled) == wanted
+    assert parsed_overrides("none")[0].limited(setting, wanted, ruled) == ruled
 
 
 def test_a_queue_goes_before_the_settings() -> None:
-    free = parsed("*")[0]
+    free = parsed_overrides("*")[0]
     assert overrides_of({}, free) is free
-    assert overrides_of({JOB_OVERRIDES: ""}, free) == DEFAULT
-    assert not unreadable({})
+    assert overrides_of({JOB_OVERRIDES: ""}, free) == Overrides()
+    assert not unreadable_overrides({})

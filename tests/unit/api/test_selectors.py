@@ -2,8 +2,7 @@
 
 import pytest
 
-from extender.api.core_v1 import LabelSelector, Requirement
-from extender.api.selectors import matches, matches_selector
+from extender.api.core_v1 import LabelSelector, Requirement, matches, matches_selector
 
 WANT_MATCH: dict[str, tuple[Requirement, bool, bool]] = {
     "In, one of the values": (Requirement("k", "In", ["5", "6"]), True, False),

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from extender.api.manifests import shipped_objects
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.reviews import Access
 from gang_tools.check import cluster, smoke

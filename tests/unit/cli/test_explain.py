@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from extender.config import Queue
+from extender.config.queue import Queue
 from extender.kube.errors import ForbiddenError
 from extender.queueing.rules import AdmissionOptions
 from gang_tools.cli.explain import lacks_rights

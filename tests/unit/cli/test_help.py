@@ -5,7 +5,7 @@ import re
 import pytest
 from typer.main import get_command
 
-from extender.config import Settings
+from extender.config.settings import Settings
 from gang_tools.cli.main import app
 
 

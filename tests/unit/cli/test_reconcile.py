@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from extender.config import Queue, Settings
+from extender.config.queue import Queue
+from extender.config.settings import Settings
 from extender.jobs.registry import IntegrationError
 from extender.telemetry import logs
 from extender.wiring import reconcile

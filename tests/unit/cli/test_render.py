@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from extender.config import Settings
+from extender.config.settings import Settings
 from gang_tools.cli.main import app
 from gang_tools.cli.render import MEND_SETTINGS, SETTINGS
 

@@ -11,7 +11,7 @@ import yaml
 from fastapi import FastAPI
 from typer.testing import CliRunner, Result
 
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import Pacer, SystemClock
 from extender.server.access import Guard

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.config import Gang, Listen, Settings, SettingsError, load
+from extender.config.gang import Gang
+from extender.config.sections import SettingsError
+from extender.config.settings import Listen, Settings, load
 from extender.gang.options import GangOptions
 from extender.kube.lease import LeaseTimes
 from extender.queueing.rules import PodsReady

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.config import Gang, SettingsError
+from extender.config.gang import Gang
+from extender.config.sections import SettingsError
 
 
 def configuration(folder: Path, *disabled: str) -> Path:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.api.job_overrides import Overrides, parsed
+from extender.api.values import Overrides, parsed_overrides
 from extender.jobs import actions as act
 from extender.jobs.actions import (
     Action,
@@ -23,7 +23,7 @@ from tests.unit.jobs.scene import CONTEXT, body_of, condition, job, words, workl
 
 EVICTED = ("Evicted", "True", "Preempted")
 RELEASE = "scheduling.x-k8s.io/release-quota"
-FREE = parsed("*")[0]
+FREE = parsed_overrides("*")[0]
 ON_TERMINAL = replace(CONTEXT, release_quota="OnTerminal")
 LEAST = {"kueue.x-k8s.io/job-min-parallelism": "1"}
 
@@ -151,7 +151,7 @@ def test_pods_that_end_slowly_take_nothing_from_others_while_none_has_succeeded(
         ({RELEASE: "OnTerminal"}, CONTEXT, False),
         ({RELEASE: "OnTerminating"}, ON_TERMINAL, False),
         ({RELEASE: "OnTerminating"}, replace(ON_TERMINAL, overrides=FREE), True),
-        ({RELEASE: "OnTerminal"}, replace(CONTEXT, overrides=parsed("none")[0]), True),
+        ({RELEASE: "OnTerminal"}, replace(CONTEXT, overrides=parsed_overrides("none")[0]), True),
         ({RELEASE: "whenever"}, ON_TERMINAL, False),
         ({RELEASE: "whenever"}, CONTEXT, True),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.api.job_overrides import Overrides, parsed
+from extender.api.values import Overrides, parsed_overrides
 from extender.queueing import cycle, readiness
 from extender.queueing import lifecycle as to
 from extender.queueing.lifecycle import LifecycleRules, WorkloadStep, decide
@@ -33,7 +33,7 @@ from tests.queue_makers import (
 
 OWN = "scheduling.x-k8s.io"
 TIMEOUT, LIMIT = f"{OWN}/pods-ready-timeout", f"{OWN}/pods-ready-backoff-limit"
-FREE = parsed("*")[0]
+FREE = parsed_overrides("*")[0]
 POLICY = PodsReady(timeout=100, recovery_timeout=30, backoff_base=10, backoff_max=45)
 SINCE = 1000.0
 
@@ -124,7 +124,7 @@ def test_a_job_may_wait_less_than_its_queue_lets_it() -> None:
     said = {TIMEOUT: "5", f"{OWN}/pods-ready-recovery-timeout": "6", LIMIT: "1"}
     found = policy(BY_QUEUE, said, overrides=Overrides())
     assert found == replace(RULED, timeout=5, recovery_timeout=6, backoff_limit=1)
-    assert policy(BY_QUEUE, said, overrides=parsed("none")[0]) == RULED
+    assert policy(BY_QUEUE, said, overrides=parsed_overrides("none")[0]) == RULED
     off = {f"{OWN}/wait-for-pods-ready": "false"}
     on = {f"{OWN}/wait-for-pods-ready": "true"}
     assert policy(off, on, overrides=Overrides()).enabled

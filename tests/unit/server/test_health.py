@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from extender.config import Health
+from extender.config.settings import Health
 from extender.runtime.clock import LoopLag, SystemClock
 from extender.server.health import Probes, health_app
 from extender.telemetry.metrics import ProcessMetrics

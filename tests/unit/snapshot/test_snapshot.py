@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from extender.api.wellknown import EXPECTED_RUN, INDEX_LABEL
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError

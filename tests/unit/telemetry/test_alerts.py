@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from extender.api.reasons import EventReason, Reason
-from extender.config import Settings
+from extender.config.settings import Settings
 from tests.documents import anchors, inline
 from tests.harness import monitoring, promtool_rules
 from tests.harness.monitoring import ROOT, RUNBOOKS

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.wiring.webhooks import wanted
 
 URL = {"url": "https://127.0.0.1:9443"}

@@ -15,7 +15,7 @@ from extender.runtime.clock import Pacer, SystemClock
 from extender.state.cluster.store import Cluster
 from extender.state.queue.store import Queues
 from extender.wiring import reflectors as wiring
-from extender.wiring.queue_sources import Sources
+from extender.wiring.queue import Sources
 
 QUEUED = {QUEUE_LABEL: "queue"}
 

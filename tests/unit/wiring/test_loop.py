@@ -4,7 +4,7 @@ import asyncio
 
 from prometheus_client import CollectorRegistry
 
-from extender.config import Health
+from extender.config.settings import Health
 from extender.runtime.clock import SystemClock
 from extender.runtime.faults import FAULTS
 from extender.wiring.process import Loop

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.config import Settings
+from extender.config.settings import Settings
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.runtime.clock import Pacer, SystemClock

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from extender.config import Certificate, Reconcile, Settings, SettingsError
+from extender.config.sections import SettingsError
+from extender.config.settings import Certificate, Reconcile, Settings
 from extender.kube.certificates import issue
 from extender.wiring.reconcile import serving_tls
 

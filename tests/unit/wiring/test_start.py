@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from extender.config import Gang
+from extender.config.gang import Gang
 from extender.wiring.serve import say_if_not_together
 
 MANAGED = """

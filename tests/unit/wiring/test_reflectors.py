@@ -8,7 +8,7 @@ from extender.runtime.clock import Pacer, SystemClock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.records import AdmittedPods
 from extender.state.cluster.store import Cluster
-from extender.wiring.admissions import admissions
+from extender.wiring.reflectors import admissions
 
 WORKLOAD = AdmittedPods("ns/w", ("j",), 2)
 

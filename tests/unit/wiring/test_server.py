@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from extender.server.connections import Connections, Limits
-from extender.wiring import http
+from extender.wiring.process import Server, http_config
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Running:
     reported: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.server = http.Server(
-            http.config(self.app, host="127.0.0.1", port=0, keep_alive=120),
+        self.server = Server(
+            http_config(self.app, host="127.0.0.1", port=0, keep_alive=120),
             Connections(Limits()),
             on_exit=lambda: self.reported.append("exit"),
             unfinished=lambda: self.unfinished,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from extender.api.batch_v1 import count_below, indexes_below
+from extender.api.values import count_below, indexes_below
 
 MOST = 10**5
 
