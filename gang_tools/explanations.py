@@ -25,7 +25,7 @@ from extender.explain.gang import explain_group, explain_pod
 from extender.explain.workload import explain
 from extender.gang import gates
 from extender.gang.fit import Fit
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.jobs import registry
 from extender.jobs.actions import ReportRefusal
 from extender.jobs.kinds.plain_pods import group_name_of
@@ -208,7 +208,7 @@ async def explained_group(
     Raises NothingToExplainError and ApiError.
     """
     cluster, _ = await _read_all(source.reader, _decoder(settings))
-    facts = facts_of(cluster, key, settings.gang.options(), clock=source.clock)
+    facts = facts_of(cluster, key, settings.gang.verdicts(), clock=source.clock)
     found = at_once(explain_group(key, facts))
     if found is None:
         raise NothingToExplainError(no_group(key, cluster.view()))
@@ -224,7 +224,7 @@ async def explained_pod(source: ObjectSource, settings: Settings, *, key: str) -
     pod = next((each for each in pods if each.key == key), None)
     if pod is None:
         raise NothingToExplainError(f"there is no Pod {key}")
-    facts = facts_of(cluster, pod.group, settings.gang.options(), clock=source.clock)
+    facts = facts_of(cluster, pod.group, settings.gang.verdicts(), clock=source.clock)
     return at_once(explain_pod(pod, facts))
 
 

@@ -22,7 +22,7 @@ from extender.config.sections import (
     read_yaml,
 )
 from extender.fit.placement import GangPlacement
-from extender.gang.options import GangOptions, OnPartial, OnPartialOverrides
+from extender.gang.verdicts import GangOptions, OnPartial, OnPartialOverrides
 from extender.resources.ignored import IgnoredResources, ResourceNames
 
 _Found = TypeVar("_Found")

@@ -12,10 +12,9 @@ import structlog
 
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang import pending
-from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import Watched
 from extender.gang.status import Report, Waiting, counts_alone, decide, ours, waiting_of
-from extender.gang.verdicts import Pending
+from extender.gang.verdicts import GangOptions, OnPartial, Pending
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.pods import PodRef

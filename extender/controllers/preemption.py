@@ -15,9 +15,9 @@ import structlog
 from extender.api.reasons import EventReason, PreemptionReason
 from extender.api.wellknown import ConditionType
 from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN
-from extender.gang.options import GangOptions
 from extender.gang.preempt import choice
 from extender.gang.preempt.choice import Checked, check, has_started_since
+from extender.gang.verdicts import GangOptions
 from extender.kube.errors import ApiError, BudgetError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pod_groups import about as about_group

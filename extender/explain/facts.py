@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from extender.api.explanations import OwnerReference, TimedCondition
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import NOTHING, Remembered
+from extender.gang.verdicts import NOTHING, GangOptions, Remembered
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
 from extender.queueing.rules import AdmissionRules

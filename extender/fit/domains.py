@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from extender.fit.candidates import PodShape
-from extender.fit.room_left import slots
+from extender.fit.candidates import PodShape, slots
 from extender.state.cluster.records import Domain, NodeInfo
 from extender.steps import PIECE, Steps
 

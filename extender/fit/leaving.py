@@ -12,8 +12,8 @@ it stay together with all that stay before it, and no unit goes that could stay 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from extender.fit.candidates import Placed
 from extender.fit.packer import Found, Packer, Wanted
-from extender.fit.room_left import Placed
 from extender.state.cluster.records import NodeInfo
 from extender.steps import Steps, cut
 

@@ -16,9 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.fit.candidates import CandidateNodes, Candidates, FeasibleNodes, PodShape
+from extender.fit.candidates import (
+    CandidateNodes,
+    Candidates,
+    FeasibleNodes,
+    Placed,
+    PodShape,
+    RoomLeft,
+    slots,
+)
 from extender.fit.placement import PlacementChoice, Placer
-from extender.fit.room_left import Placed, RoomLeft, slots
 from extender.resources.quantity import Resources, subtract
 from extender.state.cluster.records import NodeInfo, Shape
 from extender.steps import PIECE, Steps

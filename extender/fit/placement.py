@@ -13,8 +13,7 @@ from itertools import accumulate
 from typing import Final
 
 from extender.api.wellknown import ZONE_LABEL
-from extender.fit.candidates import Candidates, PodShape
-from extender.fit.room_left import Placed, RoomLeft
+from extender.fit.candidates import Candidates, Placed, PodShape, RoomLeft
 from extender.state.cluster.records import NodeInfo
 from extender.steps import PIECE, Steps
 

@@ -19,12 +19,19 @@ from itertools import islice
 from types import MappingProxyType
 
 from extender.fit import domains
-from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape, is_feasible
+from extender.fit.candidates import (
+    Candidates,
+    Conflicts,
+    Feasibility,
+    Placed,
+    PodShape,
+    RoomLeft,
+    is_feasible,
+)
 from extender.fit.packer import Found, Packer, Wanted
-from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import gates, topology
 from extender.gang.fit import candidates, fitting, pod_shape
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import Domain, NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.reservations import Claim

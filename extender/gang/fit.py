@@ -14,9 +14,8 @@ from typing import Final
 from extender.api.values import remembered
 from extender.api.wellknown import ZONE_LABEL
 from extender.fit import domains
-from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, Placed, PodShape, RoomLeft
 from extender.fit.packer import Packer, Promised, Wanted
-from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import topology
 from extender.gang.room import Room, room_on
 from extender.gang.topology import GroupTopology

@@ -11,8 +11,15 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from extender.api.core_v1 import matches_selector
 from extender.api.reasons import Reason
 from extender.api.wellknown import INDEX_LABEL
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import Allow, PermitVerdict, Refuse, Wait, about, not_admitted
+from extender.gang.verdicts import (
+    Allow,
+    GangOptions,
+    PermitVerdict,
+    Refuse,
+    Wait,
+    about,
+    not_admitted,
+)
 from extender.state.cluster.records import PodInfo, PodTerm, Shape
 from extender.state.cluster.view import ClusterView
 

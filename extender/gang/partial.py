@@ -20,9 +20,8 @@ from math import ceil
 
 from extender.api.reasons import EventReason, Reason
 from extender.api.wellknown import ConditionType
-from extender.gang.options import OnPartial, OnPartialOverrides
 from extender.gang.phase import Progress, Statement
-from extender.gang.verdicts import Pending
+from extender.gang.verdicts import OnPartial, OnPartialOverrides, Pending
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, PodInfo
 
 

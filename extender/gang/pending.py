@@ -14,8 +14,7 @@ from extender.fit.candidates import is_feasible
 from extender.gang import gates
 from extender.gang.fit import Fit, candidates, finds_no_node
 from extender.gang.gates import cannot_start
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import Pending, Refuse, about, not_admitted
+from extender.gang.verdicts import GangOptions, Pending, Refuse, about, not_admitted
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.steps import Steps, at_once

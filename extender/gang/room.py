@@ -10,8 +10,7 @@ from enum import Enum
 from itertools import chain
 from typing import Final
 
-from extender.fit.candidates import is_feasible
-from extender.fit.room_left import slots
+from extender.fit.candidates import is_feasible, slots
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import NodeInfo, PodInfo, Shape
 from extender.state.cluster.reservations import SYSTEM_CRITICAL

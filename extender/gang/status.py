@@ -9,11 +9,10 @@ from extender.api.reasons import EventReason, Reason
 from extender.api.wellknown import ON_PARTIAL_ANNOTATION, ConditionType, Phase
 from extender.gang import partial, pending, phase
 from extender.gang.gates import cannot_start
-from extender.gang.options import GangOptions, OnPartial
 from extender.gang.partial import Rules, Watched
 from extender.gang.phase import Progress, Statement, is_scheduled, runs
 from extender.gang.preempt import choice
-from extender.gang.verdicts import Pending, Refuse, about
+from extender.gang.verdicts import GangOptions, OnPartial, Pending, Refuse, about
 from extender.state.cluster.records import (
     ConditionInfo,
     PodGroupInfo,

@@ -25,9 +25,8 @@ from typing import Final
 
 import structlog
 
-from extender.gang import ahead, begin
-from extender.gang.ahead import Left
-from extender.gang.begin import Prospect
+from extender.gang import ahead
+from extender.gang.ahead import Left, Prospect
 from extender.kube.recorder import Event, ObjectRef
 from extender.permit.group_memory import SchedulerLag
 from extender.permit.hold import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter, Gone, WaitingPods
@@ -632,10 +631,10 @@ class NextGroups:
 
     def _is_outranked(self, group: str) -> bool:
         priority, schedulers = self._view.tally(group).priority, self._plans.schedulers
-        return begin.is_outranked(priority, view=self._view, schedulers=schedulers)
+        return ahead.is_outranked(priority, view=self._view, schedulers=schedulers)
 
     def _judging(self, pod_group: PodGroupInfo) -> Steps[Prospect]:
-        return begin.prospect_of(
+        return ahead.prospect_of(
             pod_group,
             view=self._view,
             schedulers=self._plans.schedulers,

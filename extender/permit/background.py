@@ -11,8 +11,7 @@ import structlog
 from cachetools import LRUCache
 
 from extender.gang import aging, status
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import Remembered
+from extender.gang.verdicts import GangOptions, Remembered
 from extender.kube.errors import ApiError
 from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods

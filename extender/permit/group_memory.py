@@ -21,8 +21,7 @@ import structlog
 from cachetools import LRUCache, TTLCache
 
 from extender.api.reasons import Reason
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import Refuse, Standing, Versions, versions_of
+from extender.gang.verdicts import GangOptions, Refuse, Standing, Versions, versions_of
 from extender.permit.timing import (
     ASSUMED_SECONDS,
     BACK_OFF_SECONDS,

@@ -20,10 +20,10 @@ from extender.api.reasons import PreemptionReason, Reason
 from extender.api.wellknown import GROUP_NATIVE, ConditionType
 from extender.gang.filter import BEHIND, DISAGREE
 from extender.gang.fit import finds_no_node
-from extender.gang.options import GangOptions
 from extender.gang.preempt import choice
 from extender.gang.preempt.choice import Ended, Seen, overtaken
 from extender.gang.preempt.search import Preemption, choosing
+from extender.gang.verdicts import GangOptions
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit.plans import Plans

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.wellknown import HOSTNAME_LABEL
-from extender.fit.candidates import PodShape
+from extender.fit.candidates import Placed, PodShape
 from extender.fit.domains import LevelRequest, Spread, spread
 from extender.fit.packer import Packer, Promised
-from extender.fit.room_left import Placed
 from extender.jobs.kinds.batch_job import done_ranks
 from extender.room.pods import PodSetCount, members
 from extender.state.cluster.records import Domain, DomainAssignment, NodeInfo

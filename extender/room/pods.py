@@ -12,8 +12,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from extender.api.wellknown import TOPOLOGY_GATE
-from extender.fit.candidates import AntiAffinityKey, PodShape
-from extender.fit.room_left import Placed
+from extender.fit.candidates import AntiAffinityKey, Placed, PodShape
 from extender.gang.topology import domains_of
 from extender.jobs.workload import made_for, pod_group_key
 from extender.resources.quantity import Resources

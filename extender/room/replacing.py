@@ -10,10 +10,9 @@ from itertools import groupby, islice
 from typing import Final
 
 from extender.api.wellknown import HOSTNAME_LABEL
-from extender.fit.candidates import PodShape
+from extender.fit.candidates import Placed, PodShape
 from extender.fit.domains import LevelRequest, Spread, fewest, spread
 from extender.fit.packer import Packer
-from extender.fit.room_left import Placed
 from extender.room.domains import DomainPlacer, InDomains, lack_of, levels_of
 from extender.room.pods import PodSetCount
 from extender.state.cluster.records import Domain, DomainAssignment, NodeInfo, in_order

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
-from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, Placed, PodShape, RoomLeft
 from extender.fit.packer import Packer, Wanted
-from extender.fit.room_left import Placed, RoomLeft
 from extender.resources.quantity import Resources, add
 from extender.room.pods import PodShapes, workloads_of
 from extender.state.cluster.index import NodeOrder

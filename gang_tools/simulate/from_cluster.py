@@ -11,7 +11,7 @@ import msgspec
 from extender.api.values import seconds
 from extender.api.wellknown import EXPECTED_RUN, MAX_EXEC_TIME_LABEL
 from extender.config.settings import Settings
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.jobs import fields, registry
 from extender.jobs.job import template_of
 from extender.jobs.workload import pod_group_key
@@ -264,7 +264,7 @@ async def world_of_cluster(
             read.cluster.view(),
             read.queues.view(),
             source.clock.wall(),
-            gang.options(),
+            gang.verdicts(),
             settings.queue.options(),
             makes_groups=settings.queue.pod_groups == "Auto",
             run_seconds=runs,

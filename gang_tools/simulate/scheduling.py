@@ -16,11 +16,10 @@ from extender.fit.candidates import Feasibility
 from extender.gang import gates
 from extender.gang.fit import candidates, fits, fitting
 from extender.gang.gates import cannot_start
-from extender.gang.options import GangOptions
 from extender.gang.preempt import choice
 from extender.gang.preempt.choice import Seen
 from extender.gang.preempt.search import choosing
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import GangOptions, Refuse
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import EVICTED_IN_VAIN_SECONDS, NO_VICTIMS_SECONDS

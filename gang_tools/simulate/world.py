@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.records import JobInfo, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.queue.events import Record

@@ -14,8 +14,7 @@ from extender.fit.candidates import clashes
 from extender.gang import ahead
 from extender.gang.ahead import Left
 from extender.gang.filter import usable
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
+from extender.gang.verdicts import AnyNode, GangOptions, OneNode, OneOf, Refuse
 from extender.gang.wake import decide_group, deciding_room
 from extender.permit.ahead import NextGroups
 from extender.permit.filter import PodFilter

@@ -16,7 +16,7 @@ from typing import Any, Final
 import looptime
 import msgspec
 
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef

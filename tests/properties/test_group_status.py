@@ -12,7 +12,7 @@ from typing_extensions import override
 from extender.controllers.pod_group import PodGroupController
 from extender.controllers.timing import LOOK_AGAIN
 from extender.gang import status
-from extender.gang.options import GangOptions, OnPartial
+from extender.gang.verdicts import GangOptions, OnPartial
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef

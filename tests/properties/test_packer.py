@@ -9,9 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, Placed, PodShape, RoomLeft
 from extender.fit.packer import Found, Packer, Wanted
-from extender.fit.room_left import Placed, RoomLeft
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.records import HostPort, NodeInfo, Shape
 from extender.state.cluster.view import ClusterView

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, Placed, PodShape, RoomLeft
 from extender.fit.packer import Packer
-from extender.fit.room_left import Placed, RoomLeft
 from extender.state.cluster.records import NodeInfo, Shape
 from extender.steps import at_once
 from tests.makers import cluster_of, node, requests, shape

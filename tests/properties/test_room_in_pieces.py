@@ -9,10 +9,9 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.fit import candidates, packer, room_left
-from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
+from extender.fit import candidates, packer
+from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape, RoomLeft
 from extender.fit.packer import Packer
-from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, Outcome
 from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster import events as cluster_events
@@ -34,7 +33,7 @@ COURSE = st.lists(st.tuples(ASKED, st.integers(0, 2), st.integers(0, 1)), min_si
 def pieces_of(count: int) -> Iterator[None]:
     """Have so many nodes looked at in a piece."""
     with ExitStack() as patches:
-        for module in (candidates, packer, room_left):
+        for module in (candidates, packer):
             patches.enter_context(patch.object(module, "PIECE", count))
         yield
 

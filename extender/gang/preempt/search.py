@@ -16,9 +16,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from extender.fit import domains
-from extender.fit.candidates import Feasibility, PodShape
+from extender.fit.candidates import Feasibility, Placed, PodShape
 from extender.fit.leaving import fewest_to_leave
-from extender.fit.room_left import Placed
 from extender.gang import topology
 from extender.gang.fit import (
     candidates,
@@ -30,9 +29,9 @@ from extender.gang.fit import (
     packer_of,
     pod_shape,
 )
-from extender.gang.options import GangOptions
 from extender.gang.preempt.units import Evictables, Going, Unit
 from extender.gang.room import Room
+from extender.gang.verdicts import GangOptions
 from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from extender.api.core_v1 import LabelSelector, matches_selector
 from extender.api.wellknown import INDEX_LABEL
-from extender.gang.options import GangOptions
 from extender.gang.room import is_of_system
+from extender.gang.verdicts import GangOptions
 from extender.state.cluster.records import BudgetInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 

@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from extender.controllers.admission import FIRST_ROOM_PAUSE
-from extender.fit.room_left import RoomLeft
+from extender.fit.candidates import RoomLeft
 from extender.queueing import cycle
 from extender.queueing.cycle import ROOM_PERIOD
 from extender.queueing.rules import AdmissionOptions

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from extender.api.wellknown import GROUP_X
 from extender.controllers.timing import LATE
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.kube.errors import NotFoundError
 from extender.permit.background import NodeClaims
 from extender.state.cluster.records import Grant, PodGroupInfo

@@ -9,7 +9,7 @@ import pytest
 from extender.api.wellknown import HOSTNAME_LABEL
 from extender.controllers.admitted_pods import LostHosts
 from extender.controllers.workload import Workloads
-from extender.gang.options import GangOptions, OnPartial
+from extender.gang.verdicts import GangOptions, OnPartial
 from extender.kube.errors import ApiError
 from extender.kube.recorder import Event
 from extender.queueing.lost_hosts import UNREADY_SECONDS, HostRules

@@ -14,7 +14,7 @@ from extender.controllers.preemption import (
     StoredNominations,
 )
 from extender.controllers.timing import LOOK_AGAIN
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.kube.errors import ApiError, BudgetError, UnavailableError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef

@@ -7,7 +7,7 @@ import pytest
 from extender.api.explanations import Explanation
 from extender.explain.text import workload_text
 from extender.explain.workload import explain, look_at_nodes
-from extender.fit.room_left import RoomLeft
+from extender.fit.candidates import RoomLeft
 from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo

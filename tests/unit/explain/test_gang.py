@@ -13,8 +13,7 @@ from extender.explain.facts import GroupFacts
 from extender.explain.gang import explain_group, explain_pod
 from extender.explain.text import group_text, pod_text
 from extender.gang.gates import Gate
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import NOTHING, Refuse, Remembered
+from extender.gang.verdicts import NOTHING, GangOptions, Refuse, Remembered
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NominatedRoom, PodInfo, PreemptedRoom, VictimInfo
 from extender.state.cluster.reservations import Claim, Reservation, ReservationKind

@@ -9,8 +9,7 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_X
 from extender.gang import pending
 from extender.gang.gates import MOST_MIN_RESOURCES as MOST
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import OneNode, Refuse
+from extender.gang.verdicts import GangOptions, OneNode, Refuse
 from extender.kube.decode import DecodeError, Decoder
 from extender.state.cluster.records import PodGroupInfo
 from tests.makers import cluster_of, key, nodes, observe, pod_group, pods

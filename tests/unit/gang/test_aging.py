@@ -8,7 +8,7 @@ import pytest
 
 from extender.api.core_v1 import Toleration
 from extender.gang.aging import MOST, deciding, waits_since
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import DomainAssignment, NodeInfo, PodInfo
 from extender.state.cluster.reservations import Claim

@@ -9,8 +9,7 @@ import pytest
 from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE, GROUP_SIGS
 from extender.gang.filter import beside_plans
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
+from extender.gang.verdicts import AnyNode, FilterVerdict, GangOptions, OneNode, OneOf, Refuse
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, PodInfo
 from extender.state.cluster.reservations import Claim

@@ -9,9 +9,8 @@ import pytest
 from extender.api.wellknown import GANG_GATE, GROUP_X, POD_GROUP_GROUPS
 from extender.gang.filter import beside_plans
 from extender.gang.fit import Fit, Offer, candidates
-from extender.gang.options import GangOptions
 from extender.gang.score import score
-from extender.gang.verdicts import AnyNode, OneOf, Refuse
+from extender.gang.verdicts import AnyNode, GangOptions, OneOf, Refuse
 from extender.kube.decode import Decoder
 from extender.kube.stored import grant_as_json, read_grant
 from extender.permit.background import NodeClaims

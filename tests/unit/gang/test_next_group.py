@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 from extender.api.wellknown import GANG_GATE
-from extender.gang import begin
-from extender.gang.begin import Prospect
+from extender.gang import ahead
+from extender.gang.ahead import Prospect
 from extender.gang.verdicts import about
 from extender.permit.group_memory import AwaitingBind
 from extender.state.cluster import events as ev
@@ -64,7 +64,7 @@ class Scene:
         group = view.pod_group(key("gang"))
         assert group is not None
         return at_once(
-            begin.prospect_of(
+            ahead.prospect_of(
                 group,
                 view=view,
                 schedulers=(OURS,),
@@ -166,7 +166,7 @@ def test_a_gang_for_which_kube_scheduler_found_no_room_is_a_question_for_a_plan(
 
 def outranked(*facts: PodInfo, priority: int = 3) -> bool:
     view = cluster_of(nodes(4), *facts).view()
-    return begin.is_outranked(priority, view=view, schedulers=(OURS,))
+    return ahead.is_outranked(priority, view=view, schedulers=(OURS,))
 
 
 @pytest.mark.parametrize("unschedulable", [None, NO_CPU])

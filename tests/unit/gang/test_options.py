@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 
 
 @pytest.mark.parametrize(

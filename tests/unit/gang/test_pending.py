@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.options import GangOptions
 from extender.gang.pending import decide
-from extender.gang.verdicts import Pending
+from extender.gang.verdicts import GangOptions, Pending
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo
 from extender.state.cluster.reservations import Claim

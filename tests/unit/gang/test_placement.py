@@ -10,15 +10,13 @@ import pytest
 from extender.api.reasons import Reason
 from extender.api.wellknown import ZONE_LABEL
 from extender.fit import placement as placing
-from extender.fit.candidates import PodShape
-from extender.fit.room_left import RoomLeft
+from extender.fit.candidates import PodShape, RoomLeft
 from extender.gang import pending
 from extender.gang.filter import follow_plan
 from extender.gang.fit import Fit, Offer
 from extender.gang.gates import cannot_start
-from extender.gang.options import GangOptions
 from extender.gang.score import score
-from extender.gang.verdicts import OneNode, Refuse
+from extender.gang.verdicts import GangOptions, OneNode, Refuse
 from extender.state.cluster.records import NodeInfo, PodGroupInfo
 from extender.state.cluster.store import Cluster
 from tests.at_once import make_plan

@@ -7,8 +7,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang import hold
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import Refuse, is_ours
+from extender.gang.verdicts import GangOptions, Refuse, is_ours
 from extender.state.cluster import events as ev
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
 

@@ -12,8 +12,7 @@ from extender.gang import pending, topology
 from extender.gang.filter import follow_plan
 from extender.gang.fit import Fit, Offer
 from extender.gang.gates import cannot_start
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
+from extender.gang.verdicts import AnyNode, GangOptions, OneNode, OneOf, Refuse
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from tests.at_once import due_claims, make_plan

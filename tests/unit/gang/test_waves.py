@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from extender.gang import status
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, PodGroupStatusInfo
 from tests.makers import cluster_of, key, node, pod, pod_group

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import FilterVerdict, OneNode, Refuse
+from extender.gang.verdicts import FilterVerdict, GangOptions, OneNode, Refuse
 from extender.permit.timing import BACK_OFF_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo

@@ -7,8 +7,7 @@ import pytest
 import pytest_asyncio
 
 from extender.api.reasons import Reason
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import GangOptions, Refuse
 from extender.kube.errors import ApiError, UnavailableError
 from extender.permit.background import ConditionReporter
 from extender.permit.group_memory import GroupMemory

@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from extender.api.wellknown import GANG_GATE
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans, UnaskedPlans
 from extender.runtime.clock import SLICE_SECONDS

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.options import GangOptions
 from extender.gang.room import Lack, Room
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import GangOptions, Refuse
 from extender.permit import group_memory as module
 from extender.permit.group_memory import ENDED_BY, GroupMemory, VerdictKind
 from extender.permit.hold import WaitingPods

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.gang import wake
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.kube.recorder import Event, ObjectRef, Recorder
 from extender.permit.background import NodeClaims, PodsSeenOnlyInRequests
 from extender.permit.group_memory import GroupMemory

@@ -3,8 +3,7 @@
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import GangOptions, Refuse
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import BACK_OFF_SECONDS, PATIENCE_SECONDS

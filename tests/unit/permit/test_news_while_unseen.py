@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.permit.timing import LAG_SECONDS, MOMENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster

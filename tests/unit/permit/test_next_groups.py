@@ -9,8 +9,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import OneNode, Refuse
+from extender.gang.verdicts import GangOptions, OneNode, Refuse
 from extender.kube.errors import NotFoundError
 from extender.kube.pods import PodRef
 from extender.permit import ahead

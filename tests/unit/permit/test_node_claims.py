@@ -2,7 +2,7 @@
 
 import asyncio
 
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.permit.background import NodeClaims
 from extender.runtime.clock import SLICE_SECONDS
 from extender.state.cluster.records import PodGroupInfo

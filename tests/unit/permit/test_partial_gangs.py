@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import AnyNode, OneNode
+from extender.gang.verdicts import AnyNode, GangOptions, OneNode
 from extender.permit.plans import UnaskedPlans
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev

@@ -7,8 +7,7 @@ import pytest
 from extender.api.reasons import Reason
 from extender.gang import gates
 from extender.gang.fit import Fit, Offer
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import GangOptions, Refuse
 from extender.permit import timing
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans

@@ -9,9 +9,9 @@ import pytest
 
 from extender.api.reasons import PreemptionReason, Reason
 from extender.gang.filter import BEHIND
-from extender.gang.options import GangOptions
 from extender.gang.preempt.search import Place, Preemption
 from extender.gang.preempt.units import PATIENCE_SECONDS, Rank, Unit
+from extender.gang.verdicts import GangOptions
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit import preempt

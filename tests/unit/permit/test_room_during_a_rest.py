@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.permit import plans
 from extender.state.cluster.store import Cluster
 from tests.makers import deleted, key, nodes, observe, pod, pod_group, pods

@@ -8,7 +8,7 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang import gates
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.permit import filter as filtering
 from extender.permit import timing
 from extender.permit.group_memory import GroupMemory

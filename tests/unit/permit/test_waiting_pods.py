@@ -10,7 +10,7 @@ import pytest
 from extender.api.core_v1 import LabelSelector
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_X
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.kube.errors import ConflictError
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev

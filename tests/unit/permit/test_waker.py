@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.pods import PodRef, PodWriter
 from extender.permit.group_memory import GroupMemory

@@ -7,9 +7,9 @@ import pytest
 
 from extender.api.core_v1 import Toleration
 from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
-from extender.fit import candidates, packer, room_left
+from extender.fit import candidates, packer
+from extender.fit.candidates import RoomLeft
 from extender.fit.packer import Packer
-from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.queueing.rules import AdmissionOptions
 from extender.room import pods as room_pods
@@ -361,7 +361,7 @@ def test_a_question_of_many_kinds_is_answered_in_pieces(free_looks: list[int]) -
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have one node looked at in each piece."""
-    for module in (candidates, packer, room_left):
+    for module in (candidates, packer):
         monkeypatch.setattr(module, "PIECE", 1)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from extender.gang import wake
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import FilterVerdict
+from extender.gang.verdicts import FilterVerdict, GangOptions
 from extender.kube.claims import ClaimWriter
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError

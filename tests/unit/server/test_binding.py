@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.options import GangOptions
-from extender.gang.verdicts import Refuse
+from extender.gang.verdicts import GangOptions, Refuse
 from extender.kube.errors import (
     ApiError,
     ConflictError,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from extender.explain.gang import explain_group
-from extender.gang.options import GangOptions
+from extender.gang.verdicts import GangOptions
 from extender.runtime.clock import SystemClock
 from extender.state.cluster.records import NominatedRoom, PreemptedRoom, VictimInfo
 from extender.steps import at_once
