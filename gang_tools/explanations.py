@@ -208,7 +208,7 @@ async def explained_group(
     Raises NothingToExplainError and ApiError.
     """
     cluster, _ = await _read_all(source.reader, _decoder(settings))
-    facts = facts_of(cluster, key, settings.gang.verdicts(), clock=source.clock)
+    facts = facts_of(cluster, key, settings.gang.options(), clock=source.clock)
     found = at_once(explain_group(key, facts))
     if found is None:
         raise NothingToExplainError(no_group(key, cluster.view()))
@@ -224,7 +224,7 @@ async def explained_pod(source: ObjectSource, settings: Settings, *, key: str) -
     pod = next((each for each in pods if each.key == key), None)
     if pod is None:
         raise NothingToExplainError(f"there is no Pod {key}")
-    facts = facts_of(cluster, pod.group, settings.gang.verdicts(), clock=source.clock)
+    facts = facts_of(cluster, pod.group, settings.gang.options(), clock=source.clock)
     return at_once(explain_pod(pod, facts))
 
 

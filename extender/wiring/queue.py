@@ -348,7 +348,7 @@ class QueueControllers:
             room=room,
             record=recorder.record,
             clock=clock,
-            rules=HostRules(settings.gang.on_partial, settings.gang.verdicts()),
+            rules=HostRules(settings.gang.on_partial, settings.gang.options()),
         )
         # Lost hosts are replaced between two cycles of admission.
         self.admission.before_cycle, hosts.wake = hosts.replace, self.admission.wake

@@ -72,7 +72,7 @@ class Reconciler:
         self._leads = False
         self._lost: LeadershipLost | None = None
         self._clock = clock = SystemClock()
-        self._options = options = settings.gang.verdicts()
+        self._options = options = settings.gang.options()
         self._cluster = cluster = empty_cluster(settings.gang)
         self._view = view = cluster.view()
         self.metrics = ReconcilerMetrics()

@@ -83,10 +83,10 @@ class Extender:
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         clock, metrics, cluster = SystemClock(), Metrics(), empty_cluster(settings.gang)
-        patterns = Patterns() if settings.gang.verdicts().bind_equal else None
+        patterns = Patterns() if settings.gang.options().bind_equal else None
         decoder = Decoder(settings.gang.ignored(), patterns, placement=settings.gang.placement)
         self.metrics, self._cluster = metrics, cluster
-        writer, options = PodWriter(client), settings.gang.verdicts()
+        writer, options = PodWriter(client), settings.gang.options()
         verdicts = GroupMemory(cluster, options=options, clock=clock)
         plans = Plans(cluster, verdicts)
         self._loop = Loop(clock, metrics.registry, settings.health)

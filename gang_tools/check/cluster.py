@@ -184,7 +184,7 @@ class _Check:
             document = read_yaml(path)
         except SettingsError as error:
             return None, [failure("scheduler.file", str(error), "name a file that can be read")]
-        longest = self._settings.gang.verdicts().max_schedule_timeout
+        longest = self._settings.gang.options().max_schedule_timeout
         return document, [*scheduler(str(path), document, longest)]
 
     async def _server(self) -> list[Finding]:

@@ -161,7 +161,7 @@ def _doubts(file: _NodeFile) -> Iterator[str]:
     from gang_tools.check.findings import FindingLevel
     from gang_tools.check.scheduler import scheduler
 
-    longest = Settings().gang.verdicts().max_schedule_timeout
+    longest = Settings().gang.options().max_schedule_timeout
     for each in scheduler(file.path, yaml.safe_load(file.text), longest):
         if each.level is not FindingLevel.OK:
             yield f"{each.level.upper()}: {each.found} -> {each.mend}"

@@ -264,7 +264,7 @@ async def world_of_cluster(
             read.cluster.view(),
             read.queues.view(),
             source.clock.wall(),
-            gang.verdicts(),
+            gang.options(),
             settings.queue.options(),
             makes_groups=settings.queue.pod_groups == "Auto",
             run_seconds=runs,

@@ -92,7 +92,7 @@ class _Builder:
             records=records,
             jobs=jobs,
             queue=settings.queue.options(),
-            gang=settings.gang.verdicts(),
+            gang=settings.gang.options(),
             makes_groups=settings.queue.pod_groups == "Auto",
             step=scenario.step,
             until=scenario.until,

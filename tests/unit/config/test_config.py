@@ -34,7 +34,7 @@ def written(folder: Path, content: Any) -> Path:
 def test_no_file_gives_the_defaults() -> None:
     assert load(None, {}) == Settings()
     assert (Settings().listen.host, Settings().listen.port) == ("127.0.0.1", 8888)
-    assert Settings().gang.verdicts() == GangOptions()
+    assert Settings().gang.options() == GangOptions()
 
 
 @pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "{}", "null"])
@@ -54,7 +54,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     settings = load(path, {})
 
     assert settings.listen == Listen(port=9, max_body_bytes=10)
-    assert settings.gang.verdicts() == GangOptions(
+    assert settings.gang.options() == GangOptions(
         schedule_timeout=5, denied=0, reject_percentage=100
     )
     assert settings.log.level == "debug"
