@@ -253,7 +253,7 @@ class FinishReason(StrEnum):
 
 
 class JobReason(StrEnum):
-    """Reasons of Events about a job, and of a stop."""
+    """Reasons of Events about a job."""
 
     STARTED = "Started"
     STOPPED = "Stopped"
@@ -262,11 +262,6 @@ class JobReason(StrEnum):
     DELETED_WORKLOAD = "DeletedWorkload"
     FINISHED_WORKLOAD = "FinishedWorkload"
 
-    NOT_ADMITTED = "NotAdmitted"
-    NO_MATCHING_WORKLOAD = "NoMatchingWorkload"
-    WORKLOAD_DELETED = "WorkloadDeleted"
-    ANCESTOR_NOT_ADMITTED = "AncestorNotAdmitted"
-    STOP_UNFINISHED = "StopUnfinished"
     PODS_REMAIN = "PodsRemain"
     """The job has ended, and some of its pods run on with its quota."""
     STOP_UNNOTICED = "StopUnnoticed"

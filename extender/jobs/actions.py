@@ -122,9 +122,6 @@ class StartJob:
 class StopJob:
     """Stop the job by these writes, in this order; there may be more to do when pods have ended."""
 
-    reason: str
-    """The reason of the eviction, or a `JobReason`."""
-    message: str
     steps: tuple[Step, ...]
     note: Note | None
     """The Event; None if it was written when the stop began."""
@@ -149,13 +146,11 @@ class AwaitPods:
 class ReleaseQuota(_OnWorkload):
     """Give the quota of an evicted workload back.
 
-    The admission goes, QuotaReserved and Admitted become False, and Requeued what is said here.
+    The admission goes, and QuotaReserved and Admitted become False.
     """
 
     requeued: bool
     """True if it may be admitted again at once."""
-    reason: str
-    message: str
     reclaimable: Mapping[str, int] = field(default_factory=dict)
     """The `reclaimablePods` that stay."""
     note: None = None
@@ -228,7 +223,7 @@ WorkloadChange = PatchWorkload | DropFinalizer | DeleteWorkload | StatusChange
 NONE: Final[Actions] = ()
 
 
-def stop(job: GenericJob, reason: str, message: str, *, workload: WorkloadInfo | None) -> Actions:
+def stop(job: GenericJob, message: str, *, workload: WorkloadInfo | None) -> Actions:
     """Return how a job that runs, or was only half stopped, is stopped; nothing where it is.
 
     Its templates are restored to those of the workload, where there is one. Where that has to wait
@@ -245,7 +240,7 @@ def stop(job: GenericJob, reason: str, message: str, *, workload: WorkloadInfo |
         patch = {**steps[0].patch, "metadata": {**metadata, "annotations": said}}
         steps = (replace(steps[0], patch=patch), *steps[1:])
     note = None if job.is_suspended() else Note(JobReason.STOPPED, job.stop_message(message))
-    return (StopJob(reason, message, steps, note),) if steps else ()
+    return (StopJob(steps, note),) if steps else ()
 
 
 def delete(workloads: Iterable[WorkloadInfo]) -> tuple[Action, ...]:

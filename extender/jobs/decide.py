@@ -84,7 +84,7 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
         stopped = NONE
         if not context.ancestor.admitted and job.finished() is None:
             message = f"{context.ancestor.name}, which it is a part of, is not admitted"
-            stopped = stop(job, JobReason.ANCESTOR_NOT_ADMITTED, message, workload=None)
+            stopped = stop(job, message, workload=None)
         return (*stopped, *delete(workloads))
     managed = context.manage_without_queue_name and context.namespace_selected
     # A job whose queue name was removed while it ran keeps its quota until it ends.
@@ -142,7 +142,7 @@ def _create(job: GenericJob, context: Context) -> Actions:
     if job.finished() is not None:
         return _reported(refusal(job), context) if job.problem() else NONE
     if not job.is_suspended() or job.is_stopping():
-        return stop(job, JobReason.NO_MATCHING_WORKLOAD, "It has no workload yet", workload=None)
+        return stop(job, "It has no workload yet", workload=None)
     refused = refusal(job)
     if refused is not None:
         return _reported(refused, context)
@@ -180,16 +180,14 @@ def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
             and ended is None
             and (ending.reason in _NEVER_RAN or job.is_stopping())
         ):
-            stopped = stop(job, ending.reason, ending.message, workload=workload)
+            stopped = stop(job, ending.message, workload=workload)
         return (*stopped, *drop_finalizer(workload), *_finalize(job))
     if ended is not None:
         if job.pods_outlive_job and context.has_pods(workload):
             return (AwaitPods(Note(JobReason.PODS_REMAIN, _PODS_REMAIN)),)
         return (_ended(workload, ended), *drop_finalizer(workload), *_finalize(job))
     if workload.meta.terminating:
-        stopped = stop(
-            job, JobReason.WORKLOAD_DELETED, "Its workload is deleted", workload=workload
-        )
+        stopped = stop(job, "Its workload is deleted", workload=workload)
         return stopped or (NONE if holds_quota(job, context) else drop_finalizer(workload))
     said = reclaim(job, workload, context)
     acting = _act(job, with_reclaimable(workload, said), context)
@@ -225,15 +223,11 @@ def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     if workload.evicted and (workload.admission is not None or not job.is_suspended()):
         return _evict(job, workload, context)
     if job.is_stopping():
-        return stop(
-            job, JobReason.STOP_UNFINISHED, "A stop that was begun is ended", workload=workload
-        )
+        return stop(job, "A stop that was begun is ended", workload=workload)
     if job.is_suspended():
         return _start_or_wait(job, workload, context)
     if not workload.admitted:
-        return stop(
-            job, JobReason.NOT_ADMITTED, "It is not admitted by a ClusterQueue", workload=workload
-        )
+        return stop(job, "It is not admitted by a ClusterQueue", workload=workload)
     late = _start(job, workload, context) if job.is_composed else NONE
     group = regrouped(job, workload, context.pod_group(workload))
     return (*_prioritize(job, workload, context), *(late or ((group,) if group else NONE)))
@@ -251,12 +245,11 @@ def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     """Stop the job; its quota is free when its pods are gone."""
     said = workload.condition(WorkloadCondition.EVICTED)
     reason, message = (said.reason, said.message) if said else ("", "")
-    stopped = stop(job, reason, message, workload=workload)
+    stopped = stop(job, message, workload=workload)
     if not job.is_suspended() or holds_quota(job, context):
         return stopped
-    at_once = reason in _AT_ONCE
     left = lowered(job, workload, context)
-    release = ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message, left)
+    release = ReleaseQuota(workload.key, workload.meta.uid, reason in _AT_ONCE, left)
     blocked = _block(workload, _unqueueable(job, context))
     # The room that is kept for pods which no longer come is released.
     namespace, _, name = pod_group_key(workload).partition("/")

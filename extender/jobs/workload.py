@@ -246,7 +246,7 @@ def _none_matches(job: GenericJob, own: list[WorkloadInfo], context: Context) ->
     first = own[0]
     if not job.is_suspended():
         message = f"It no longer asks for what its workload {first.meta.name} does"
-        return _unsettled(*stop(job, JobReason.NO_MATCHING_WORKLOAD, message, workload=first))
+        return _unsettled(*stop(job, message, workload=first))
     if holds_quota(job, context):  # the quota is in use until its pods are gone
         return _unsettled()
     over = first.admission is not None or first.finished or first.meta.terminating
@@ -268,19 +268,19 @@ def _prebuilt(job: GenericJob, context: Context) -> Ensured:
     found, wanted = context.prebuilt, prebuilt_name(job.object)
     if found is None:
         message = f"Its workload {wanted} is not there yet"
-        stopped = stop(job, JobReason.WORKLOAD_NOT_FOUND, message, workload=None)
+        stopped = stop(job, message, workload=None)
         return _unsettled(*stopped, ReportRefusal(JobReason.WORKLOAD_NOT_FOUND, message))
     uid = fields.text(job.object, "metadata", "uid")
     if found.owner is not None and found.owner.uid != uid:
         message = f"The workload {wanted} belongs to {found.owner.kind} {found.owner.name}"
-        stopped = stop(job, JobReason.WORKLOAD_OWNED, message, workload=None)
+        stopped = stop(job, message, workload=None)
         return _unsettled(*stopped, ReportRefusal(JobReason.WORKLOAD_OWNED, message))
     limit = job.is_suspended() and not found.evicted  # else it was edited while it ran
     differs = limit and job.max_execution() != found.max_execution
     ended = found.finished or job.finished() is not None or job.is_stopping()
     if not ended and (differs or not job.equivalent_to_workload(found)):
         message = "The job asks for something else than its prebuilt workload"
-        stopped = stop(job, FinishReason.OUT_OF_SYNC, message, workload=found)
+        stopped = stop(job, message, workload=found)
         return _unsettled(*stopped, finish(found, FinishReason.OUT_OF_SYNC, message))
     if found.owner is None:
         body: Object = {

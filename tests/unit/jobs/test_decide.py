@@ -298,19 +298,17 @@ def test_a_running_job_that_is_not_admitted_is_stopped() -> None:
     running = job(suspend=False, status=RUNS)
     stop = only(act.StopJob, decide(running, [workload(running)], CONTEXT))
     assert stop.note is not None
-    assert (stop.reason, stop.note.reason) == ("NotAdmitted", "Stopped")
+    assert stop.note == act.Note("Stopped", "It is not admitted by a ClusterQueue")
 
 
 def test_an_evicted_job_is_stopped_and_gives_quota_back_when_its_pods_are_gone() -> None:
     running, admitted = started()
     evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
     stop = only(act.StopJob, decide(running, [evicted], CONTEXT))
-    assert (stop.reason, stop.message) == ("Preempted", "because of Preempted")
+    assert stop.note == act.Note("Stopped", "because of Preempted")
     half = stopped(running, evicted)
     release, rest = decide(half, [evicted], CONTEXT)
-    assert release == act.ReleaseQuota(
-        evicted.key, "w1", requeued=True, reason="Preempted", message="because of Preempted"
-    )
+    assert release == act.ReleaseQuota(evicted.key, "w1", requeued=True)
     whole = type(running)(sent(half, *steps_of((rest,))))
     assert whole.object["spec"] == job().object["spec"]
     assert decide(whole, [evicted], CONTEXT) == (release,)

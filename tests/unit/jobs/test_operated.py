@@ -29,7 +29,7 @@ def created_running(name: str, **status: Any) -> Any:
 
 def stopped(name: str, *, before: Any, after: Any) -> Any:
     """Return a job after a stop of ours, with the status of before it and of now."""
-    (action,) = stop(created_running(name, **before), "r", "m", workload=None)
+    (action,) = stop(created_running(name, **before), "m", workload=None)
     assert isinstance(action, act.StopJob)
     source = sent(created_running(name, **before), *action.steps)
     return wrap(name, {key: each for key, each in source.items() if key != "status"}, **after)
@@ -100,7 +100,7 @@ def restarted(name: str, first: dict[str, str], then: dict[str, str]) -> list[st
     held = wrap(name, POD_SETS[name][0]())
     asked = workload(held, admitted=True)
     running = wrap(name, sent(held, *held.start_steps(places(held, **first))))
-    (action,) = stop(running, "r", "m", workload=asked)
+    (action,) = stop(running, "m", workload=asked)
     assert isinstance(action, act.StopJob)
     again = wrap(name, sent(running, *action.steps))
     (start,) = again.start_steps(places(again, **then))
