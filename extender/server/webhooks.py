@@ -20,7 +20,7 @@ from extender.runtime.clock import SLICE_SECONDS
 from extender.runtime.faults import FAULTS
 from extender.runtime.process import deep_stack
 from extender.webhooks import conversion, jobs
-from extender.webhooks.jobs import Kinds, QueueFacts, Verdict
+from extender.webhooks.jobs import Kinds, QueueFacts
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 """Takes the bytes of a review and returns those that go back; ValueError for what is no review."""
@@ -88,22 +88,25 @@ def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool])
     """Return the application; jobs are judged when `ready`, conversion does not wait for it."""
     bodies = _Bodies()
 
-    def judged(verdict: Callable[[jobs.Request, Kinds, QueueFacts], Verdict]) -> Answer:
+    def judged(*, changes: bool) -> Answer:
         async def answer(body: bytes) -> bytes:
             try:
                 request = jobs.read(await _decoded(body))
+                if not changes:
+                    return _encode(jobs.answer(request))
                 # Copies and comparisons of large objects are pure Python code, during which the
                 # event loop can run. Of the queues it looks up single keys.
-                found = await asyncio.to_thread(verdict, request, kinds, queues)
-                return _encode(jobs.answer(request, found))
+                patch = await asyncio.to_thread(jobs.mutate, request, kinds, queues)
+                return _encode(jobs.answer(request, patch))
             except RecursionError:
                 return _too_deep(body)
 
         return answer
 
     routes = {
-        "/mutate-job": _route(judged(jobs.mutate), bodies, ready=ready),
-        "/validate-job": _route(judged(jobs.allow), bodies, ready=ready),  # earlier releases ask it
+        "/mutate-job": _route(judged(changes=True), bodies, ready=ready),
+        # A configuration of an earlier release still asks; now policies refuse.
+        "/validate-job": _route(judged(changes=False), bodies, ready=ready),
         "/convert": _route(_converted, bodies, ready=lambda: True),
     }
     return Starlette(
@@ -130,8 +133,8 @@ def _too_deep(body: bytes) -> bytes:
     """Refuse a new job that cannot be read; an existing one must still be deletable."""
     with deep_stack():
         request = jobs.read(_decode(body))
-    verdict = Verdict(_TOO_DEEP) if request.operation == "CREATE" else Verdict()
-    return _encode(jobs.answer(request, verdict))
+    refusal = _TOO_DEEP if request.operation == "CREATE" else ""
+    return _encode(jobs.answer(request, refusal=refusal))
 
 
 def _failed(error: Exception, path: str) -> Response:

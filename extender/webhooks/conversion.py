@@ -64,23 +64,6 @@ class _ConversionReview(msgspec.Struct, frozen=True):
     apiVersion: str = "apiextensions.k8s.io/v1"  # noqa: N815
 
 
-class _Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    status: str
-    message: str = ""
-
-
-class _Response(msgspec.Struct, frozen=True):
-    uid: str
-    convertedObjects: list[msgspec.Raw]  # noqa: N815
-    result: _Result
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    apiVersion: str  # noqa: N815
-    kind: str
-    response: _Response
-
-
 _decode_review: Final = msgspec.json.Decoder(_ConversionReview).decode
 _decode: Final = msgspec.json.Decoder().decode
 _parts_of: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -116,11 +99,13 @@ class Review:
 
     def answer(self) -> bytes:
         """Return the answer: all objects converted, or why they are not."""
-        result, converted = _Result("Success"), self._converted
+        result, converted = {"status": "Success"}, self._converted
         if self._failure:
-            result, converted = _Result("Failed", self._failure), []
-        response = _Response(self._review.request.uid, converted, result)
-        return _encode(_Answer(self._review.apiVersion, KIND, response))
+            result, converted = {"status": "Failed", "message": self._failure}, []
+        uid = self._review.request.uid
+        response = {"uid": uid, "convertedObjects": converted, "result": result}
+        version = self._review.apiVersion
+        return _encode({"apiVersion": version, "kind": KIND, "response": response})
 
 
 def convert_json(each: bytes | msgspec.Raw, version: str) -> bytes:
@@ -261,7 +246,7 @@ def _as_it_is(part: Object) -> Object:
     return part
 
 
-_USAGE: Final = _renamed("flavorUsage", "flavorsUsage")
+_newer_usage, _older_usage = _renamed("flavorUsage", "flavorsUsage")
 _PARTS: Final[Mapping[str, Mapping[str, tuple[Part, Part]]]] = {
     "ResourceFlavor": {},
     "Topology": {},
@@ -271,7 +256,7 @@ _PARTS: Final[Mapping[str, Mapping[str, tuple[Part, Part]]]] = {
         "spec": (_newer_queue, _older_queue),
         "status": (_without("pendingWorkloadsStatus", _as_it_is), _as_it_is),
     },
-    "LocalQueue": {"status": (_without("flavors", _USAGE[0]), _USAGE[1])},
+    "LocalQueue": {"status": (_without("flavors", _newer_usage), _older_usage)},
     "Workload": {
         "spec": (_newer_workload, _older_workload),
         "status": _renamed(

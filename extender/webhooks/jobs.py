@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from extender.api import wellknown
@@ -41,21 +41,7 @@ class Request:
     group: str
     kind: str
     namespace: str
-    object: Object = field(default_factory=dict)
-    old: Object | None = None
-    """The stored object. None: the object is new."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The response: the object is refused if there is a refusal, else changed by the patch."""
-
-    refusal: str = ""
-    patch: Sequence[Object] = ()
-    """The operations of a JSON patch (RFC 6902)."""
-
-
-_NOTHING: Final = Verdict()
+    object: Object
 
 
 class QueueFacts(Protocol):
@@ -73,30 +59,25 @@ def by_kind(integrations: Iterable[Integration]) -> Kinds:
     return {(each.group, each.kind): each for each in integrations}
 
 
-def mutate(request: Request, kinds: Kinds, queues: QueueFacts) -> Verdict:
-    """Return the change of a new object, which gives it a queue and makes it wait."""
+def mutate(request: Request, kinds: Kinds, queues: QueueFacts) -> list[Object]:
+    """Return the JSON patch (RFC 6902) of a new object: it gets a queue, and waits."""
     integration = kinds.get((request.group, request.kind))
     if (
         integration is None
         or request.operation != "CREATE"
         or (integration.kind != "Pod" and _is_made_by_a_job(request.object, kinds))
     ):
-        return _NOTHING
+        return []
     if integration.kind == "Pod":
-        return Verdict(patch=_gate(request.object, integration))
+        return _gate(request.object, integration)
     job = deepcopy(request.object)
     if not fields.label(job, wellknown.QUEUE_LABEL):
         if queues.has_local_queue(request.namespace, DEFAULT_QUEUE):
             fields.ensure(job, "metadata", "labels")[wellknown.QUEUE_LABEL] = DEFAULT_QUEUE
         elif not queues.holds_all(request.namespace):
-            return _NOTHING
+            return []
     integration.wrap(job).suspend()
-    return Verdict(patch=_difference(request.object, job))
-
-
-def allow(_request: Request, _kinds: Kinds, _queues: QueueFacts) -> Verdict:
-    """Allow any job. A configuration of an earlier release still asks; now policies refuse."""
-    return _NOTHING
+    return _difference(request.object, job)
 
 
 def _is_made_by_a_job(source: Object, kinds: Kinds) -> bool:
@@ -151,7 +132,6 @@ def read(review: Mapping[str, object]) -> Request:
         raise MalformedReviewError(f"should be an {KIND} of {API_VERSION}")
     if not uid or not operation:
         raise MalformedReviewError("request.uid and request.operation should be there")
-    old = fields.mapping(asked, "oldObject")
     return Request(
         uid,
         operation,
@@ -159,16 +139,15 @@ def read(review: Mapping[str, object]) -> Request:
         fields.text(asked, "kind", "kind"),
         fields.text(asked, "namespace"),
         dict(fields.mapping(asked, "object")),
-        dict(old) or None,
     )
 
 
-def answer(request: Request, verdict: Verdict) -> Object:
-    """Return the review that goes back."""
-    response: Object = {"uid": request.uid, "allowed": not verdict.refusal}
-    if verdict.refusal:
-        response["status"] = {"code": 422, "reason": "Invalid", "message": verdict.refusal}
-    elif verdict.patch:
+def answer(request: Request, patch: Sequence[Object] = (), *, refusal: str = "") -> Object:
+    """Return the review that goes back: the object is refused, or changed by the patch."""
+    response: Object = {"uid": request.uid, "allowed": not refusal}
+    if refusal:
+        response["status"] = {"code": 422, "reason": "Invalid", "message": refusal}
+    elif patch:
         response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(json.dumps(list(verdict.patch)).encode()).decode()
+        response["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
     return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
