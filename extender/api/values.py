@@ -45,8 +45,8 @@ _KEY: Final = re.compile(
     rf"({_DNS}(\.{_DNS})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII
 )
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
-_PREFIX: Final = 253
-_NAME: Final = 63
+LONGEST_NAME: Final = 253
+LONGEST_LABEL: Final = 63
 _SWITCH: Final = {"true": True, "false": False}
 KNOWN_TEXTS: Final = 4096
 """Enough answers to be remembered: different templates and annotations in a cluster."""
@@ -99,14 +99,14 @@ def switch(said: str) -> bool | None:
 def is_label_key(said: str) -> bool:
     """Return whether the API server accepts a text as the key of a label."""
     prefix, _, name = said.rpartition("/")
-    short = len(prefix) <= _PREFIX and len(name) <= _NAME
+    short = len(prefix) <= LONGEST_NAME and len(name) <= LONGEST_LABEL
     return short and _KEY.fullmatch(said) is not None
 
 
 def wrong_label(labels: Mapping[str, str]) -> str:
     """Return the first label that the API server refuses, as `key=value`, or an empty text."""
     for key, said in labels.items():
-        if not is_label_key(key) or len(said) > _NAME or not _LABEL_VALUE.fullmatch(said):
+        if not is_label_key(key) or len(said) > LONGEST_LABEL or not _LABEL_VALUE.fullmatch(said):
             return f"{key[:SHOWN]}={said[:SHOWN]}"
     return ""
 

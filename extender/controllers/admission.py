@@ -17,7 +17,7 @@ from extender.api.reasons import Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.controllers.timing import LATE, LOOK_AGAIN, SETTLE, WATCH_LAG
 from extender.controllers.workload import AdmissionWriter, Workloads, event
-from extender.kube.errors import ApiError, RefusedError
+from extender.kube.errors import LONGEST_NOTE, ApiError, RefusedError
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle
 from extender.queueing.cycle import (
@@ -49,7 +49,6 @@ _log = structlog.get_logger(__name__)
 
 CYCLE_PAUSE: Final = 0.005
 """Seconds to wait for more changes before a cycle begins."""
-_LONGEST_MESSAGE: Final = 500
 _NOT_STORED: Final = "The API server did not store its admission: it is tried again after a pause"
 _NOT_PREEMPTED: Final = (
     "The API server did not store an eviction that it needs: it is tried again after a pause"
@@ -331,7 +330,7 @@ class AdmissionLoop:
         workload = self._view.workloads.get(key)
         if workload is None:
             return
-        message = f"It cannot be judged because of an internal error: {error!r}"[:_LONGEST_MESSAGE]
+        message = f"It cannot be judged because of an internal error: {error!r}"[:LONGEST_NOTE]
         reason = Unadmitted.INTERNAL_ERROR
         self._record(event(workload, reason, message, warning=True, occasion=message))
         self.reasons.note(NotAdmitted(key, reason, message))

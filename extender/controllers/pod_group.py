@@ -20,7 +20,6 @@ from extender.kube.pod_groups import PodGroupWriter, about
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.runtime.clock import Clock, in_turns
-from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster
 
@@ -191,11 +190,6 @@ class PodGroupController:
                 refused = error  # a disruption budget may allow the eviction of others
         if refused is not None:
             raise refused
-
-
-def touched(change: ClusterChange) -> frozenset[str]:
-    """Return the groups to reconcile after a change."""
-    return change.groups | change.statuses
 
 
 def _ref(pod: PodInfo) -> PodRef:

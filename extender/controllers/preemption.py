@@ -14,7 +14,7 @@ import structlog
 
 from extender.api.reasons import EventReason, PreemptionReason
 from extender.api.wellknown import ConditionType
-from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN
+from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN
 from extender.gang.preempt import choice
 from extender.gang.preempt.choice import Checked, check, has_started_since
 from extender.gang.verdicts import GangOptions
@@ -52,15 +52,6 @@ class QueuedJobs(Protocol):
         """Evict a Workload; return whether it leaves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outlet:
-    """The Events and the metric about victims."""
-
-    record: Callable[[Event], None]
-    count: Callable[[str], None]
-    """Gets how each one was made to leave: evicted, deleted, workload."""
-
-
 @dataclass(slots=True)
 class _Done:
     """The progress of one preemption in this process."""
@@ -82,21 +73,23 @@ class _Done:
 class PreemptionController:
     """Reconciles one group at a time: as preemptor, and as one that was preempted."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that its decisions and writes need
         self,
         view: ClusterView,
         writer: PodGroupWriter,
         *,
-        outlet: Outlet,
+        record: Callable[[Event], None],
+        count: Callable[[str], None],
         clock: Clock,
         options: GangOptions,
         workloads: QueuedJobs | None,
     ) -> None:
+        """`count` is given how each victim was made to leave: evicted, deleted, workload."""
         self.stale: Callable[[], str | None] = lambda: None
         """Returns a kind whose watch is stale."""
         self._view = view
         self._writer = writer
-        self._record, self._count = outlet.record, outlet.count
+        self._record, self._count = record, count
         self._clock = clock
         self._options = options
         self._workloads = workloads
@@ -413,8 +406,6 @@ class StoredNominations:
             self._cluster.apply(events.NominationsEnded((group,)))
 
 
-LONGEST_PAUSE: Final = 32 * LOOK_AGAIN
-"""The longest pause before pods are tried again: the extender may still be away."""
 _NO_ANSWER: Final = re.compile(r'preemption: (Post "|failed \S+ with extender at URL)')
 
 
@@ -450,7 +441,7 @@ class FailedCalls:
                 self._changed.clear()
                 pause = LOOK_AGAIN
                 continue
-            pause = min(LONGEST_PAUSE, pause * 2)
+            pause = min(LATE, pause * 2)
             pod = max((self._view.pods[uid] for uid in self._failed), key=lambda pod: pod.priority)
             try:
                 await self._try_again(pod)
@@ -460,7 +451,7 @@ class FailedCalls:
     async def _try_again(self, pod: PodInfo) -> None:
         """Nominate a node for a moment."""
         _log.info("tried again: no extender answered", pod=pod.key, pods=len(self._failed))
-        ref, node = PodRef(pod.namespace, pod.name, pod.uid), next(iter(self._view.nodes), None)
+        ref, node = _ref(pod), next(iter(self._view.nodes), None)
         if pod.nominated is None and node is not None:
             await self._writer.nominate(ref, node)
         await self._writer.nominate(ref, None)

@@ -9,7 +9,8 @@ watched. As long as it runs, it is read again.
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Protocol
+from http import HTTPStatus
+from typing import Any, Protocol
 
 import structlog
 
@@ -162,9 +163,6 @@ def event(
 
 _log = structlog.get_logger(__name__)
 
-_MAY_STILL_ARRIVE: Final = frozenset((0, 502, 504))
-"""Statuses after which the write may still be carried out; 0 means no answer at all."""
-
 
 class AdmissionWriter:
     """Writes the decisions of a cycle, and an Event for each of them.
@@ -271,10 +269,10 @@ class AdmissionWriter:
     async def _is_settled(self, error: ApiError, workload: WorkloadInfo) -> bool:
         """Return whether a read shows what became of a failed write.
 
-        After a proxy's 502 or a 504 no read can show it: the write may still be on its way to
-        storage. Only the next try of the same write can.
+        Without an answer, or after a proxy's 502 or a 504, no read can show it: the write may still
+        be on its way to storage. Only the next try of the same write can.
         """
-        if error.status in _MAY_STILL_ARRIVE:
+        if not error.status or error.status in (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT):
             return False
         try:
             await self._workloads.read_again(workload)

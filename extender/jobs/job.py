@@ -16,6 +16,7 @@ import msgspec
 from typing_extensions import override
 
 from extender.api import wellknown
+from extender.api.values import LONGEST_NAME
 from extender.api.wellknown import STOPPED_ANNOTATION
 from extender.jobs import fields, templates
 from extender.jobs.fields import Object
@@ -146,7 +147,6 @@ def pod_sets_agree(slots: Sequence[Slot], workload: WorkloadInfo, *, exact: bool
     return True
 
 
-_LONGEST_NAME: Final = 253
 LARGEST_INT32: Final = 2**31 - 1
 """The largest number that most fields of the API can hold."""
 
@@ -389,7 +389,7 @@ class GenericJob(ABC):
         kind, name = str(owner["kind"]), str(owner["name"])
         parts = [kind, group, name, str(owner["uid"]), *([str(attempt)] if attempt else [])]
         hashed = sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
-        prefix = f"{kind.lower()}-{name}"[: _LONGEST_NAME - templates.HASH_LENGTH - 1]
+        prefix = f"{kind.lower()}-{name}"[: LONGEST_NAME - templates.HASH_LENGTH - 1]
         return f"{prefix}-{hashed[: templates.HASH_LENGTH]}"
 
     def lasting(self) -> Collection[str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from extender.api import wellknown
 from extender.api.core_v1 import Toleration
-from extender.api.values import is_label_key
+from extender.api.values import LONGEST_LABEL, is_label_key
 from extender.api.wellknown import (
     INDEX_LABEL,
     POD_GROUP_LABEL,
@@ -37,7 +37,6 @@ _OURS: Final = frozenset((wellknown.WORKLOAD_ANNOTATION, wellknown.PODSET_LABEL)
 """Written by us alone. The copy of a job that ran carries those of the other job."""
 _TOLERATIONS: Final = ("spec", "tolerations")
 _GATES: Final = ("spec", "schedulingGates")
-_LONGEST_LABEL: Final = 63
 HASH_LENGTH: Final = 5
 
 
@@ -91,10 +90,10 @@ def is_copied(template: Mapping[str, object]) -> bool:
 
 def group_name(workload: str) -> str:
     """Return the name of the PodGroup that is made for a workload: its own, as a label may be."""
-    if len(workload) <= _LONGEST_LABEL:
+    if len(workload) <= LONGEST_LABEL:
         return workload
     suffix = sha1(workload.encode(), usedforsecurity=False).hexdigest()[:HASH_LENGTH]
-    return f"{workload[: _LONGEST_LABEL - HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
+    return f"{workload[: LONGEST_LABEL - HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
 
 
 def restore(template: Object, original: Mapping[str, object]) -> None:
@@ -240,10 +239,10 @@ def topology_fault(template: Object, count: int) -> str:
         return f"its annotations {' and '.join(several)} exclude each other: remove all but one"
     for name in _LEVELS:
         label = said.get(name, "x")
-        if len(label) > _LONGEST_LABEL or not is_label_key(label):
+        if len(label) > LONGEST_LABEL or not is_label_key(label):
             return (
                 f"annotation {name} is {label!r}: use the label of a level of the Topology, "
-                f"of {_LONGEST_LABEL} characters at most"
+                f"of {LONGEST_LABEL} characters at most"
             )
     for name, text in _NOT_HONOURED.items():
         if name in said:

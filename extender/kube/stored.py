@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from extender.api.core_v1 import Amount, Wire
+from extender.api.values import LONGEST_NAME
 from extender.resources.quantity import QuantityError, Resources, exact, parse_resources
 from extender.state.cluster.records import (
     DomainAssignment,
@@ -128,8 +129,6 @@ def plain(amounts: Mapping[str, int]) -> dict[str, str]:
     return {name: exact(name, value) for name, value in amounts.items() if value}
 
 
-_LONGEST: Final = 253
-"""Characters of a name of a node; labels have fewer."""
 _MOST_DOMAINS: Final = 100_000
 """Domains of one slice."""
 
@@ -252,6 +251,6 @@ def _values(found: _Level, count: int) -> list[str]:
     if found.individual is None:
         return [found.universal or ""] * count
     said = found.individual
-    if len(said.prefix) + len(said.suffix) > _LONGEST:
+    if len(said.prefix) + len(said.suffix) > LONGEST_NAME:
         raise ValueError("a value is longer than any label's")
     return [f"{said.prefix}{root}{said.suffix}" for root in said.roots]

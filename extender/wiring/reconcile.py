@@ -20,10 +20,9 @@ from fastapi import FastAPI
 from extender.api.wellknown import Phase
 from extender.config.sections import SettingsError
 from extender.config.settings import Settings
-from extender.controllers.pod_group import PodGroupController, touched
+from extender.controllers.pod_group import PodGroupController
 from extender.controllers.preemption import (
     FailedCalls,
-    Outlet,
     PreemptionController,
     StoredNominations,
 )
@@ -103,9 +102,8 @@ class Reconciler:
         self._preemption = PreemptionController(
             view,
             PodGroupWriter(client),
-            outlet=Outlet(
-                self._recorder.record, lambda how: self.metrics.victims.labels(how).inc()
-            ),
+            record=self._recorder.record,
+            count=lambda how: self.metrics.victims.labels(how).inc(),
             clock=clock,
             options=options,
             workloads=self._queue,
@@ -263,7 +261,7 @@ class Reconciler:
             raise self._lost
 
     def _on_change(self, change: ClusterChange) -> None:
-        groups = touched(change)
+        groups = change.groups | change.statuses
         for group in groups:
             self._controller.notice(group)
         for group in self._preemption.concerns(groups) if self._leads else ():

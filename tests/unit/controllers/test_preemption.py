@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from extender.controllers.preemption import (
     MOST_NOMINATIONS,
-    Outlet,
     PreemptionController,
     StoredNominations,
 )
@@ -127,7 +126,8 @@ class Scene:
         self.controller = PreemptionController(
             self.cluster.view(),
             self.writer,
-            outlet=Outlet(self.events.append, self.counted.append),
+            record=self.events.append,
+            count=self.counted.append,
             clock=self.clock,
             options=GangOptions(**options),
             workloads=queue,
