@@ -38,6 +38,19 @@ NODES = st.lists(
     max_size=4,
 )
 """CPU, slots for pods, GPUs and zone."""
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("keep", "try", "instead")),
+        st.lists(
+            st.tuples(st.sampled_from(SHAPES), st.integers(1, 6)),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda each: each[0],
+        ),
+    ),
+    max_size=12,
+)
+"""Pods that are placed to stay, to be taken back, or in place of every other one that stayed."""
 UNLIKE = st.lists(st.sampled_from(SHAPES), min_size=2, max_size=3, unique=True)
 
 
@@ -138,6 +151,27 @@ def test_for_equal_pods_the_answer_is_exact(
     found = at_once(packer_of(cluster_of(nodes).view()).fill([(asked, count)]))
     check(found, [(asked, count)])
     assert found.count == most([asked] * count, nodes)
+
+
+@given(sizes=NODES, steps=STEPS)
+def test_whatever_was_tried_before_the_answer_is_exact(
+    sizes: list[tuple[int, int, int, str]], steps: list[tuple[str, list[Wanted]]]
+) -> None:
+    nodes = made(sizes)
+    packer, placed = packer_of(cluster_of(nodes).view()), list[Placed]()
+    for what, wanted in steps:
+        leave, stay = (placed[::2], placed[1::2]) if what == "instead" else ([], placed)
+        with packer.without(leave):
+            found = at_once(packer.fill(wanted))
+            check(found, wanted, stay)
+            if len(wanted) == 1:
+                there = ([(x.pod, x.count) for x in stay if x.node is each] for each in nodes)
+                on = tuple(tuple(each_of(here)) for here in there)
+                assert found.count == most(each_of(wanted), nodes, on)
+            if what != "keep":
+                packer.undo(found)
+        if what == "keep":
+            placed += found.placed
 
 
 @settings(max_examples=examples(150))

@@ -20,10 +20,10 @@ STEPS = st.lists(
 )
 
 
-class Machine:
-    """Two ClusterQueues with more quota than nodes have; all pods are equal."""
+class Floor:
+    """Nodes, and two ClusterQueues with more quota than these have; all pods are of one size."""
 
-    def __init__(self, sizes: list[int], each: int) -> None:
+    def __init__(self, sizes: list[int], each: int = 1) -> None:
         self.each, self.free = each, dict(enumerate(sizes))
         self.cluster = cluster_of(nodes(*sizes))
         self.queues = Admissions(
@@ -35,11 +35,35 @@ class Machine:
             cluster=self.cluster,
         )
         self.unplaced: dict[str, int] = {}
+        """How many pods of each workload that is admitted have no node."""
+        self.asked: dict[str, int] = {}
+        self.made = 0
+
+    def room(self) -> int:
+        """Return how many more pods fit beside all that are admitted."""
+        slots = sum(free // self.each for free in self.free.values())
+        return max(0, slots - sum(self.unplaced.values()))
+
+    def admit(self, workload: str) -> None:
+        """Note that a workload is admitted, which has to have room."""
+        asked = self.asked[workload]
+        assert asked <= self.room(), "it was admitted without room"
+        self.unplaced[workload] = asked
+
+    def show(self, name: str, node: int, **more: Any) -> None:
+        """Have the watch show a pod on a node."""
+        shown = pod(name, self.each, on=f"n{node}", **more)
+        self.cluster.apply(cluster_events.ObjectApplied(shown))
+
+
+class Machine(Floor):
+    """The same with pods that are deleted, and take their time."""
+
+    def __init__(self, sizes: list[int], each: int) -> None:
+        super().__init__(sizes, each)
         self.placed: dict[str, dict[str, int]] = {}
         self.leaving: dict[str, dict[str, int]] = {}
         """Pods that are being deleted: they have their node, and a successor has none."""
-        self.asked: dict[str, int] = {}
-        self.made = 0
 
     def come(self, count: int) -> None:
         self.made += 1
@@ -96,13 +120,7 @@ class Machine:
     def observe(self, key: str, name: str, node: int, **more: Any) -> None:
         # Pods of every other workload say whose they are; of the others only the group is known.
         said: dict[str, Any] = {"workload": key} if key[-1] in "13579" else {"group": key[3:]}
-        reported = pod(name, self.each, on=f"n{node}", **said, **more)
-        self.cluster.apply(cluster_events.ObjectApplied(reported))
-
-    def room(self) -> int:
-        """Return how many more pods fit beside all that are admitted."""
-        slots = sum(free // self.each for free in self.free.values())
-        return max(0, slots - sum(self.unplaced.values()))
+        self.show(name, node, **said, **more)
 
     def cycle(self) -> None:
         self.queues.pending.sweep()
@@ -110,9 +128,7 @@ class Machine:
         outcomes = self.queues.run()
         for outcome in outcomes:
             if isinstance(outcome, Admit):
-                asked = self.asked[outcome.workload]
-                assert asked <= self.room(), "it was admitted without room"
-                self.unplaced[outcome.workload] = asked
+                self.admit(outcome.workload)
             else:
                 assert isinstance(outcome, NotAdmitted)
                 waits.append(outcome)

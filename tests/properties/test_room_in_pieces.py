@@ -14,12 +14,12 @@ from extender.fit.candidates import Candidates, Conflicts, Feasibility, PodShape
 from extender.fit.packer import Packer
 from extender.queueing.cycle import Admit, Outcome
 from extender.queueing.rules import AdmissionOptions
-from extender.state.cluster import events as cluster_events
 from extender.state.queue import events as ev
 from extender.state.queue.records import PodSetInfo
 from extender.steps import at_once
 from tests.effort import examples
-from tests.makers import cluster_of, deleted, node, nodes, pod, requests, shape
+from tests.makers import cluster_of, deleted, node, nodes, requests, shape
+from tests.properties.test_room import Floor
 from tests.queue_makers import Admissions, cluster_queue, local_queue, pod_set, workload
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=6)
@@ -109,26 +109,14 @@ def cut(found: Packer, wanted: list[tuple[PodShape, int]], ends: int) -> None:
     steps.close()
 
 
-class Machine:
-    """Nodes that change while a cycle judges; all pods are of one size, and of many kinds."""
+class Machine(Floor):
+    """Nodes that change while a cycle judges; the pods are of many kinds."""
 
     def __init__(self, sizes: list[int], seed: int) -> None:
+        super().__init__(sizes)
         self.rng = Random(seed)
-        self.free = dict(enumerate(sizes))
-        self.cluster = cluster_of(nodes(*sizes))
-        self.queues = Admissions(
-            cluster_queue("q0", 1000),
-            local_queue("q0"),
-            cluster_queue("q1", 1000),
-            local_queue("q1"),
-            options=AdmissionOptions(require_room=True),
-            cluster=self.cluster,
-        )
-        self.unplaced: dict[str, int] = {}
-        self.asked: dict[str, int] = {}
         self.others: dict[str, int] = {}
         """Node by name of pods beside the queue."""
-        self.made = 0
 
     def come(self, counts: list[int]) -> None:
         self.made += 1
@@ -138,10 +126,7 @@ class Machine:
             for n, count in enumerate(counts)
         )
         self.asked[f"ns/{name}"] = sum(counts)
-        self.queues.put(workload(name, asked, f"q{self.made % 2}"))
-
-    def room(self) -> int:
-        return sum(self.free.values()) - sum(self.unplaced.values())
+        self.queues.put(workload(name, asked, ("cq", "other")[self.made % 2]))
 
     def change(self) -> None:
         """Have one thing happen that is none of the queue's doing."""
@@ -170,17 +155,12 @@ class Machine:
             self.free[at] -= 1
             self.show(f"pod-{self.made}", at, workload=key)
 
-    def show(self, name: str, at: int, **more: str) -> None:
-        self.cluster.apply(cluster_events.ObjectApplied(pod(name, on=f"n{at}", **more)))
-
     def cycle(self, *, changes: bool) -> None:
         """Run a cycle, with a change in each pause."""
         self.queues.pending.sweep()
         for outcome in self.queues.decide_slowly():
             if isinstance(outcome, Admit):
-                asked = self.asked[outcome.workload]
-                assert asked <= self.room(), "it was admitted without room"
-                self.unplaced[outcome.workload] = asked
+                self.admit(outcome.workload)
                 self.queues.apply(ev.Assumed(outcome.workload, outcome.admission))
             if changes:
                 self.change()
