@@ -11,9 +11,16 @@ from dataclasses import dataclass
 import structlog
 
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
-from extender.gang import pending
-from extender.gang.partial import Watched
-from extender.gang.status import Report, Waiting, counts_alone, decide, ours, waiting_of
+from extender.gang.phase import Watched
+from extender.gang.status import (
+    Report,
+    Waiting,
+    counts_alone,
+    decide,
+    deciding_pending,
+    ours,
+    waiting_of,
+)
 from extender.gang.verdicts import GangOptions, OnPartial, Pending
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import PodGroupWriter, about
@@ -118,7 +125,7 @@ class PodGroupController:
         pod_group, tally = self._view.pod_group(group), self._view.tally(group)
         if pod_group is None or tally.committed >= self._view.quorum(pod_group):
             return None
-        steps = pending.deciding(group, view=self._view, options=self._options)
+        steps = deciding_pending(group, view=self._view, options=self._options)
         return await in_turns(steps, self._clock)
 
     async def _write(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> float | None:

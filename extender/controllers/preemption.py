@@ -15,8 +15,8 @@ import structlog
 from extender.api.reasons import EventReason, PreemptionReason
 from extender.api.wellknown import ConditionType
 from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN
-from extender.gang.preempt import choice
-from extender.gang.preempt.choice import Checked, check, has_started_since
+from extender.gang import preempt
+from extender.gang.preempt import Checked, check, has_started_since
 from extender.gang.verdicts import GangOptions
 from extender.kube.errors import ApiError, BudgetError
 from extender.kube.pod_groups import PodGroupWriter
@@ -161,7 +161,7 @@ class PreemptionController:
             # A budget may allow less by now, and a part of the victims would go for nothing.
             await self._all([self._writer.evict(_ref(pod), dry_run=True) for pod in singles])
         about, occasion = about_group(pod_group), _since(done.nomination)
-        note = choice.sentence(done.nomination)
+        note = preempt.sentence(done.nomination)
         self._say(about, PreemptionReason.PREEMPTING, note, occasion=occasion)
         works = [
             self._stop(each, pods, by=pod_group, done=done) for each, pods in workloads.items()
@@ -261,7 +261,7 @@ class PreemptionController:
     def _find_unsaid(self, pod_group: PodGroupInfo, done: _Done) -> None:
         """Note gangs that are leaving and do not say so: the leader before evicted their pods."""
         whole = _gangs_of(done.nomination)
-        for pod in choice.remaining(done.nomination, view=self._view):
+        for pod in preempt.remaining(done.nomination, view=self._view):
             victim = self._view.pod_group(pod.group) if pod.group is not None else None
             if victim is None or victim.uid not in whole or not pod.terminating:
                 continue

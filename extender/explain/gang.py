@@ -24,14 +24,13 @@ from extender.api.reasons import EventReason, Reason
 from extender.explain.facts import LARGEST_LIMIT, GroupFacts, moment, timed
 from extender.explain.gates import PlanLook, answers, checked, explain_plan, hints
 from extender.fit.candidates import is_feasible
-from extender.gang import aging, pending, topology
-from extender.gang.filter import beside_plans
+from extender.gang import aging, preempt, topology
+from extender.gang.filter import beside_plans, without_room
 from extender.gang.fit import candidates
 from extender.gang.gates import Gate, GateCheck
-from extender.gang.preempt import choice
-from extender.gang.preempt.units import PATIENCE_SECONDS
-from extender.gang.room import without_room
+from extender.gang.status import pending_before_plan, pending_of_plan
 from extender.gang.verdicts import OneOf, Refuse, about, is_ours, not_admitted
+from extender.gang.victims import PATIENCE_SECONDS
 from extender.resources.quantity import PODS, Resources, add, exact
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.reservations import Claim, Reservation, ReservationKind
@@ -74,7 +73,7 @@ def explain_group(group: str, facts: GroupFacts) -> Steps[GroupExplanation | Non
     view, look, usable = facts.view, None, 0
     pod_group = view.pod_group(group)
     kept = yield from kept_rooms(group, facts)
-    if pod_group is not None and pending.before_plan(group, view=view) is None:
+    if pod_group is not None and pending_before_plan(group, view=view) is None:
         pod = candidates(None, group, view=view)[0]
         permitted = facts.remembered(group).permitted
         look = yield from explain_plan(pod, pod_group, view=view, permitted=permitted)
@@ -205,7 +204,7 @@ def _why(
     pod_group, pods = view.pod_group(group), candidates(None, group, view=view)
     if pod_group is not None and look is not None and last.gate in _PLANNED and pods:
         options = facts.options
-        why = pending.of_plan(look.answer, pods, pod_group, view=view, options=options)
+        why = pending_of_plan(look.answer, pods, pod_group, view=view, options=options)
         return why.reason, why.message
     if last.refusal is not None:
         return last.refusal.reason, last.refusal.message.removeprefix(about(group))
@@ -218,7 +217,7 @@ def _preemption(pod_group: PodGroupInfo | None, facts: GroupFacts) -> Preemption
     chosen = pod_group.nomination if pod_group is not None else None
     if chosen is None:
         return None
-    left = sum(1 for _ in choice.remaining(chosen, view=facts.view))
+    left = sum(1 for _ in preempt.remaining(chosen, view=facts.view))
     return PreemptionCourse(
         since=moment(chosen.since),
         gangs=sum(each.kind == "PodGroup" for each in chosen.victims),

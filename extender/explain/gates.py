@@ -25,8 +25,7 @@ from extender.gang.gates import (
     refusal_behind,
     through,
 )
-from extender.gang.room import Room
-from extender.gang.verdicts import Allow, Refuse, Wait, about
+from extender.gang.verdicts import Allow, Refuse, Room, Wait, about
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.steps import Steps

@@ -9,19 +9,27 @@ refused at once and holds nothing.
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
+from extender.api.core_v1 import matches_term
 from extender.api.reasons import Reason
 from extender.fit.candidates import clashes
 from extender.gang import score, topology
 from extender.gang.fit import Fit, Offer, fits
 from extender.gang.gates import CAN_START, MAY_BE_PLANNED, Known, asked, first_refusal
-from extender.gang.room import is_exempt, without_room
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse, about
-from extender.resources.quantity import add, subtract
+from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.index import may_name
-from extender.state.cluster.records import NodeInfo, PodInfo
-from extender.state.cluster.reservations import ReservationKind
+from extender.state.cluster.records import (
+    RESOURCE_CLAIMS,
+    ClaimInfo,
+    NodeInfo,
+    PodInfo,
+    Shape,
+    VolumeInfo,
+)
+from extender.state.cluster.reservations import SYSTEM_CRITICAL, ReservationKind
 from extender.state.cluster.view import ClusterView
 
 MIN_SAMPLE: Final = 100
@@ -336,7 +344,7 @@ def usable(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> Sequence[
     if (pod.shape.shuns or pod.shape.seeks) and _is_about_unseen(pod, view):
         return _not_seen(pod)
     judged = sent if view.unseen.everywhere else view.unseen.nodes.keys() & sent
-    without = set(_without_room(pod, judged, view)) if judged else judged
+    without = set(_too_full(pod, judged, view)) if judged else judged
     if not without:
         return sent
     return [name for name in sent if name not in without] or _not_seen(pod)
@@ -385,7 +393,7 @@ def _is_about_unseen(pod: PodInfo, view: ClusterView) -> bool:
     return any(each is None or may_name(terms, there, each) for each in view.unseen.patterns)
 
 
-def _without_room(pod: PodInfo, names: Iterable[str], view: ClusterView) -> Iterator[str]:
+def _too_full(pod: PodInfo, names: Iterable[str], view: ClusterView) -> Iterator[str]:
     """Yield the nodes on which other pods leave a pod too little room, or take its host port.
 
     A resource that a node does not have at all is not judged: no pod that is bound ahead uses it.
@@ -412,3 +420,218 @@ def _port_taken(pod: PodInfo, node: str, view: ClusterView) -> bool:
     planned, ports = view.planned_on(node), pod.shape.host_ports
     there = (each for each in view.shunning(node) if each.uid != pod.uid)
     return any(clashes(o.shape.host_ports, ports) for o in there if o.uid not in planned)
+
+
+def without_room(shape: Shape, names: Iterable[str], view: ClusterView) -> Iterator[str]:
+    """Yield the nodes on which a pod has no room as far as we know, apart from planned room.
+
+    This is called often for a group that is denied, each time with hundreds of nodes.
+    """
+    left = view.left.all()
+    asked = [(resource, amount) for resource, amount in shape.requests.items() if amount]
+    for name in names:
+        there = left.get(name)
+        if there is None:
+            yield name
+            continue
+        for resource, amount in asked:
+            if there.get(resource, 0) < amount:
+                yield name
+                break
+
+
+# --- pods of the cluster itself, which use room whatever plans and claims keep ---------------
+#
+# They are pods of a system priority, and pods of DaemonSets. A pod of a DaemonSet can go to one
+# node only, and a node without its agents is of no use to a gang either. But a user of a namespace
+# may create DaemonSets there, or pods that look like theirs. Outside of kube-system, all DaemonSet
+# pods of one namespace may therefore take only a small share of a node from kept room.
+
+
+SYSTEM_NAMESPACE: Final = "kube-system"
+SHARE: Final = 10
+"""The per cent of a node that DaemonSets of another namespace may take from room kept there."""
+
+
+def is_exempt(pod: PodInfo, node: NodeInfo, *, view: ClusterView) -> bool:
+    """Return whether a pod of no gang may use room on a node that is kept for gangs."""
+    if pod.priority >= SYSTEM_CRITICAL:
+        return True
+    if pod.only_node != node.name:
+        return False
+    if pod.namespace == SYSTEM_NAMESPACE:
+        return True
+    # A pod that was evicted for a gang may not take the room again: it would be evicted endlessly.
+    return not view.is_nominated(node.name) and _is_small(pod, node, view)
+
+
+def is_of_system(pod: PodInfo) -> bool:
+    """Return whether a pod is run by the cluster itself, so that no gang may take its room."""
+    return pod.mirror or (pod.only_node is not None and pod.namespace == SYSTEM_NAMESPACE)
+
+
+def _is_small(pod: PodInfo, node: NodeInfo, view: ClusterView) -> bool:
+    """Return whether the DaemonSet pods of a pod's namespace stay within their share of a node."""
+    together = Resources(pod.shape.requests)
+    for uid in chain(view.pods_on(node.name), view.coming_to(node.name)):
+        other = view.pods.get(uid)
+        if other is not None and other.uid != pod.uid and _is_alike(other, pod):
+            add(together, other.shape.requests)
+    whole = node.allocatable
+    return all(value * 100 <= whole.get(name, 0) * SHARE for name, value in together.items())
+
+
+def _is_alike(other: PodInfo, pod: PodInfo) -> bool:
+    return other.only_node is not None and other.namespace == pod.namespace
+
+
+# --- the dry round of a gang whose members claim volumes or devices ------------------------------
+#
+# kube-scheduler provisions volumes and allocates devices in PreBind, before it asks to bind the
+# pod: to wait for siblings in bind would be too late. Filter therefore only notes that
+# kube-scheduler has found nodes for a member, and refuses it, until there are nodes for enough
+# members at the same time.
+
+
+DRY_ROUND: Final = frozenset((Reason.NODES_FOR_ALL_FIRST, Reason.CLASS_IN_USE))
+"""The reasons of refusals in a dry round. Only the end of the round wakes the pod."""
+_MOST_EXCHANGES: Final = 200
+"""The largest number of volumes given to claims at which claims may still exchange volumes."""
+
+
+def lacking_claims(group: str, *, view: ClusterView) -> list[str]:
+    """Return the keys of the claims, of members without a node, that have no volume or devices."""
+    pods = (view.pods[uid] for uid in view.claiming(group))
+    return [key for pod in pods for key in pod.claim_keys if not _is_allocated(key, view)]
+
+
+def classes_of(keys: Collection[str], *, view: ClusterView) -> frozenset[str]:
+    """Return the StorageClasses and DeviceClasses of the claims that are known."""
+    claims = (view.claim(key) for key in keys)
+    return frozenset().union(*(claim.classes for claim in claims if claim is not None))
+
+
+def match_volumes(
+    nodes: Mapping[str, Sequence[NodeInfo] | None], need: int, *, view: ClusterView
+) -> Mapping[str, VolumeInfo] | str:
+    """Return a volume for each claim of these pods, by key, if `need` pods can have theirs.
+
+    Otherwise return the StorageClass that has too few volumes.
+
+    `nodes` are the nodes that kube-scheduler found for each pod, by UID; None if they are not
+    known. Volumes that a provisioner makes are not counted.
+    """
+    matching, enough, short = _Matching(view), 0, None
+    for uid, found in nodes.items():
+        keys = [key for key in view.pods[uid].claim_keys if not _is_allocated(key, view)]
+        wants = [_Want(claim, found) for claim in map(view.claim, keys) if claim is not None]
+        lacks = next(filter(None, map(matching.lacks, wants)), None)
+        enough, short = enough + (lacks is None), short or lacks
+    return matching.volumes if short is None or enough >= need else short
+
+
+def beside_volumes(
+    pod: PodInfo,
+    verdict: FilterVerdict,
+    sent: Sequence[str],
+    *,
+    volumes: Mapping[str, VolumeInfo],
+    view: ClusterView,
+) -> FilterVerdict:
+    """Return a verdict with a node that reaches the volumes which were matched to a pod.
+
+    On another node the pod would take a volume that a sibling needs.
+    """
+    own = [volumes[key] for key in pod.claim_keys if key in volumes]
+    if not own or not isinstance(verdict, OneNode):
+        return verdict
+    there = (view.nodes[name] for name in sent if name in view.nodes)
+    good = [node.name for node in there if all(_reaches(volume, [node]) for volume in own)]
+    node = None if verdict.node in good else first_with_room(pod, good, view)
+    return OneNode(node, {**verdict.reserve, pod.uid: node}) if node is not None else verdict
+
+
+class _Want(NamedTuple):
+    """A claim, and the nodes that kube-scheduler found for its pod; None if they are not known."""
+
+    claim: ClaimInfo
+    nodes: Sequence[NodeInfo] | None
+
+
+class _Matching:
+    """Gives each claim a volume of its own, out of those that were created by hand."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._left: dict[str, list[VolumeInfo]] = {}
+        self._given: dict[str, tuple[VolumeInfo, _Want]] = {}
+
+    @property
+    def volumes(self) -> Mapping[str, VolumeInfo]:
+        """The volumes that were given, by the key of the claim."""
+        return {want.claim.key: volume for volume, want in self._given.values()}
+
+    def lacks(self, want: _Want) -> str | None:
+        """Give a claim a volume; return its StorageClass if no volume is left."""
+        of_class = next(iter(want.claim.classes), "")
+        if not self._view.is_static(of_class):
+            return None
+        if of_class not in self._left:
+            volumes = self._view.free_volumes(of_class)
+            self._left[of_class] = sorted(volumes, key=lambda each: each.size)
+        return None if self._give(want, self._left[of_class], set()) else of_class
+
+    def _give(self, want: _Want, left: list[VolumeInfo], tried: set[str]) -> bool:
+        """Give a claim a volume, if need be that of another claim, which then takes another one."""
+        for volume in left:
+            if _suits(volume, want):
+                left.remove(volume)
+                self._given[volume.key] = volume, want
+                return True
+        for volume, other in [*self._given.values()] if len(self._given) <= _MOST_EXCHANGES else ():
+            if volume.key not in tried and _suits(volume, want):
+                tried.add(volume.key)
+                if self._give(other, left, tried):
+                    self._given[volume.key] = volume, want
+                    return True
+        return False
+
+
+def _suits(volume: VolumeInfo, want: _Want) -> bool:
+    claim = want.claim
+    if volume.claim not in ("", claim.key):
+        return False
+    if volume.size < claim.size or not claim.modes <= volume.modes:
+        return False
+    return want.nodes is None or _reaches(volume, want.nodes)
+
+
+def _reaches(volume: VolumeInfo, nodes: Sequence[NodeInfo]) -> bool:
+    """Return whether one of these nodes can use a volume."""
+    terms = volume.nodes.node_selector_terms if volume.nodes is not None else None
+    return terms is None or any(
+        matches_term(term, node.labels, name=node.name) for term in terms for node in nodes
+    )
+
+
+def _is_allocated(key: str, view: ClusterView) -> bool:
+    claim = view.claim(key)
+    return claim is not None and claim.allocated
+
+
+def may_be_deallocated(claim: ClaimInfo, *, view: ClusterView, refused: Collection[str]) -> bool:
+    """Return whether the devices of a claim are held only for members that were refused.
+
+    `refused` are the UIDs of pods whose last answer was a refusal. kube-scheduler binds none.
+    """
+    pods = view.users_of_claim(claim.key)
+    if not claim.allocated or not claim.key.startswith(RESOURCE_CLAIMS) or not pods:
+        return False
+    return claim.users <= set(pods) and all(
+        _is_sent_away(view.pods[u], view, refused) for u in pods
+    )
+
+
+def _is_sent_away(pod: PodInfo, view: ClusterView, refused: Collection[str]) -> bool:
+    waits = pod.node is None and view.reservation(pod.uid) is None
+    return pod.group is not None and waits and pod.uid in refused

@@ -17,9 +17,8 @@ from extender.fit import domains
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, Placed, PodShape, RoomLeft
 from extender.fit.packer import Packer, Promised, Wanted
 from extender.gang import topology
-from extender.gang.room import Room, room_on
 from extender.gang.topology import GroupTopology
-from extender.gang.verdicts import is_ours
+from extender.gang.verdicts import Room, is_ours, room_on
 from extender.resources.quantity import PODS, Resources, add, show
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView

@@ -1,7 +1,7 @@
 """The gates that a group passes before it starts, in order, the last of which make its plan.
 
 All callers use the same functions. Filter asks them when a member is tried (`gang/filter.py`), the
-status of a PodGroup says at which gate it waits (`gang/pending.py`), and `gang-extender explain`
+status of a PodGroup says at which gate it waits (`gang/status.py`), and `gang-extender explain`
 shows them all (`explain/gates.py`). They are pure: the memory that a process has of a group is
 an argument, and the reconciler, which remembers nothing, leaves it out.
 
@@ -28,8 +28,7 @@ from extender.gang.fit import (
     lacking_resources,
     listed,
 )
-from extender.gang.room import Lack, Room, lack_of
-from extender.gang.verdicts import Refuse, about, not_admitted
+from extender.gang.verdicts import Lack, Refuse, Room, about, lack_of, not_admitted
 from extender.resources.quantity import Resources, subtract
 from extender.state.cluster.index import GroupTally, Turn
 from extender.state.cluster.records import PodGroupInfo, PodInfo

@@ -2,17 +2,18 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import floor
 from typing import Final, NamedTuple
 
 from extender.api.reasons import EventReason, Reason
 from extender.api.wellknown import ON_PARTIAL_ANNOTATION, ConditionType, Phase
-from extender.gang import partial, pending, phase
+from extender.fit.candidates import is_feasible
+from extender.gang import gates, phase, preempt
+from extender.gang.fit import Fit, candidates, finds_no_node
 from extender.gang.gates import cannot_start
-from extender.gang.partial import Rules, Watched
-from extender.gang.phase import Progress, Statement, is_scheduled, runs
-from extender.gang.preempt import choice
-from extender.gang.verdicts import GangOptions, OnPartial, Pending, Refuse, about
+from extender.gang.phase import Progress, Rules, Statement, Watched, is_scheduled, runs
+from extender.gang.verdicts import GangOptions, OnPartial, Pending, Refuse, about, not_admitted
 from extender.state.cluster.records import (
     ConditionInfo,
     PodGroupInfo,
@@ -21,6 +22,7 @@ from extender.state.cluster.records import (
 )
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
+from extender.steps import Steps, at_once
 
 LOOK_AGAIN: Final = 10.0
 """The seconds after which a waiting group is looked at again: room changes without the group."""
@@ -86,10 +88,10 @@ def decide(
     # Succeeded pods count though they may be gone: see `phase.decide`.
     done = max(status.succeeded - jobs.replaced, jobs.done) if jobs else status.succeeded
     have = replace(phase.progress(pods), done=done)
-    then = partial.policy(pod_group.on_partial, watched.default, watched.overrides)
-    if pod_group.on_partial != OnPartial.KEEP and partial.refused_at_start(pods):
+    then = phase.policy(pod_group.on_partial, watched.default, watched.overrides)
+    if pod_group.on_partial != OnPartial.KEEP and phase.refused_at_start(pods):
         then = then if then is OnPartial.EVICT else options.on_refused
-    split = partial.decide(
+    split = phase.decide_partial(
         pods,
         have,
         # In a later wave a waiting pod does not make the others useless, so none is evicted.
@@ -103,16 +105,16 @@ def decide(
             ),
             then,
             watched.seconds,
-            partial.has_begun(pods, stored=stored, generation=pod_group.generation),
+            phase.has_begun(pods, stored=stored, generation=pod_group.generation),
             # While the PodGroup has never been changed, the pods alone show that the gang started.
-            pod_group.generation > 1 and partial.was_whole(stored, generation=pod_group.generation),
+            pod_group.generation > 1 and phase.was_whole(stored, generation=pod_group.generation),
         ),
     )
     places = {pod.node for pod in pods if pod.node is not None and pod.node in view.nodes}
     whole = phase.is_scheduled(have, need)
     why = None if whole else watched.why
     if not whole and why is None:
-        why = pending.decide(group, view=view, options=options)
+        why = pending_of(group, view=view, options=options)
     claim = view.claims.get(group) if why and why.reason in _CLAIMING else None
     statements = [
         scheduled(
@@ -194,7 +196,7 @@ def _mixed_priorities(pods: Iterable[PodInfo]) -> Iterable[Notice]:
 
 def _policy(asked: str | None, watched: Watched) -> Iterable[Notice]:
     """Yield an Event about an annotation that is not followed."""
-    counts = partial.policy(asked, watched.default, watched.overrides)
+    counts = phase.policy(asked, watched.default, watched.overrides)
     if asked is None or asked == counts:
         return
     if asked in set(OnPartial):
@@ -217,7 +219,7 @@ def _aside(claim: Claim | None) -> str:
 def _room(pod_group: PodGroupInfo, why: Pending) -> str:
     """Return which victims make room for a group that preempts, as the end of a sentence."""
     chosen = pod_group.nomination
-    return f"; {choice.sentence(chosen)}" if chosen and why.reason in _CLAIMING else ""
+    return f"; {preempt.sentence(chosen)}" if chosen and why.reason in _CLAIMING else ""
 
 
 def _claim(claim: Claim | None) -> Iterable[Notice]:
@@ -426,3 +428,147 @@ def waiting_of(status: PodGroupStatusInfo, members: Iterable[PodInfo]) -> Waitin
         return None
     created = [pod.created for pod in members if not pod.terminating]
     return Waiting(said.reason, max(said.transition, min(created))) if created else None
+
+
+# --- why a group is not scheduled yet, with numbers and with the groups ahead of it --------------
+#
+# The answer is based on API objects alone, so that a process beside the extender can give it. The
+# extender itself writes what only it knows (which pods wait with a node for their siblings, which
+# group was just denied) to the group's Permitted condition.
+
+
+NAMED: Final = 3
+"""The number of groups ahead that are named; the others are counted."""
+
+_LACKS_ROOM: Final = frozenset(
+    (Reason.NOT_ENOUGH_RESOURCES, Reason.NEVER_FITS, Reason.WAITING_FOR_TURN)
+)
+
+
+def pending_of(group: str, *, view: ClusterView, options: GangOptions) -> Pending:
+    """Return the answer of `deciding_pending`, however long it takes."""
+    return at_once(deciding_pending(group, view=view, options=options))
+
+
+def deciding_pending(group: str, *, view: ClusterView, options: GangOptions) -> Steps[Pending]:
+    """Return what a group waits for; WaitingForBind if nothing keeps it from starting."""
+    early = pending_before_plan(group, view=view)
+    pod_group = view.pod_group(group)
+    if early is not None or pod_group is None:
+        return early or Pending(Reason.POD_GROUP_NOT_FOUND, "")
+    pods = candidates(None, group, view=view)
+    found = yield from gates.plan_gang(pods[0], pod_group, view=view)
+    return pending_of_plan(found, pods, pod_group, view=view, options=options)
+
+
+def pending_before_plan(group: str, *, view: ClusterView) -> Pending | None:
+    """Return what a group waits for besides room; None if only a plan can tell."""
+    refusal = cannot_start(group, view=view)
+    pod_group = view.pod_group(group)
+    if refusal is not None or pod_group is None:
+        reason = refusal.reason if refusal else Reason.POD_GROUP_NOT_FOUND
+        text = _bare(refusal.message if refusal else "", group)
+        lacks = reason is Reason.NOT_ENOUGH_PODS
+        return Pending(reason, text + (why_no_more_pods(view.members(group)) if lacks else ""))
+    leaving = len(view.tally(group).leaving)
+    if leaving and leaving == len(view.tally(group).members):
+        return Pending(Reason.NOT_ENOUGH_PODS, f"all {leaving} pods are being deleted")
+    has_room = view.tally(group).committed >= view.quorum(pod_group)
+    if not has_room and candidates(None, group, view=view):
+        return None
+    waiting = (pod for pod in view.members(group) if pod.node is None and not has_room)
+    held = next(filter(None, map(view.awaits_admission, waiting)), None)
+    if held is not None:
+        return Pending(Reason.NOT_ADMITTED, not_admitted(held).message)
+    return Pending(Reason.WAITING_FOR_BIND, "its pods are on their way")
+
+
+def pending_of_plan(
+    found: Fit | Refuse,
+    pods: list[PodInfo],
+    pod_group: PodGroupInfo,
+    *,
+    view: ClusterView,
+    options: GangOptions,
+) -> Pending:
+    """Return what a group waits for, given its plan or the refusal; `pods` could be placed."""
+    if isinstance(found, Refuse):
+        return _pending_refused(found, pods[0], pod_group, view=view)
+    if options.strict_order and next(view.queue.ahead_of(view.turn(pod_group)), None):
+        text = "it would fit, but the order is strict" + _groups_ahead(pod_group, view)
+        return Pending(Reason.WAITING_FOR_TURN, text)
+    text = f"{len(pods)} pods can start, {found.wanted} are needed and fit"
+    text += _groups_ahead(pod_group, view)
+    return _stuck(pods, pod_group) or Pending(Reason.WAITING_FOR_BIND, text)
+
+
+def _pending_refused(
+    refusal: Refuse, pod: PodInfo, pod_group: PodGroupInfo, *, view: ClusterView
+) -> Pending:
+    text = _bare(refusal.message, pod_group.key)
+    if refusal.reason in _LACKS_ROOM:
+        usable = sum(is_feasible(pod.shape, node) for node in view.nodes.values())
+        exist = len(view.tally(pod_group.key).members)
+        text = f"{exist} pods exist, {text}, on {usable} usable of {len(view.nodes)} nodes"
+    if refusal.reason is not Reason.NEVER_FITS:
+        text += _groups_ahead(pod_group, view)
+    return Pending(refusal.reason, text)
+
+
+def _stuck(pods: list[PodInfo], pod_group: PodGroupInfo) -> Pending | None:
+    """Return that kube-scheduler finds no node for some pods, for a reason that no plan sees."""
+    stuck = [pod for pod in pods if finds_no_node(pod, pod_group.key)]
+    if not stuck:
+        return None
+    said = stuck[0].unschedulable or ""
+    text = f"kube-scheduler finds no node for {len(stuck)} of its pods: {said}"
+    return Pending(Reason.MEMBER_UNSCHEDULABLE, text)
+
+
+def _groups_ahead(pod_group: PodGroupInfo, view: ClusterView) -> str:
+    """Return the groups that go first, as the end of a sentence; those of other namespaces unnamed.
+
+    A user who may read the groups of one namespace may not be allowed to read the others.
+    """
+    turn = view.turn(pod_group)
+    position = view.queue.position(turn)
+    if not position:
+        return ""
+    own = pod_group.namespace + "/"
+    first = islice(view.queue.ahead_of(turn), gates.AHEAD)
+    named = [key for key in first if key.startswith(own)][:NAMED]
+    if not named:
+        return f"; ahead of it: {position} of other namespaces"
+    rest = f" and {position - len(named)} more" if position > len(named) else ""
+    return f"; ahead of it: {', '.join(named)}{rest}"
+
+
+def _bare(message: str, group: str) -> str:
+    return message.removeprefix(about(group))
+
+
+# --- controllers that make a pod only when others are ready: their pods cannot be one gang -----
+
+
+_WAYS: Final = {
+    "leaderworkerset.sigs.k8s.io/name": (
+        "a LeaderWorkerSet makes workers when their leader is ready, unless its startupPolicy is "
+        "LeaderCreated; all its groups are one gang"
+    ),
+    "jobset.sigs.k8s.io/jobset-name": (
+        "a JobSet makes pods when others are ready where it has dependsOn, or the "
+        "startupPolicyOrder InOrder"
+    ),
+    "spark-role": "a Spark driver makes its executors when it runs",
+    "statefulset.kubernetes.io/pod-name": (
+        "a StatefulSet makes a pod when the one before is ready, unless its podManagementPolicy is "
+        "Parallel"
+    ),
+}
+"""The reasons why a controller may make no more pods, by a label of its pods; the first counts."""
+
+
+def why_no_more_pods(pods: Iterable[PodInfo]) -> str:
+    """Return why more pods of a gang may not come, as the end of a sentence."""
+    labels = {label for pod in pods for label in pod.labels}
+    return next((f"; {text}" for label, text in _WAYS.items() if label in labels), "")

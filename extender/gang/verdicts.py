@@ -1,19 +1,126 @@
-"""The settings that decisions about groups use, and their answers: frozen values.
+"""What decisions about gangs have in common: their settings, the kinds of room, and their answers.
 
-Each refusal has a reason and one sentence. The sentence is the same for every node and every
-member, names no node, and has no per cent sign: kube-scheduler groups equal texts, and older
-releases use them as format strings.
+Answers are frozen values. Each refusal has a reason and one sentence. The sentence is the same for
+every node and every member, names no node, and has no per cent sign: kube-scheduler groups equal
+texts, and older releases use them as format strings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Final, Literal, NamedTuple
 
 from extender.api.reasons import Reason
-from extender.gang.room import Lack
+from extender.fit.candidates import is_feasible, slots
+from extender.resources.quantity import Resources, subtract
 from extender.state.cluster.jobs import AdmissionBarrier
+from extender.state.cluster.records import NodeInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
+
+# --- room: free room, room without the reservations of other groups, and empty nodes -------------
+
+
+MOST_LOOKS: Final = 2048
+"""The lack of a group is computed only if this many shapes or fewer have to be compared, over all
+nodes. Above that, the group is planned again instead."""
+
+
+class Room(Enum):
+    """The kinds of room that are tried for a gang that does not fit."""
+
+    FREE = "free"
+    """The room that no pod takes, and no plan of another group keeps."""
+    UNKEPT = "unkept"
+    """The room that no pod takes and no plan of this group keeps. It ignores other groups, and so
+    shows whether their plans and claims are in the way."""
+    EMPTY = "empty"
+    """The whole nodes. They show whether the gang could ever fit."""
+
+
+def room_on(
+    node: NodeInfo, room: Room, *, view: ClusterView, priority: int, group: str
+) -> Resources:
+    """Return the amounts that a node has for a group of that priority; may be negative."""
+    match room:
+        case Room.FREE:
+            return view.free(node, priority=priority, group=group)
+        case Room.UNKEPT:
+            left = dict(node.allocatable)
+            subtract(left, view.used(node.name))
+            for uid, kept in view.planned_on(node.name).items():
+                if view.pods[uid].group == group:
+                    subtract(left, kept.amounts[node.name])
+            return left
+        case Room.EMPTY:
+            return dict(node.allocatable)
+
+
+# --- the lack of a group that did not fit ----------------------------------------------------
+#
+# Only nodes that gained room are read again: the others are unchanged or have less. If `missing`
+# equal pods of a gang found no room, the gang does not fit before the nodes that gained room can
+# take that many. A gang of unequal pods is planned again as soon as such a node can take one pod.
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """The number of pods of these shapes that found no room of a kind."""
+
+    group: str
+    priority: int
+    shapes: tuple[Shape, ...]
+    missing: int
+    room: Room
+
+    def is_filled(self, gained: dict[str, int], since: tuple[int, int], view: ClusterView) -> bool:
+        """Return whether the nodes that gained room may take the missing pods.
+
+        `since` are the versions of room and of nodes to start from. `gained` maps nodes to the pods
+        that they can take, from one call to the next. If a node went away, the answer is yes: the
+        group may never fit any more, which only a plan finds out.
+        """
+        room, changed = since
+        if self.room is Room.EMPTY:
+            nodes = view.changed_since(changed)
+        elif any(name not in view.nodes for name in view.changed_since(changed)):
+            return True
+        else:
+            nodes = view.gained_since(room)
+        total = sum(gained.values())
+        for number, name in enumerate(nodes):
+            if (number + 1) * len(self.shapes) > MOST_LOOKS:
+                return True
+            total -= gained.pop(name, 0)
+            gained[name] = self._slots(name, view)
+            total += gained[name]
+            if total >= self.missing:
+                return True
+        return False
+
+    def _slots(self, name: str, view: ClusterView) -> int:
+        """Return the largest number of the pods of one shape that a node could take."""
+        node = view.nodes.get(name)
+        if node is None:
+            return 0
+        free = room_on(node, self.room, view=view, priority=self.priority, group=self.group)
+        # kube-scheduler may judge node affinity differently, so a shape with affinity counts.
+        open_to = (s for s in self.shapes if s.affinity is not None or is_feasible(s, node))
+        return max((_count(shape, free) for shape in open_to), default=0)
+
+
+def lack_of(
+    pods: Iterable[PodInfo], missing: int, *, group: str, room: Room, view: ClusterView
+) -> Lack:
+    """Return the lack of a gang of which `missing` pods did not fit."""
+    shapes = tuple(dict.fromkeys(pod.shape for pod in pods))
+    return Lack(group, view.tally(group).priority, shapes, missing if len(shapes) == 1 else 1, room)
+
+
+def _count(shape: Shape, free: Mapping[str, int]) -> int:
+    return min(slots(shape, free), 1) if shape.one_per_node else slots(shape, free)
+
+
+# --- settings and answers ------------------------------------------------------------------------
 
 
 class OnPartial(StrEnum):

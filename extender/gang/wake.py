@@ -13,8 +13,7 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import is_feasible
-from extender.gang import dry_round
-from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
+from extender.gang.filter import DRY_ROUND, KEPT_FOR_GANG, NOT_SEEN
 from extender.gang.fit import fits, is_readable
 from extender.gang.gates import cannot_start, sort_key
 from extender.gang.verdicts import NOT_ADMITTED, is_ours
@@ -231,7 +230,7 @@ def decide_group(
     pods = (view.pods.get(uid) for uid in uids)
     refused = [pod for pod in pods if pod is not None and _waits_for_node(pod, group, view)]
     planned = [pod for pod in refused if view.planned_node(pod.uid) is not None]
-    expected = tuple(p for p in planned if view.refused[p.uid].reason not in dry_round.REASONS)
+    expected = tuple(p for p in planned if view.refused[p.uid].reason not in DRY_ROUND)
     others = [
         pod
         for pod in refused

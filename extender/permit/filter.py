@@ -19,8 +19,9 @@ from cachetools import TTLCache
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
-from extender.gang import ahead, dry_round, gates
+from extender.gang import ahead, gates
 from extender.gang.filter import (
+    DRY_ROUND,
     MIN_SAMPLE,
     beside_plans,
     decide,
@@ -71,7 +72,7 @@ _log = structlog.get_logger(__name__)
 
 _WORDS: Final = {AnyNode: "AnyNode", OneOf: "OneOf", OneNode: "Place"}
 """The words for answers in metrics."""
-_HAVE_TIMES: Final = dry_round.REASONS | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
+_HAVE_TIMES: Final = DRY_ROUND | {Reason.RECENTLY_DENIED, Reason.NOT_SEEN_YET}
 """The reasons for which a planned member is not tried at once: other parts set its time, for
 NOT_SEEN_YET `SchedulerLag`, for dry rounds `DryRounds`."""
 

@@ -16,7 +16,14 @@ from cachetools import LRUCache
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import Feasibility
-from extender.gang import dry_round, gates, hold
+from extender.gang import gates, hold
+from extender.gang.filter import (
+    beside_volumes,
+    classes_of,
+    lacking_claims,
+    match_volumes,
+    may_be_deallocated,
+)
 from extender.gang.fit import Fit, Offer, candidates
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse, about
 from extender.kube.claims import ClaimWriter
@@ -482,20 +489,20 @@ class DryRounds:
         dry.need = view.quorum(pod_group) - view.tally(group).assigned - len(later)
         is_cycle = group == pod.native and view.has_group_cycles
         if dry.passed is not None:
-            return dry_round.beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)
+            return beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)
         if dry.need <= 0 or is_cycle:
             return verdict
-        lacking = dry_round.lacking_claims(group, view=view)
+        lacking = lacking_claims(group, view=view)
         if not lacking:
             return verdict
         self._rounds[group] = dry
         if isinstance(verdict, OneNode):
             nodes = [node for node in map(view.nodes.get, sent) if node is not None]
             dry.found[pod.uid] = self._now(), nodes
-        refusal = self._refusal(group, dry, dry_round.classes_of(lacking, view=view))
+        refusal = self._refusal(group, dry, classes_of(lacking, view=view))
         if refusal is None:
             self._wake(group)
-            return dry_round.beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)
+            return beside_volumes(pod, verdict, sent, volumes=dry.volumes, view=view)
         kept = verdict.reserve if isinstance(verdict, OneNode) and not refusal.deny else {}
         return replace(refusal, reserve=kept)
 
@@ -514,7 +521,7 @@ class DryRounds:
         if not complete and len(good) <= 1:
             # kube-scheduler has not said where the members fit that have no node.
             able = {pod.uid: None for pod in self._view.members(group) if pod.node is None}
-        volumes = dry_round.match_volumes(able, dry.need, view=self._view) if able else {}
+        volumes = match_volumes(able, dry.need, view=self._view) if able else {}
         if isinstance(volumes, str):
             text = f"{about(group)}too few free volumes of {volumes} for the pods that it needs"
             return Refuse(Reason.NOT_ENOUGH_VOLUMES, text, deny=True, lost=True)
@@ -592,7 +599,7 @@ class DryRounds:
         while True:
             key = await self._queue.get()
             claim = self._view.claim(key)
-            if claim is None or not dry_round.may_be_deallocated(
+            if claim is None or not may_be_deallocated(
                 claim, view=self._view, refused=self._refused
             ):
                 continue

@@ -18,12 +18,12 @@ from cachetools import LRUCache
 
 from extender.api.reasons import PreemptionReason, Reason
 from extender.api.wellknown import GROUP_NATIVE, ConditionType
+from extender.gang import preempt
 from extender.gang.filter import BEHIND, DISAGREE
 from extender.gang.fit import finds_no_node
-from extender.gang.preempt import choice
-from extender.gang.preempt.choice import Ended, Seen, overtaken
-from extender.gang.preempt.search import Preemption, choosing
+from extender.gang.preempt import Ended, Seen, overtaken
 from extender.gang.verdicts import GangOptions
+from extender.gang.victims import Preemption, choosing
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit.plans import Plans
@@ -256,7 +256,7 @@ class Preempting:
         course, pod_group = self._courses.get(group), self._view.pod_group(group)
         if course is None or pod_group is None or course.end is not None:
             return
-        over = choice.ended(
+        over = preempt.ended(
             pod_group,
             course.nomination,
             seen=course.seen,
@@ -309,10 +309,10 @@ class Preempting:
     def _paused(self, group: str, course: _Course, over: Ended) -> Ended:
         """Leave a group alone after a preemption in vain; return its end, perhaps GIVEN_UP."""
         if over.reason is PreemptionReason.ROOM_LOST:
-            taken = choice.taken(course.nomination, self._plans.schedulers, view=self._view)
+            taken = preempt.taken(course.nomination, self._plans.schedulers, view=self._view)
             over = taken or over
         pause = self._pause(group, course.uid, _IN_VAIN[over.reason])
-        pause.evicted += choice.has_cost(course.nomination, view=self._view)
+        pause.evicted += preempt.has_cost(course.nomination, view=self._view)
         if pause.evicted < TRIES:
             return over
         self._pauses.pop((group, course.uid))
@@ -358,7 +358,7 @@ class Preempting:
 
     def _begin(self, pod_group: PodGroupInfo, found: Preemption) -> None:
         group = pod_group.key
-        chosen = choice.nomination(found, view=self._view, now=self._clock.wall())
+        chosen = preempt.nomination(found, view=self._view, now=self._clock.wall())
         self._cluster.apply(ev.Nominated(group, chosen))
         self._courses[group] = _Course(pod_group.uid, chosen, stored=False)
         self._metrics.preemptions.labels(PreemptionReason.EVICTING).inc()
@@ -420,7 +420,7 @@ class Preempting:
         end, now = course.end, self._clock.wall()
         kind = ConditionType.PREEMPTING
         if end is None:
-            reason, text = PreemptionReason.EVICTING, choice.sentence(course.nomination)
+            reason, text = PreemptionReason.EVICTING, preempt.sentence(course.nomination)
             since = course.nomination.since
             return ConditionInfo(kind, "True", reason, text, since, pod_group.generation)
         return ConditionInfo(kind, "False", end.reason, end.message, now, pod_group.generation)

@@ -13,7 +13,7 @@ from typing import Final
 
 from extender.api.reasons import EventReason, EvictionReason, HostReason
 from extender.api.wellknown import HOSTNAME_LABEL, WorkloadCondition
-from extender.gang.partial import policy
+from extender.gang.phase import policy
 from extender.gang.verdicts import GangOptions, OnPartial
 from extender.jobs.workload import pod_group_key
 from extender.queueing import lifecycle

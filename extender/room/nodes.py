@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar
 
 from extender.api.wellknown import WorkloadCondition
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, Placed, PodShape, RoomLeft
-from extender.fit.leaving import Unit, fewest_to_leave
-from extender.fit.packer import Found, Packer, Promised, Wanted
+from extender.fit.packer import Found, Packer, Promised, Unit, Wanted, fewest_to_leave
 from extender.gang.fit import candidates
 from extender.jobs.workload import pod_group_key
 from extender.resources.quantity import Resources, add, show, subtract

@@ -44,8 +44,8 @@ from extender.api.extender_v1 import (
     error_text,
 )
 from extender.api.reasons import Reason
+from extender.gang import preempt
 from extender.gang.filter import KEPT_FOR_GANG, NOT_SEEN
-from extender.gang.preempt import proposals
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
 from extender.kube.decode import Decoder, group_of
@@ -165,7 +165,7 @@ class SchedulingVerbs:
         if refusal.reason is Reason.ALREADY_BOUND or not self._all_nodes.are_known:
             return False  # a pod that is bound is not tried again
         not_admitted = refusal.reason is Reason.NOT_ADMITTED
-        return not_admitted or proposals.is_in_vain(pod, view=self._view)
+        return not_admitted or preempt.is_in_vain(pod, view=self._view)
 
     def prioritize(self, body: bytes) -> bytes:
         """Return points by node."""
@@ -191,7 +191,7 @@ class SchedulingVerbs:
         pod = replace(pod, nominated=requested.nominated)
         self._filter.asked(pod)
         uids = {node: [victim.uid for victim in offer.pods or ()] for node, offer in offers.items()}
-        kept = proposals.decide(pod, uids, view=self._view)
+        kept = preempt.decide_proposals(pod, uids, view=self._view)
         return _encode(PreemptionResult({node: offers[node] for node in kept}))
 
     async def bind(self, body: bytes, gone: Gone) -> bytes:

@@ -13,13 +13,12 @@ from typing import Final
 
 from extender.api.reasons import PreemptionReason
 from extender.fit.candidates import Feasibility
-from extender.gang import gates
+from extender.gang import gates, preempt
 from extender.gang.fit import candidates, fits, fitting
 from extender.gang.gates import cannot_start
-from extender.gang.preempt import choice
-from extender.gang.preempt.choice import Seen
-from extender.gang.preempt.search import choosing
+from extender.gang.preempt import Seen
 from extender.gang.verdicts import GangOptions, Refuse
+from extender.gang.victims import choosing
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
 from extender.permit.timing import EVICTED_IN_VAIN_SECONDS, NO_VICTIMS_SECONDS
@@ -311,7 +310,7 @@ class PreemptionModel:
             first, longest = NO_VICTIMS_SECONDS
             self._pause(group, first, first if self._courses else longest)
             return False
-        chosen = choice.nomination(found, view=view, now=now)
+        chosen = preempt.nomination(found, view=view, now=now)
         self._cluster.apply(events.Nominated(group, chosen))
         self._courses[group] = chosen, Seen()
         pods, uids = view.pods, [uid for victim in chosen.victims for uid in victim.pods]
@@ -323,7 +322,7 @@ class PreemptionModel:
         over = None
         if pod_group is not None:
             now = self._clock.wall()
-            over = choice.ended(pod_group, chosen, seen=seen, view=self._view, now=now)
+            over = preempt.ended(pod_group, chosen, seen=seen, view=self._view, now=now)
             if over is None:
                 return
         del self._courses[group]

@@ -1,8 +1,8 @@
 """The extender with little patience for victims: they have two seconds beyond their grace."""
 
-from extender.gang.preempt import choice
+from extender.gang import preempt
 from gang_tools.cli.main import main
 
 if __name__ == "__main__":
-    vars(choice)["PATIENCE_SECONDS"] = 2.0
+    vars(preempt)["PATIENCE_SECONDS"] = 2.0
     main()

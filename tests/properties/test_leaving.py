@@ -7,8 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from extender.fit.candidates import Placed, PodShape
-from extender.fit.leaving import Unit, fewest_to_leave
-from extender.fit.packer import Wanted
+from extender.fit.packer import Unit, Wanted, fewest_to_leave
 from extender.state.cluster.records import HostPort, PodInfo, Shape
 from extender.steps import at_once
 from tests.effort import examples

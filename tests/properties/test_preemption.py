@@ -14,9 +14,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from extender.api.core_v1 import LabelSelector
-from extender.gang.preempt.search import Preemption, choosing, stands
-from extender.gang.preempt.units import Unit
 from extender.gang.verdicts import GangOptions
+from extender.gang.victims import Preemption, Unit, choosing, stands
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import (
     BudgetInfo,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from extender.gang.preempt import proposals
+from extender.gang import preempt
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
@@ -41,7 +41,7 @@ class Play:
         return cluster_of(facts).view()
 
     def decided(self) -> set[str]:
-        return {*proposals.decide(self.preempts, self.victims, view=self.view())}
+        return {*preempt.decide_proposals(self.preempts, self.victims, view=self.view())}
 
     def kept(self, node: str) -> dict[str, int]:
         """Return how many members each gang keeps that runs, and breaks without the victims."""

@@ -7,8 +7,8 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_X
-from extender.gang import pending
 from extender.gang.gates import MOST_MIN_RESOURCES as MOST
+from extender.gang.status import pending_of
 from extender.gang.verdicts import GangOptions, OneNode, Refuse
 from extender.kube.decode import DecodeError, Decoder
 from extender.state.cluster.records import PodGroupInfo
@@ -51,7 +51,7 @@ def test_it_is_refused_clearly_and_others_start(
     found = filtered.decide(member, key("gang"), ["n0", "n1"], view=view, denied=None)
     assert isinstance(found, Refuse)
     assert (found.reason, found.message) == (reason, f"gang ns/gang: {text}")
-    reported = pending.decide(key("gang"), view=view, options=GangOptions())
+    reported = pending_of(key("gang"), view=view, options=GangOptions())
     assert reported.reason is reason
     assert text in reported.message
 

@@ -1,7 +1,7 @@
 """A look at disruption budgets is bounded, whatever a tenant makes."""
 
 from extender.api.core_v1 import LabelSelector
-from extender.gang.preempt import units
+from extender.gang import victims
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import BudgetInfo
 from extender.state.cluster.store import Cluster
@@ -20,7 +20,7 @@ def test_pods_beyond_the_bound_count_as_protected() -> None:
     found = [selecting("greedy", number) for number in range(MANY)]
     for each in (*found, selecting("other", 0)):
         cluster.apply(ev.ObjectApplied(each))
-    books = units.Budgets(cluster.view())
+    books = victims.Budgets(cluster.view())
     pods = [
         pod(f"p-{number}", namespace="greedy", labels={"n": str(number)}) for number in range(MANY)
     ]

@@ -8,8 +8,8 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.fit.candidates import RoomLeft
-from extender.gang.preempt.search import Preemption, choosing, stands
 from extender.gang.verdicts import GangOptions
+from extender.gang.victims import Preemption, choosing, stands
 from extender.resources.quantity import parse_resources
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import (

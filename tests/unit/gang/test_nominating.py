@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from extender.api.reasons import PreemptionReason
-from extender.gang.preempt.choice import (
+from extender.gang.preempt import (
     LONGEST_SECONDS,
     Seen,
     check,
@@ -18,8 +18,7 @@ from extender.gang.preempt.choice import (
     remaining,
     sentence,
 )
-from extender.gang.preempt.search import Place, Preemption
-from extender.gang.preempt.units import PATIENCE_SECONDS, Rank, Unit
+from extender.gang.victims import PATIENCE_SECONDS, Place, Preemption, Rank, Unit
 from extender.kube.stored import preemption_as_json, read_preemption
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PreemptedRoom, VictimInfo

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from extender.gang import preempt
 from extender.gang.gates import sort_key
-from extender.gang.preempt import proposals
 from extender.gang.score import score
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import DomainAssignment, NominatedRoom, PodInfo, PreemptedRoom
@@ -317,4 +317,4 @@ def test_preemption(
     facts = [fact for fact in (subject, *there) if fact is not None]
     view = cluster_of(ROOM, facts).view()
 
-    assert set(proposals.decide(subject, victims, view=view)) == want
+    assert set(preempt.decide_proposals(subject, victims, view=view)) == want

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.pending import decide
+from extender.gang.status import pending_of
 from extender.gang.verdicts import GangOptions, Pending
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo
@@ -148,15 +148,15 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
 def test_decide(there: Sequence[Any], want: Pending) -> None:
     view = cluster_of(there).view()
 
-    assert decide(key("gang"), view=view, options=GangOptions()) == want
+    assert pending_of(key("gang"), view=view, options=GangOptions()) == want
 
 
 def test_in_strict_order_one_waits_for_those_ahead() -> None:
     view = cluster_of(pod_group(min_member=1), pods(1), nodes(8, 8), OLDER).view()
     strict = GangOptions(strict_order=True)
 
-    assert decide(key("gang"), view=view, options=strict) == Pending(
+    assert pending_of(key("gang"), view=view, options=strict) == Pending(
         Reason.WAITING_FOR_TURN, "it would fit, but the order is strict; ahead of it: ns/older"
     )
-    first = decide(key("older"), view=view, options=strict)
+    first = pending_of(key("older"), view=view, options=strict)
     assert first.reason is Reason.WAITING_FOR_BIND

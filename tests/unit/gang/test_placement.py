@@ -11,11 +11,11 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import ZONE_LABEL
 from extender.fit import placement as placing
 from extender.fit.candidates import PodShape, RoomLeft
-from extender.gang import pending
 from extender.gang.filter import follow_plan
 from extender.gang.fit import Fit, Offer
 from extender.gang.gates import cannot_start
 from extender.gang.score import score
+from extender.gang.status import pending_of
 from extender.gang.verdicts import GangOptions, OneNode, Refuse
 from extender.state.cluster.records import NodeInfo, PodGroupInfo
 from extender.state.cluster.store import Cluster
@@ -261,7 +261,7 @@ def test_another_word_is_refused(said: str) -> None:
     found = make_plan(pods(2)[0], group, view=view)
     assert isinstance(found, Refuse)
     assert found.reason is Reason.INVALID_PLACEMENT
-    assert pending.decide(GANG, view=view, options=GangOptions()).reason is refusal.reason
+    assert pending_of(GANG, view=view, options=GangOptions()).reason is refusal.reason
 
 
 EXTRA = pod("extra", 1, group="gang", index=3, controller="job")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.gang import status
-from extender.gang.partial import Watched, policy
+from extender.gang.phase import Watched, policy
 from extender.gang.status import LOOK_AGAIN, LOOKS_A_SECOND, Report, ours
 from extender.gang.verdicts import GangOptions, OnPartial, OnPartialOverrides
 from extender.kube.decode import Decoder

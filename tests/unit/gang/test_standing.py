@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.room import Lack, Room
-from extender.gang.verdicts import Refuse, Standing, versions_of
+from extender.gang.verdicts import Lack, Refuse, Room, Standing, versions_of
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, Shape
 from tests.makers import cluster_of, deleted, key, node, nodes, observe, pod, shape
@@ -103,7 +102,7 @@ def test_with_a_node_that_went_it_may_never_fit() -> None:
 
 def test_many_nodes_that_gained_are_reason_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are looked at in slices then, and not in one answer."""
-    monkeypatch.setattr("extender.gang.room.MOST_LOOKS", 128)
+    monkeypatch.setattr("extender.gang.verdicts.MOST_LOOKS", 128)
     cluster = cluster_of(nodes(*[1] * 200))
     view = cluster.view()
     standing = Standing(lack_of(9, room=Room.EMPTY), versions_of(view))

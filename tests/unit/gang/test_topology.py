@@ -8,10 +8,11 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.fit.candidates import Candidates
-from extender.gang import pending, topology
+from extender.gang import topology
 from extender.gang.filter import follow_plan
 from extender.gang.fit import Fit, Offer
 from extender.gang.gates import cannot_start
+from extender.gang.status import pending_of
 from extender.gang.verdicts import AnyNode, GangOptions, OneNode, OneOf, Refuse
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -95,7 +96,7 @@ def test_what_one_domain_takes_is_said_and_no_node_is_named() -> None:
     found = plan(cluster)
     assert isinstance(found, Refuse)
     assert found.reason is Reason.NOT_ENOUGH_RESOURCES
-    answer = pending.decide(GANG, view=cluster.view(), options=GangOptions())
+    answer = pending_of(GANG, view=cluster.view(), options=GangOptions())
     assert "5 of the 6 pods that it still needs fit in one domain of" in answer.message
 
 
@@ -158,7 +159,7 @@ def test_both_annotations_are_refused() -> None:
     assert refusal is not None
     assert refusal.reason is Reason.INVALID_TOPOLOGY
     assert refusal.message.endswith("remove one of them")
-    assert pending.decide(GANG, view=view, options=GangOptions()).reason is refusal.reason
+    assert pending_of(GANG, view=view, options=GangOptions()).reason is refusal.reason
 
 
 @pytest.mark.parametrize("make", [required, preferred])
@@ -171,9 +172,7 @@ def test_what_is_no_key_of_a_label_is_refused_and_not_repeated(make: Any, said: 
         assert refusal.reason is Reason.INVALID_TOPOLOGY
         assert refusal.message.endswith("-topology is no key of a label: correct or remove it")
         assert not said or said not in refusal.message
-    assert pending.decide(GANG, view=view, options=GangOptions()).reason is (
-        Reason.INVALID_TOPOLOGY
-    )
+    assert pending_of(GANG, view=view, options=GangOptions()).reason is (Reason.INVALID_TOPOLOGY)
 
 
 def test_members_on_nodes_without_the_label_cannot_be_completed_in_one_domain() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector, Requirement
 from extender.api.wellknown import INDEX_LABEL
-from extender.gang.preempt.units import Evictables, Unit
 from extender.gang.verdicts import GangOptions
+from extender.gang.victims import Evictables, Unit
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import BudgetInfo, PodInfo
 from tests.makers import NAMESPACE, cluster_of, key, node, planned, pod, pod_group, pods

@@ -8,8 +8,8 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.reasons import Reason
+from extender.gang import preempt
 from extender.gang.filter import usable
-from extender.gang.preempt import proposals
 from extender.gang.verdicts import Refuse
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
@@ -242,7 +242,7 @@ def test_no_pod_is_evicted_for_room_that_an_unseen_pod_takes(
     view = cluster_of(nodes(4, 4), pod_group(min_member=2), A, LOW, planned(gang_0="n0"), facts)
     victims = {"n0": ["low", "gone"], "n1": []}
 
-    assert {*proposals.decide(asks, victims, view=view.view())} == want
+    assert {*preempt.decide_proposals(asks, victims, view=view.view())} == want
 
 
 def test_after_a_restart_kube_scheduler_goes_on_where_it_has_begun() -> None:
@@ -254,5 +254,5 @@ def test_after_a_restart_kube_scheduler_goes_on_where_it_has_begun() -> None:
     victims = {"n0": ["one-0"], "n1": ["two-0"], "n2": ["two-1"]}
 
     view = cluster_of(facts, one[0], replace(one[1], terminating=True)).view()
-    assert {*proposals.decide(asks, victims, view=view)} == {"n0"}
-    assert {*proposals.decide(asks, victims, view=cluster_of(facts, one).view())} == {"n0"}
+    assert {*preempt.decide_proposals(asks, victims, view=view)} == {"n0"}
+    assert {*preempt.decide_proposals(asks, victims, view=cluster_of(facts, one).view())} == {"n0"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang import dry_round
+from extender.gang.filter import DRY_ROUND
 from extender.gang.wake import WOKEN_BY, Occasion, decide_group, deciding_room
 from extender.state.cluster import events as ev
 from extender.steps import at_once
@@ -25,7 +25,7 @@ def test_every_refusal_of_filter_is_in_the_table(name: str) -> None:
     reasons = {Reason[found] for found in re.findall(r"Refuse\(\s*Reason\.([A-Z_]+)", text)}
     assert reasons, "the pattern finds no refusal any more"
     # A dry round wakes its members itself, and kube-scheduler sees new volumes.
-    dry = {*dry_round.REASONS, Reason.NOT_ENOUGH_VOLUMES} if name == "permit/plans.py" else set()
+    dry = {*DRY_ROUND, Reason.NOT_ENOUGH_VOLUMES} if name == "permit/plans.py" else set()
     assert reasons <= WOKEN_BY.keys() | dry
 
 

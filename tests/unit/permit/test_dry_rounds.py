@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from extender.api.core_v1 import NodeSelector
 from extender.api.reasons import Reason
-from extender.gang import dry_round
+from extender.gang.filter import lacking_claims, match_volumes, may_be_deallocated
 from extender.gang.verdicts import FilterVerdict, OneNode, Refuse
 from extender.permit.plans import DryRounds
 from extender.permit.timing import CHECK_SECONDS
@@ -178,7 +178,7 @@ def test_a_member_that_claims_nothing_has_to_have_a_node_too(cluster: Cluster) -
 
 def test_a_claim_that_is_not_known_counts_as_one_without_anything(cluster: Cluster) -> None:
     observe(cluster, member(devices("g-0")))
-    assert dry_round.lacking_claims(key("g"), view=cluster.view()) == ["resourceclaims/ns/g-0"]
+    assert lacking_claims(key("g"), view=cluster.view()) == ["resourceclaims/ns/g-0"]
 
 
 # --- volumes that are made by hand ---------------------------------------------------------------
@@ -188,7 +188,7 @@ def short(cluster: Cluster, found: dict[str, list[str]], *objects: VolumeInfo) -
     """Return the class that is short of volumes, for pods with nodes by their names."""
     hosts = {name: node(name, labels={"host": name}) for name in ("n0", "n1")}
     know(cluster, StorageClassInfo(LOCAL, static=True), *objects)
-    matched = dry_round.match_volumes(
+    matched = match_volumes(
         {uid: [hosts[name] for name in names] for uid, names in found.items()},
         len(found),
         view=cluster.view(),
@@ -237,7 +237,7 @@ def test_a_volume_that_is_bound_is_forgotten(two: Cluster) -> None:
 def test_volumes_that_are_made_on_demand_are_not_counted(two: Cluster) -> None:
     assert short(two, BOTH, volume("a", "n0")) == LOCAL
     know(two, StorageClassInfo(LOCAL, static=False))
-    assert dry_round.match_volumes(dict.fromkeys(BOTH), 2, view=two.view()) == {}
+    assert match_volumes(dict.fromkeys(BOTH), 2, view=two.view()) == {}
 
 
 def test_a_member_leaves_the_volume_that_only_its_sibling_can_use(two: Cluster) -> None:
@@ -271,7 +271,7 @@ def test_a_gang_short_of_volumes_keeps_no_room(two: Cluster) -> None:
 def taken_back(cluster: Cluster, claim: ClaimInfo, *refused: str) -> bool:
     """Return whether the devices of a claim are taken back when these members were refused."""
     know(cluster, claim)
-    return dry_round.may_be_deallocated(claim, view=cluster.view(), refused=refused)
+    return may_be_deallocated(claim, view=cluster.view(), refused=refused)
 
 
 def test_devices_of_a_member_that_was_refused_are_taken_back(cluster: Cluster) -> None:

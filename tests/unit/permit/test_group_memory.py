@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.room import Lack, Room
-from extender.gang.verdicts import GangOptions, Refuse
+from extender.gang.verdicts import GangOptions, Lack, Refuse, Room
 from extender.permit import group_memory as module
 from extender.permit.group_memory import ENDED_BY, GroupMemory, VerdictKind
 from extender.permit.hold import WaitingPods

@@ -9,9 +9,8 @@ import pytest
 
 from extender.api.reasons import PreemptionReason, Reason
 from extender.gang.filter import BEHIND
-from extender.gang.preempt.search import Place, Preemption
-from extender.gang.preempt.units import PATIENCE_SECONDS, Rank, Unit
 from extender.gang.verdicts import GangOptions
+from extender.gang.victims import PATIENCE_SECONDS, Place, Preemption, Rank, Unit
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
 from extender.permit import preempt

@@ -1,1 +1,0 @@
-"""Preemption: checks kube-scheduler's proposals, and chooses victims for whole gangs."""
