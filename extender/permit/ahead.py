@@ -29,7 +29,14 @@ from extender.gang import ahead
 from extender.gang.ahead import Left, Prospect
 from extender.kube.recorder import Event, ObjectRef
 from extender.permit.group_memory import SchedulerLag
-from extender.permit.hold import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter, Gone, WaitingPods
+from extender.permit.hold import (
+    HUNG_UP,
+    HUNG_UP_ON_ANOTHER,
+    BindingWriter,
+    Gone,
+    WaitingPods,
+    comes_first,
+)
 from extender.permit.plans import Plans
 from extender.permit.timing import (
     AHEAD_SECONDS,
@@ -167,15 +174,9 @@ class Ahead:
         if self._held_answer is not None or not self._unsent or pod is None or pod.group is None:
             return
         held = self._held_answer = self._loop.create_future()
-        caller = asyncio.ensure_future(gone())
         try:
-            await asyncio.wait(
-                (held, caller),
-                timeout=min(PATIENCE_SECONDS, until - now),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await comes_first(held, gone, within=min(PATIENCE_SECONDS, until - now))
         finally:
-            caller.cancel()
             if self._held_answer is held:
                 self._held_answer = None
                 self._still_asks()

@@ -1,6 +1,6 @@
 """What goes on beside requests: conditions of groups, claims to nodes, and pods that never came.
 
-`NodeClaims` runs in both processes, the rest in `serve`. `GroupState` is what explanations show of
+`NodeClaims` runs in both processes, the rest in `serve`. `remembered` is what explanations show of
 the memory of `serve`.
 """
 
@@ -31,7 +31,6 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import LONGEST_SECONDS, ConditionInfo, PodGroupInfo
 from extender.state.cluster.store import Cluster
-from extender.state.cluster.view import ClusterView
 from extender.steps import FairShare, Steps
 
 _log = structlog.get_logger(__name__)
@@ -69,7 +68,10 @@ class ConditionReporter:
             try:
                 await self._report(group)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
-                FAULTS.report("permit-reporter", error, key=group)
+                if isinstance(error, ApiError):
+                    _log.warning("condition not written", group=group, error=str(error))
+                else:
+                    FAULTS.report("permit-reporter", error, key=group)
                 self._queue.add_after(group, BACK_OFF_SECONDS)
 
     async def _report(self, group: str) -> None:
@@ -86,48 +88,28 @@ class ConditionReporter:
         if self._view.tally(group).waiting:
             self._queue.add_after(group, BACK_OFF_SECONDS)
         pod_group = self._view.pod_group(group)
-        if condition is None or pod_group is None:
-            return
-        try:
+        if condition is not None and pod_group is not None:
             await self._write(pod_group, condition)
-        except ApiError as error:
-            _log.warning("condition not written", group=group, error=str(error))
-            self._queue.add_after(group, BACK_OFF_SECONDS)
-        await asyncio.sleep(MOMENT_SECONDS)
+            await asyncio.sleep(MOMENT_SECONDS)
 
 
-class GroupState:
-    """Answers what this process remembers of groups: verdicts, plans under way, deadlines."""
+def remembered(group: str, plans: Plans, waiting: WaitingPods, *, stale: str | None) -> Remembered:
+    """Return what this process remembers of a group, with times in seconds since the epoch.
 
-    def __init__(
-        self,
-        view: ClusterView,
-        plans: Plans,
-        waiting: WaitingPods,
-        *,
-        stale: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        """Take `stale`, which returns a kind whose watch is stale, or None."""
-        self._view = view
-        self._plans = plans
-        self._waiting = waiting
-        self._stale = stale
-
-    def of(self, group: str) -> Remembered:
-        """Return the memory of a group, with times in seconds since the epoch."""
-        verdicts, now = self._plans.verdicts, self._plans.clock.wall()
-        denied, rest = verdicts.denied(group), verdicts.rest_left(group)
-        left = self._waiting.time_left(group)
-        return Remembered(
-            denied=denied,
-            denied_until=now + verdicts.denied_left(group) if denied is not None else None,
-            last_failure=verdicts.last_failure(group),
-            permitted=verdicts.is_permitted(group),
-            is_being_planned=self._plans.planner.is_busy(group),
-            rests_until=now + rest if rest else None,
-            starts_by=now + left if left is not None else None,
-            stale=self._stale(),
-        )
+    `stale` is a kind whose watch is stale.
+    """
+    verdicts, now = plans.verdicts, plans.clock.wall()
+    denied, rest, left = verdicts.denied(group), verdicts.rest_left(group), waiting.time_left(group)
+    return Remembered(
+        denied=denied,
+        denied_until=now + verdicts.denied_left(group) if denied is not None else None,
+        last_failure=verdicts.last_failure(group),
+        permitted=verdicts.is_permitted(group),
+        is_being_planned=plans.planner.is_busy(group),
+        rests_until=now + rest if rest else None,
+        starts_by=now + left if left is not None else None,
+        stale=stale,
+    )
 
 
 class NodeClaims:

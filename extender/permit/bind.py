@@ -19,7 +19,7 @@ from extender.api.reasons import Reason
 from extender.gang.filter import usable
 from extender.gang.verdicts import Refuse, not_admitted
 from extender.permit.ahead import Ahead
-from extender.permit.hold import HUNG_UP, BindingWriter, Gone, WaitingPods
+from extender.permit.hold import HUNG_UP, BindingWriter, Gone, WaitingPods, comes_first
 from extender.permit.plans import DryRounds
 from extender.permit.timing import MARGIN_SECONDS
 from extender.state.cluster import events as ev
@@ -103,11 +103,10 @@ class Binds:
             first = self._requests.get(pod.uid) or self._ahead.join(pod.uid)
             if pod.node is not None or first is None:
                 return ""  # it is bound; if no request writes it, the watch has yet to show it
-            error = await _unless_gone(first, gone)
-            if error != HUNG_UP:
-                return error
-            if not first.done():
+            if not await comes_first(first, gone):
                 return HUNG_UP
+            if first.result() != HUNG_UP:
+                return first.result()
         return None
 
     async def _bind_and_share_result(self, request: BindRequest, gone: Gone) -> str:
@@ -156,13 +155,3 @@ class Binds:
                 return refusal.message
         latest = asked + self._longest_wait + MARGIN_SECONDS
         return await self._writer.write(pod, request.node, latest=latest, gone=gone)
-
-
-async def _unless_gone(first: "asyncio.Future[str]", gone: Gone) -> str:
-    """Return the error of another request, or HUNG_UP if the caller of this one hangs up first."""
-    caller = asyncio.ensure_future(gone())
-    try:
-        await asyncio.wait((first, caller), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        caller.cancel()
-    return first.result() if first.done() else HUNG_UP

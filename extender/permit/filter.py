@@ -122,7 +122,9 @@ class PodFilter:
         self._verdicts.starts.tried(pod)
         node = self._view.bound_node(pod)
         held = self._view.awaits_admission(pod) if node is None else None
-        if node is None and held is None and group is None and not self._is_judged:
+        # A pod without a group is judged if room is kept, or bound pods may be unseen.
+        is_judged = group is not None or self._view.keeps_room or self._view.unseen.exist
+        if node is None and held is None and not is_judged:
             self._verdicts.awaiting_bind.begin(pod.uid, None)
             return self._natives.enough(pod, sent)
         # Bound, held back by its queue, or judged by room and by the gates of its group.
@@ -138,11 +140,6 @@ class PodFilter:
             verdict = self._natives.put_off(pod, verdict, sent)
         self._remember(pod, group, verdict)
         return self._in_same_words(group, verdict)
-
-    @property
-    def _is_judged(self) -> bool:
-        """True if pods without a group are judged: room is kept, or bound pods may be unseen."""
-        return self._view.keeps_room or self._view.unseen.exist
 
     def _judge(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
         """Return where a pod may go, among the sent nodes that have room beside unseen pods."""

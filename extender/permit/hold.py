@@ -28,7 +28,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final
 
 import structlog
 
@@ -65,6 +65,23 @@ _log = structlog.get_logger(__name__)
 
 Gone = Callable[[], Awaitable[None]]
 """Returns when the caller has hung up."""
+
+
+async def comes_first(
+    answer: "asyncio.Future[Any]", gone: Gone, *, within: float | None = None
+) -> bool:
+    """Return whether an answer comes before its caller hangs up, and within so many seconds.
+
+    Raises what `gone` raises.
+    """
+    caller = asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait((answer, caller), timeout=within, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        caller.cancel()
+    if caller.done():
+        caller.result()
+    return answer.done()
 
 
 @dataclass(eq=False, slots=True)
@@ -173,16 +190,23 @@ class WaitingPods:
         if not hold.outcome.done():
             self.decide(group)
         if not hold.outcome.done() and self.held > self._max_held:
-            self._refuse(group, self._too_many(group))
+            # It cannot start without this one, and its holds are in the way of gangs that can.
+            text = f"{about(group)}more than {self._max_held} pods wait to be bound (maxHeldBinds)"
+            self._refuse(group, Refuse(Reason.TOO_MANY_HELD, text, deny=True))
         if hold.outcome.done():
             return hold.outcome.result()
         self._begin_wait(group)
         began = self._loop.time()
+
+        async def until_gone() -> None:
+            await gone()
+            self._hung_up(hold)
+
         try:
-            outcome = await self._outcome(hold, gone)
+            await comes_first(hold.outcome, until_gone)
         finally:
-            if not hold.outcome.done():  # this request was cancelled
-                self._hung_up(hold)
+            self._hung_up(hold)  # this request may have been cancelled
+        outcome = hold.outcome.result()
         result = outcome.reason if outcome else Reason.QUORUM_REACHED
         self._metrics.permit_wait_seconds.labels(result).observe(self._loop.time() - began)
         return outcome
@@ -361,22 +385,11 @@ class WaitingPods:
         for group in list(self._holds):
             self._refuse(group, self._stopping)
 
-    async def _outcome(self, hold: _Hold, gone: Gone) -> Refuse | None:
-        async def until_gone() -> None:
-            await gone()
-            if not hold.outcome.done():
-                self._hung_up(hold)
-
-        async with asyncio.TaskGroup() as tasks:
-            watch = tasks.create_task(until_gone())
-            # Shielded: the cancellation of a request must not cancel the future during a release.
-            outcome = await asyncio.shield(hold.outcome)
-            watch.cancel()
-        return outcome
-
     def _hung_up(self, hold: _Hold) -> None:
-        text = f"{about(hold.pod.group or '')}kube-scheduler hung up"
-        self._end(hold, Refuse(Reason.DISCONNECTED, text))
+        """End a hold whose caller is gone, unless it has ended."""
+        if not hold.outcome.done():
+            text = f"{about(hold.pod.group or '')}kube-scheduler hung up"
+            self._end(hold, Refuse(Reason.DISCONNECTED, text))
 
     def _end(self, hold: _Hold, refusal: Refuse) -> None:
         """End one hold, and free its room unless kube-scheduler is to bring the pod again.
@@ -475,15 +488,6 @@ class WaitingPods:
         tally = self._view.tally(group)
         self._cluster.apply(ev.Unreserved((*tally.waiting, *tally.planned)))
 
-    def _too_many(self, group: str) -> Refuse:
-        """Return why a gang may not wait.
-
-        All of its members are refused: it cannot start without this one, and its holds are in the
-        way of gangs that can.
-        """
-        text = f"{about(group)}more than {self._max_held} pods wait to be bound (maxHeldBinds)"
-        return Refuse(Reason.TOO_MANY_HELD, text, deny=True)
-
     def _set_deadline(self, group: str) -> None:
         self._clear_deadline(group)
         now, grace = self._loop.time(), self._options.retry_grace
@@ -564,8 +568,6 @@ HUNG_UP: Final = "kube-scheduler hung up before the Binding was written"
 HUNG_UP_ON_ANOTHER: Final = "kube-scheduler hung up while another member of the gang was bound"
 
 _GIVEN_UP: Final[ApiError | None] = UnknownOutcomeError("it was given up")
-Path = Literal["asked", "ahead"]
-"""The origin of a Binding: kube-scheduler asked for it, or it is written ahead of a request."""
 
 
 class BindingWriter:
@@ -623,9 +625,12 @@ class BindingWriter:
         return await self._written(pod, node, limited(), path="ahead")
 
     async def _written(
-        self, pod: PodInfo, node: str, tries: Awaitable[ApiError | None], *, path: Path
+        self, pod: PodInfo, node: str, tries: Awaitable[ApiError | None], *, path: str
     ) -> str:
-        """Return the error of a Binding; take note of it, and keep or free the pod's room."""
+        """Return the error of a Binding; take note of it, and keep or free the pod's room.
+
+        The `path` is "asked" if kube-scheduler asked for it, or "ahead" of that.
+        """
         self._waiting.starts.writing(pod)
         began, error = self.clock.monotonic(), _GIVEN_UP
         try:

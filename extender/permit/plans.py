@@ -606,9 +606,9 @@ class DryRounds:
             try:
                 await self._writer.deallocate(claim)
                 _log.info("devices were taken back", claim=key)
-            except ApiError as error:
-                _log.warning("devices were not taken back", claim=key, error=str(error))
-                self._queue.add_after(key, BACK_OFF_SECONDS)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this claim's alone
-                FAULTS.report("dry-rounds", error, key=key)
+                if isinstance(error, ApiError):
+                    _log.warning("devices were not taken back", claim=key, error=str(error))
+                else:
+                    FAULTS.report("dry-rounds", error, key=key)
                 self._queue.add_after(key, BACK_OFF_SECONDS)

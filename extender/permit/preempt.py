@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from cachetools import LRUCache
@@ -23,9 +23,9 @@ from extender.gang.filter import BEHIND, DISAGREE
 from extender.gang.fit import finds_no_node
 from extender.gang.preempt import Ended, Seen, overtaken
 from extender.gang.verdicts import GangOptions
-from extender.gang.victims import Preemption, choosing
+from extender.gang.victims import choosing
 from extender.kube.errors import ApiError
-from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
+from extender.kube.pod_groups import NotStoredError, PreemptorWriter, TooManyVictimsError
 from extender.permit.plans import Plans
 from extender.permit.timing import (
     EVICTED_IN_VAIN_SECONDS,
@@ -49,7 +49,6 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import (
     ConditionInfo,
-    PodGroupInfo,
     PodInfo,
     PreemptedRoom,
 )
@@ -72,15 +71,6 @@ _IN_VAIN: Final = {
     PreemptionReason.NOT_STORED: EVICTED_IN_VAIN_SECONDS,
     PreemptionReason.OVERTAKEN: NO_VICTIMS_SECONDS,
 }
-
-
-class StatusWriter(Protocol):
-    """Writes the preemption of a PodGroup; raises ApiError, TooManyVictimsError, NotStoredError."""
-
-    async def apply(
-        self, pod_group: PodGroupInfo, nomination: PreemptedRoom | None, condition: ConditionInfo
-    ) -> None:
-        """Store this preemption of a PodGroup, with its condition."""
 
 
 @dataclass(slots=True)
@@ -116,7 +106,7 @@ class Preempting:
         self,
         cluster: Cluster,
         plans: Plans,
-        writer: StatusWriter,
+        writer: PreemptorWriter,
         *,
         metrics: Metrics,
         is_asked: Callable[[], bool],
@@ -238,19 +228,14 @@ class Preempting:
         """Begin a preemption for a group if it is due; return the seconds spent in vain."""
         if not self._is_due(group):
             return 0.0
-        spent = yield from self._timed(self._look_at(group))
-        return 0.0 if group in self._courses else spent
-
-    def _timed(self, steps: Steps[None]) -> Steps[float]:
-        """Run steps; return the seconds that they took by themselves."""
-        spent, done = 0.0, False
+        steps, spent, done = self._look_at(group), 0.0, False
         while not done:
             began = self._clock.monotonic()
             done = next(steps, _DONE) is _DONE
             spent += self._clock.monotonic() - began
             if not done:
                 yield
-        return spent
+        return 0.0 if group in self._courses else spent
 
     def _end_if_over(self, group: str) -> None:
         course, pod_group = self._courses.get(group), self._view.pod_group(group)
@@ -354,10 +339,6 @@ class Preempting:
             self._pause(group, pod_group.uid, (first, first if self.under_way else longest))
             self._metrics.preemptions.labels(PreemptionReason.NO_VICTIMS).inc()
             return
-        self._begin(pod_group, found)
-
-    def _begin(self, pod_group: PodGroupInfo, found: Preemption) -> None:
-        group = pod_group.key
         chosen = preempt.nomination(found, view=self._view, now=self._clock.wall())
         self._cluster.apply(ev.Nominated(group, chosen))
         self._courses[group] = _Course(pod_group.uid, chosen, stored=False)
@@ -398,10 +379,16 @@ class Preempting:
         if course is None or pod_group is None or pod_group.uid != course.uid:
             return
         end, chosen = course.end, course.nomination
+        condition = ConditionInfo(
+            ConditionType.PREEMPTING,
+            "False" if end else "True",
+            end.reason if end else PreemptionReason.EVICTING,
+            end.message if end else preempt.sentence(chosen),
+            self._clock.wall() if end else chosen.since,
+            pod_group.generation,
+        )
         try:
-            await self._writer.apply(
-                pod_group, chosen if end is None else None, self._condition(pod_group, course)
-            )
+            await self._writer.apply(pod_group, None if end else chosen, condition)
         except (TooManyVictimsError, NotStoredError) as error:
             too_many = isinstance(error, TooManyVictimsError)
             reason = PreemptionReason.TOO_MANY if too_many else PreemptionReason.NOT_STORED
@@ -415,15 +402,6 @@ class Preempting:
             # The watch may show it late, or not at all if the preemption was never stored.
             course.stored = True
             self._follow(group)
-
-    def _condition(self, pod_group: PodGroupInfo, course: _Course) -> ConditionInfo:
-        end, now = course.end, self._clock.wall()
-        kind = ConditionType.PREEMPTING
-        if end is None:
-            reason, text = PreemptionReason.EVICTING, preempt.sentence(course.nomination)
-            since = course.nomination.since
-            return ConditionInfo(kind, "True", reason, text, since, pod_group.generation)
-        return ConditionInfo(kind, "False", end.reason, end.message, now, pod_group.generation)
 
     # --- whether kube-scheduler has tried a group ------------------------------------------------
 

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from extender.api.explanations import Status
 from extender.kube.errors import ApiError
-from extender.kube.reviews import Access, User
+from extender.kube.reviews import Access, Reviews, User
 
 _UNKNOWN: Final = {"WWW-Authenticate": "Bearer"}
 
@@ -97,20 +97,10 @@ class Turnstile:
                 del self._here[caller]
 
 
-class AccessReviewer(Protocol):
-    """Knows users and their rights; raises ApiError."""
-
-    async def user(self, token: str) -> User | None:
-        """Return the user of a bearer token; None where the API server does not know the token."""
-
-    async def may(self, user: User, access: Access) -> bool:
-        """Return whether a user may do something."""
-
-
 class Guard:
     """Lets a user read what the API server allows."""
 
-    def __init__(self, reviewer: AccessReviewer) -> None:
+    def __init__(self, reviewer: Reviews) -> None:
         self._reviewer = reviewer
         self._turnstile = Turnstile(at_once=16, most=256)
 

@@ -18,7 +18,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -90,30 +89,19 @@ class AllNodes:
         self._others = b""
         """The nodes but for the first one, encoded: they are the same until nodes come or go."""
 
-    @property
-    def are_known(self) -> bool:
-        """Return whether the cluster has nodes."""
-        return bool(self._view.nodes)
-
     def refused(self, text: str) -> msgspec.Raw:
         """Return a text for the first node, and for the others that it is the same with them.
 
         There must be one.
         """
         if self._version != self._view.nodes_version:
-            self._read()
+            self._version = self._view.nodes_version
+            names = iter(sorted(self._view.nodes))
+            self._first = next(names)
+            rest = _encode(dict.fromkeys(names, LIKEWISE))[1:-1]
+            self._others = b"," + rest if rest else b""
         return msgspec.Raw(b"{%b:%b%b}" % (_encode(self._first), _encode(text), self._others))
 
-    def _read(self) -> None:
-        self._version = self._view.nodes_version
-        names = iter(sorted(self._view.nodes))
-        self._first = next(names)
-        rest = _encode(dict.fromkeys(names, LIKEWISE))[1:-1]
-        self._others = b"," + rest if rest else b""
-
-
-Refused = dict[str, str] | msgspec.Raw
-"""Texts by node."""
 
 _decode_args = msgspec.json.Decoder(ExtenderArgs).decode
 _decode_preemption = msgspec.json.Decoder(PreemptionArgs).decode
@@ -162,7 +150,7 @@ class SchedulingVerbs:
 
     def _is_in_vain(self, pod: PodInfo, refusal: Refuse) -> bool:
         """Return whether a refused pod could start on no node, whatever kube-scheduler evicts."""
-        if refusal.reason is Reason.ALREADY_BOUND or not self._all_nodes.are_known:
+        if refusal.reason is Reason.ALREADY_BOUND or not self._view.nodes:
             return False  # a pod that is bound is not tried again
         not_admitted = refusal.reason is Reason.NOT_ADMITTED
         return not_admitted or preempt.is_in_vain(pod, view=self._view)
@@ -224,7 +212,9 @@ def _result(verdict: FilterVerdict, sent: Sequence[str], args: ExtenderArgs) -> 
             return _only((), args, said_once(sent, message))
 
 
-def _only(nodes: Sequence[str], args: ExtenderArgs, refused: Refused) -> FilterResult:
+def _only(
+    nodes: Sequence[str], args: ExtenderArgs, refused: dict[str, str] | msgspec.Raw
+) -> FilterResult:
     """Return an answer in the form of the request: names, or the nodes as they were sent.
 
     Other nodes are unresolvable: an eviction does not make a gang complete.
@@ -250,10 +240,6 @@ def _only(nodes: Sequence[str], args: ExtenderArgs, refused: Refused) -> FilterR
 
 Answer = Callable[[bytes, Gone], Awaitable[bytes]]
 """Takes a body and a way to wait for the client to hang up; ValueError for what it cannot read."""
-
-
-class BodyTooLargeError(ValueError):
-    """The request is larger than the configured limit."""
 
 
 class Verb:
@@ -315,7 +301,7 @@ def _start(length: int, status: int) -> Message:
 
 
 async def _read(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """Return the body; raises BodyTooLargeError without keeping more than the limit."""
+    """Return the body; raises ValueError without keeping more than the limit."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             _check(int(value), limit)
@@ -333,7 +319,7 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 def _check(size: int, limit: int) -> None:
     if size > limit:
-        raise BodyTooLargeError(f"the body of {size} bytes is over the limit of {limit}")
+        raise ValueError(f"the body of {size} bytes is over the limit of {limit}")
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -393,6 +379,10 @@ def create_app(
         redoc_url=None,
     )
     app.caller = caller
+
+    def all_problems() -> str:
+        return probes.unready() or next(filter(None, probes.ready().values()), "")
+
     answers: dict[str, Answer] = {
         "filter": _at_once(verbs.filter),
         "prioritize": _at_once(verbs.prioritize),
@@ -403,7 +393,7 @@ def create_app(
         app.verbs[f"/{name}"] = Verb(
             *(name, answer),
             metrics=metrics,
-            unready=partial(_first_problem, probes) if name == "preempt" else probes.unready,
+            unready=all_problems if name == "preempt" else probes.unready,
             max_body_bytes=max_body_bytes,
         )
         _document(app, name)
@@ -413,10 +403,6 @@ def create_app(
 
     add_health(app, page, probes)
     return app
-
-
-def _first_problem(probes: Probes) -> str:
-    return probes.unready() or next(filter(None, probes.ready().values()), "")
 
 
 def _at_once(answer: Callable[[bytes], bytes]) -> Answer:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from extender.config.gang import Gang
 from extender.config.settings import Listen, Settings, Tls
 from extender.explain.facts import GroupFacts
+from extender.gang.verdicts import Remembered
 from extender.kube.claims import ClaimWriter
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
@@ -33,9 +34,9 @@ from extender.kube.shapes import Patterns
 from extender.permit.ahead import Ahead, Callbacks
 from extender.permit.background import (
     ConditionReporter,
-    GroupState,
     NodeClaims,
     PodsSeenOnlyInRequests,
+    remembered,
 )
 from extender.permit.bind import Binds
 from extender.permit.filter import PodFilter
@@ -179,7 +180,9 @@ class Extender:
     ) -> None:
         """Connect the gauges, and what is shown of gangs, to what they read."""
         view = self._cluster.view()
-        memory = GroupState(view, plans, self.waiting, stale=self.watches.stale)
+
+        def memory_of(group: str) -> Remembered:
+            return remembered(group, plans, self.waiting, stale=self.watches.stale())
 
         def facts() -> GroupFacts:
             return GroupFacts(
@@ -187,13 +190,13 @@ class Extender:
                 plans.verdicts.options,
                 plans.clock.wall(),
                 source="Extender",
-                remembered=memory.of,
+                remembered=memory_of,
                 never_starts=plans.never_starts,
             )
 
         add_pod_groups(self.app, facts, unready=self.unready, pacer=self._loop.pacer)
-        remembered = partial(self._memory, settings, plans, memory)
-        add_snapshot(self.app, remembered, pacer=self._loop.pacer)
+        memory = partial(self._memory, settings, plans, memory_of)
+        add_snapshot(self.app, memory, pacer=self._loop.pacer)
         metrics = self.metrics
         metrics.registry.register(ComputedMetrics(lambda: self.watches.metrics(client.keyring)))
         metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
@@ -206,14 +209,16 @@ class Extender:
             lambda: sum(bool(claim.amounts) for claim in view.claims.values())
         )
 
-    def _memory(self, settings: Settings, plans: Plans, groups: GroupState) -> dict[str, object]:
+    def _memory(
+        self, settings: Settings, plans: Plans, memory_of: Callable[[str], Remembered]
+    ) -> dict[str, object]:
         """Return what this process remembers, for a snapshot."""
         view = self._cluster.view()
         now, watches = SystemClock().wall(), self.watches.states()
         return {
             **header("extender", settings, now=now, watches=watches, unready=self.unready()),
             **cluster_memory(view),
-            "verdicts": group_memory(view, groups.of, plans.never_starts),
+            "verdicts": group_memory(view, memory_of, plans.never_starts),
         }
 
     def ready(self) -> dict[str, str | None]:

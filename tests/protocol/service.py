@@ -8,8 +8,9 @@ import httpx
 
 from extender.config.settings import Settings
 from extender.explain.facts import GroupFacts
+from extender.gang.verdicts import Remembered
 from extender.kube.decode import Decoder
-from extender.permit.background import GroupState
+from extender.permit.background import remembered
 from extender.runtime.clock import Pacer, SystemClock
 from extender.server.explanations import add_pod_groups
 from extender.server.health import Probes, add_snapshot
@@ -52,7 +53,10 @@ class Service:
             max_body_bytes=SMALL_BODY,
         )
         view, plans = self.scene.view, self.scene.plans
-        memory = GroupState(view, plans, self.scene.waiting, stale=lambda: self.stale)
+
+        def memory_of(group: str) -> Remembered:
+            return remembered(group, plans, self.scene.waiting, stale=self.stale)
+
         add_pod_groups(
             self.app,
             lambda: GroupFacts(
@@ -60,13 +64,13 @@ class Service:
                 plans.verdicts.options,
                 plans.clock.wall(),
                 source="Extender",
-                remembered=memory.of,
+                remembered=memory_of,
                 never_starts=plans.never_starts,
             ),
             unready=lambda: "" if self.synced else NOT_SEEN,
             pacer=Pacer(SystemClock()),
         )
-        self._memory = memory
+        self._memory_of = memory_of
         add_snapshot(self.app, self.memory, pacer=Pacer(SystemClock()))
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app), base_url="http://extender"
@@ -78,7 +82,7 @@ class Service:
         return {
             **header("extender", Settings(), now=1e9, watches={}, unready=unready),
             **cluster_memory(view),
-            "verdicts": group_memory(view, self._memory.of, self.scene.plans.never_starts),
+            "verdicts": group_memory(view, self._memory_of, self.scene.plans.never_starts),
         }
 
     async def post(self, verb: str, body: bytes | dict[str, Any]) -> httpx.Response:

@@ -28,7 +28,6 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from extender.jobs.registry import builtin
-from extender.kube.reviews import Access, User
 from extender.runtime.clock import Pacer, SystemClock
 from extender.server.access import Guard
 from extender.server.explanations import add_visibility
@@ -40,6 +39,7 @@ from tests.protocol.served import served
 from tests.protocol.service import Service
 from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
 from tests.unit.explain.scene import facts
+from tests.unit.server.scene import Reviewer
 
 Operation = APIOperation[Any, Any, Any, Any]
 
@@ -75,16 +75,6 @@ def extender() -> FastAPI:
     return Service().app
 
 
-class Reviewer:
-    """Knows one token, whose user may see some things."""
-
-    async def user(self, token: str) -> User | None:
-        return User("reader") if token == "known" else None
-
-    async def may(self, user: User, access: Access) -> bool:
-        return len(access.name) % 2 == 0
-
-
 def reconciler(guard: Guard | None = None) -> FastAPI:
     queues = Admissions(cluster_queue(cpu=0), local_queue())
     queues.put(workload("waits", 1))
@@ -97,7 +87,7 @@ def reconciler(guard: Guard | None = None) -> FastAPI:
 
 def guarded() -> FastAPI:
     """Return the reconciler's as it is off loopback."""
-    return reconciler(Guard(Reviewer()))
+    return reconciler(Guard(Reviewer("known", allows=lambda _, access: len(access.name) % 2 == 0)))
 
 
 def webhooks() -> Starlette:

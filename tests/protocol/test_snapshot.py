@@ -17,6 +17,7 @@ from extender.server.access import Guard
 from extender.server.health import PATH, add_snapshot
 from tests.makers import key, nodes, observe, pod_group, pods, until
 from tests.protocol.service import NOT_SEEN, Service
+from tests.unit.server.scene import Reviewer
 
 
 async def taken(service: Service) -> dict[str, Any]:
@@ -57,15 +58,9 @@ async def test_it_is_there_before_the_extender_is_ready(service: Service) -> Non
     assert (await taken(service))["unready"] == NOT_SEEN
 
 
-class Reviewer:
-    """Knows two users, of whom one may get the path."""
-
-    async def user(self, token: str) -> User | None:
-        return User(token) if token in ("may", "may-not") else None
-
-    async def may(self, user: User, access: Access) -> bool:
-        assert (access.path, access.verb) == (PATH, "get")
-        return user.name == "may"
+def allows(user: User, access: Access) -> bool:
+    assert (access.path, access.verb) == (PATH, "get")
+    return user.name == "may"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +70,8 @@ async def test_elsewhere_than_on_loopback_it_needs_a_right(
     service: Service, token: str | None, code: int
 ) -> None:
     app, clock = FastAPI(), SystemClock()
-    add_snapshot(app, service.memory, pacer=Pacer(clock), guard=Guard(Reviewer()))
+    guard = Guard(Reviewer("may", "may-not", allows=allows))
+    add_snapshot(app, service.memory, pacer=Pacer(clock), guard=guard)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     transport = httpx.ASGITransport(app)

@@ -12,7 +12,6 @@ from fastapi import FastAPI
 from typer.testing import CliRunner, Result
 
 from extender.config.settings import Settings
-from extender.kube.reviews import Access, User
 from extender.runtime.clock import Pacer, SystemClock
 from extender.server.access import Guard
 from extender.server.health import add_snapshot
@@ -23,23 +22,14 @@ from gang_tools.snapshot.file import ObjectSource, Snapshot, StoppedClock, opene
 from tests.harness import objects
 from tests.protocol.served import served
 from tests.snapshots import NODES, NOW, POD_GROUPS, PODS, snapshot_of
-
-
-class Reviewer:
-    """Knows one user, that may do all."""
-
-    async def user(self, token: str) -> User | None:
-        return User("debugger") if token == "known" else None
-
-    async def may(self, user: User, access: Access) -> bool:
-        return True
+from tests.unit.server.scene import Reviewer
 
 
 def made(*, guarded: bool = False) -> FastAPI:
     """Return an application that serves what an extender remembers."""
     clock, settings = SystemClock(), Settings.model_validate({"gang": {"agingSeconds": 7}})
     memory = header("extender", settings, now=NOW, watches={}, unready="")
-    guard = Guard(Reviewer()) if guarded else None
+    guard = Guard(Reviewer("known", allows=lambda *_: True)) if guarded else None
     found = FastAPI()
     add_snapshot(found, lambda: {**memory, "host": "here"}, pacer=Pacer(clock), guard=guard)
     return found

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from extender.gang.verdicts import AnyNode, GangOptions, OneNode
+from extender.api.reasons import Reason
+from extender.gang.verdicts import AnyNode, GangOptions, OneNode, Refuse
 from extender.permit.plans import UnaskedPlans
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
@@ -103,7 +104,7 @@ async def test_what_there_was_no_time_for_is_planned_after_the_first_answer(
 
 async def test_a_gang_that_has_just_failed_is_left_alone(cluster: Cluster) -> None:
     scene, begun = begin(cluster, BOUND, B, C)
-    scene.waiting._refuse(GANG, scene.waiting._too_many(GANG))
+    scene.waiting._refuse(GANG, Refuse(Reason.TOO_MANY_HELD, "too many", deny=True))
 
     for _ in begun.recover():
         pass

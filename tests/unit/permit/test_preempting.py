@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.api.reasons import PreemptionReason, Reason
 from extender.gang.filter import BEHIND
 from extender.gang.verdicts import GangOptions
 from extender.gang.victims import PATIENCE_SECONDS, Place, Preemption, Rank, Unit
 from extender.kube.errors import UnavailableError
-from extender.kube.pod_groups import NotStoredError, TooManyVictimsError
+from extender.kube.pod_groups import NotStoredError, PreemptorWriter, TooManyVictimsError
 from extender.permit import preempt
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
@@ -62,7 +63,7 @@ GROUP = key("high")
 TAKERS = [("other", "RoomTaken", 600.0), ("default-scheduler", "RoomLost", 30.0)]
 
 
-class Play:
+class Play(PreemptorWriter):
     """The shell, with an API server that stores what it writes."""
 
     def __init__(self, cluster: Cluster, options: GangOptions | None = None) -> None:
@@ -83,6 +84,7 @@ class Play:
             is_behind=lambda: self.is_behind,
         )
 
+    @override
     async def apply(
         self, pod_group: PodGroupInfo, nomination: PreemptedRoom | None, condition: ConditionInfo
     ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from typing_extensions import override
 
 from extender.gang import wake
 from extender.gang.verdicts import FilterVerdict, GangOptions
@@ -14,6 +15,7 @@ from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
+from extender.kube.reviews import Access, Reviews, User
 from extender.permit.ahead import Ahead, Callbacks
 from extender.permit.bind import Binds
 from extender.permit.filter import PodFilter
@@ -36,6 +38,22 @@ def said(answer: dict[str, Any]) -> str:
     """Return the one text of a filter answer about nodes that are refused; "" where none is."""
     (text,) = {*answer["FailedAndUnresolvableNodes"].values()} - {LIKEWISE} or {""}
     return str(text)
+
+
+class Reviewer(Reviews):
+    """Knows users by their tokens, and asks `allows` what one may do."""
+
+    def __init__(self, *tokens: str, allows: Callable[[User, Access], bool]) -> None:
+        self._tokens = tokens
+        self._allows = allows
+
+    @override
+    async def user(self, token: str) -> User | None:
+        return User(token) if token in self._tokens else None
+
+    @override
+    async def may(self, user: User, access: Access) -> bool:
+        return self._allows(user, access)
 
 
 class NoClaims(ClaimWriter):

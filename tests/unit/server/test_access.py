@@ -7,10 +7,11 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from typing_extensions import override
 
 from extender.explain.facts import Facts
 from extender.kube.errors import UnavailableError
-from extender.kube.reviews import Access, User
+from extender.kube.reviews import Access, Reviews, User
 from extender.runtime.clock import Pacer
 from extender.server.access import Guard, StatusError, Turnstile, add_statuses
 from extender.server.explanations import add_visibility
@@ -36,7 +37,7 @@ async def numbers() -> bytes:
     return b"numbers"
 
 
-class Server:
+class Server(Reviews):
     """Knows one user, and what it may."""
 
     def __init__(self, *allowed: Access) -> None:
@@ -46,10 +47,12 @@ class Server:
         self.answers = asyncio.Event()
         self.answers.set()
 
+    @override
     async def user(self, token: str) -> User | None:
         await self._answer(token)
         return User("ann", groups=("tenants",)) if token == "good" else None
 
+    @override
     async def may(self, user: User, access: Access) -> bool:
         await self._answer(access)
         return access in self.allowed
