@@ -13,8 +13,8 @@ from extender.fit import domains
 from extender.gang.fit import Fit
 from extender.state.cluster.records import NodeInfo
 from extender.steps import Steps, at_once
-from tests.at_once import fit
-from tests.makers import cluster_of, key, node, pod, pod_group, pods, shape
+from tests.at_once import fitted
+from tests.makers import node, pod, pod_group, pods, shape
 
 RACK = "example.com/rack"
 SIZES = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=3), min_size=1, max_size=5)
@@ -31,9 +31,7 @@ def made(sizes: Sequence[Sequence[int]]) -> list[NodeInfo]:
 
 
 def placed(sizes: Sequence[Sequence[int]], count: int, cpu: int, **asked: Any) -> Fit:
-    members = pods(count, cpu)
-    view = cluster_of(made(sizes), pod_group(min_member=count, **asked), members).view()
-    return fit(members, count, group=key("gang"), view=view)
+    return fitted(pods(count, cpu), made(sizes), pod_group(min_member=count, **asked))
 
 
 def used(found: Fit) -> set[str]:
@@ -78,11 +76,8 @@ def test_what_is_lost_adds_as_few_domains_as_possible(
     """Members that run ask for nothing, and are in some of the domains."""
     pinned = {each for each in pinned if each < len(sizes)}
     old = [pod(f"old-{each}", shape(0), group="gang", on=f"n{each}-0") for each in pinned]
-    members = pods(count, cpu)
     group = pod_group(min_member=count + len(old), preferred_topology=RACK)
-    found = fit(
-        members, count, group=key("gang"), view=cluster_of(made(sizes), group, old, members).view()
-    )
+    found = fitted(pods(count, cpu), made(sizes), group, old)
     room = [sum(each // cpu for each in cpus) for cpus in sizes]
     rest = max(0, count - sum(room[each] for each in pinned))
     others = [cpus for number, cpus in enumerate(sizes) if number not in pinned]
@@ -102,11 +97,8 @@ def test_unlike_pods_fit_in_a_domain_wherever_they_fit_on_its_nodes_alone(
     ]
     count = len(members)
     there, group = made(sizes), pod_group(min_member=count, required_topology=RACK)
-    alone = [
-        fit(members, count, group=key("gang"), view=cluster_of(nodes, members).view()).complete
-        for nodes in domains.by_label(there, RACK).values()
-    ]
-    found = fit(members, count, group=key("gang"), view=cluster_of(there, group, members).view())
+    alone = [fitted(members, each).complete for each in domains.by_label(there, RACK).values()]
+    found = fitted(members, there, group)
     assert found.complete == any(alone)
     assert len(used(found)) <= 1
 
@@ -136,10 +128,10 @@ def test_a_domain_is_never_thought_to_take_fewer_unlike_pods_than_it_does(
     wanted = max(1, len(members) - spare)
     group = pod_group(min_member=wanted, required_topology=RACK)
     alone = [
-        fit(members, wanted, group=key("gang"), view=cluster_of(nodes, members).view()).complete
-        for nodes in domains.by_label(there, RACK).values()
+        fitted(members, each, wanted=wanted).complete
+        for each in domains.by_label(there, RACK).values()
     ]
-    found = fit(members, wanted, group=key("gang"), view=cluster_of(there, group, members).view())
+    found = fitted(members, there, group, wanted=wanted)
     assert found.complete == any(alone)
 
 

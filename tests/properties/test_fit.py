@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from extender.gang.fit import Fit, Offer
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
-from tests.at_once import fit
+from tests.at_once import fitted
 from tests.effort import examples
 from tests.makers import cluster_of, node, pod, shape
 
@@ -64,14 +64,7 @@ def good_for(member: PodInfo, there: list[NodeInfo], cluster: Cluster) -> list[s
 def answer(members: list[PodInfo], there: list[NodeInfo], wanted: int) -> tuple[Fit, Cluster]:
     cluster = cluster_of(there, members)
     sent = good_for(members[0], there, cluster)
-    found = fit(
-        members,
-        wanted,
-        group=members[0].group or "",
-        view=cluster.view(),
-        offer=Offer(sent, complete=True),
-    )
-    return found, cluster
+    return fitted(members, there, wanted=wanted, offer=Offer(sent, complete=True)), cluster
 
 
 @settings(max_examples=examples(150))

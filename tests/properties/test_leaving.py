@@ -29,6 +29,8 @@ UNITS = st.lists(
     max_size=8,
 )
 """The pods of each unit, with the number of their node."""
+Sizes = Sequence[tuple[int, int]]
+Units = Sequence[Sequence[tuple[int, Shape]]]
 There = tuple[tuple[PodShape, ...], ...]
 """The pods on each node."""
 
@@ -36,9 +38,7 @@ There = tuple[tuple[PodShape, ...], ...]
 class World:
     """Nodes on which units of pods are, as far as each pod has room beside those before it."""
 
-    def __init__(
-        self, sizes: Sequence[tuple[int, int]], asked: Sequence[Sequence[tuple[int, Shape]]]
-    ) -> None:
+    def __init__(self, sizes: Sizes, asked: Units) -> None:
         self.nodes = [node(f"n{n}", cpu, gpu=gpu) for n, (cpu, gpu) in enumerate(sizes)]
         self.units: list[list[tuple[int, PodShape]]] = []
         pods: list[PodInfo] = []
@@ -94,10 +94,7 @@ def staying(world: World, gone: Sequence[int]) -> list[bool]:
 @settings(max_examples=examples(200))
 @given(sizes=NODES, units=UNITS, like=st.sampled_from(SHAPES), count=st.integers(1, 5))
 def test_of_equal_pods_exactly_those_go_that_must(
-    sizes: list[tuple[int, int]],
-    units: list[list[tuple[int, Shape]]],
-    like: Shape,
-    count: int,
+    sizes: Sizes, units: Units, like: Shape, count: int
 ) -> None:
     world = World(sizes, units)
     wanted = [(PodShape(like, ("asks", like) if like.one_per_node else None), count)]
@@ -124,9 +121,7 @@ def test_of_equal_pods_exactly_those_go_that_must(
     ),
 )
 def test_of_unlike_pods_those_that_go_are_enough(
-    sizes: list[tuple[int, int]],
-    units: list[list[tuple[int, Shape]]],
-    wanted: list[tuple[Shape, int]],
+    sizes: Sizes, units: Units, wanted: list[tuple[Shape, int]]
 ) -> None:
     world = World(sizes, units)
     asked = [(PodShape(each), count) for each, count in wanted]
@@ -139,11 +134,6 @@ def test_of_unlike_pods_those_that_go_are_enough(
 
 @settings(max_examples=examples(50))
 @given(sizes=NODES, units=UNITS, like=st.sampled_from(SHAPES), count=st.integers(1, 5))
-def test_pauses_change_no_answer(
-    sizes: list[tuple[int, int]],
-    units: list[list[tuple[int, Shape]]],
-    like: Shape,
-    count: int,
-) -> None:
+def test_pauses_change_no_answer(sizes: Sizes, units: Units, like: Shape, count: int) -> None:
     world, wanted = World(sizes, units), [(PodShape(like), count)]
     assert world.answer(wanted, 1) == world.answer(wanted)

@@ -38,6 +38,7 @@ NODES = st.lists(
     max_size=4,
 )
 """CPU, slots for pods, GPUs and zone."""
+Sizes = Sequence[tuple[int, int, int, str]]
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(("keep", "try", "instead")),
@@ -64,7 +65,7 @@ def asks(draw: st.DrawFn) -> list[Wanted]:
     return list(zip(kinds, counts, strict=True))
 
 
-def made(sizes: Sequence[tuple[int, int, int, str]]) -> list[NodeInfo]:
+def made(sizes: Sizes) -> list[NodeInfo]:
     return [
         node(f"n{number}", cpu, slots=slots, gpu=gpu, labels={"zone": zone})
         for number, (cpu, slots, gpu, zone) in enumerate(sizes)
@@ -144,9 +145,7 @@ def check(found: Found, wanted: Sequence[Wanted], beside: Sequence[Placed] = ())
 
 @settings(max_examples=examples(150))
 @given(sizes=NODES, asked=st.sampled_from(SHAPES), count=st.integers(1, 6))
-def test_for_equal_pods_the_answer_is_exact(
-    sizes: list[tuple[int, int, int, str]], asked: PodShape, count: int
-) -> None:
+def test_for_equal_pods_the_answer_is_exact(sizes: Sizes, asked: PodShape, count: int) -> None:
     nodes = made(sizes)
     found = at_once(packer_of(cluster_of(nodes).view()).fill([(asked, count)]))
     check(found, [(asked, count)])
@@ -155,7 +154,7 @@ def test_for_equal_pods_the_answer_is_exact(
 
 @given(sizes=NODES, steps=STEPS)
 def test_whatever_was_tried_before_the_answer_is_exact(
-    sizes: list[tuple[int, int, int, str]], steps: list[tuple[str, list[Wanted]]]
+    sizes: Sizes, steps: list[tuple[str, list[Wanted]]]
 ) -> None:
     nodes = made(sizes)
     packer, placed = packer_of(cluster_of(nodes).view()), list[Placed]()
@@ -177,9 +176,7 @@ def test_whatever_was_tried_before_the_answer_is_exact(
 @settings(max_examples=examples(150))
 @given(sizes=NODES, wanted=asks())
 @example(sizes=[(1, 1, 1, "a")], wanted=[(SHAPES[4], 2), (SHAPES[0], 1)])  # nothing is left
-def test_what_is_said_to_fit_fits(
-    sizes: list[tuple[int, int, int, str]], wanted: list[Wanted]
-) -> None:
+def test_what_is_said_to_fit_fits(sizes: Sizes, wanted: list[Wanted]) -> None:
     nodes = made(sizes)
     packer = packer_of(cluster_of(nodes).view())
     found = at_once(packer.fill(wanted))
@@ -193,7 +190,7 @@ def test_what_is_said_to_fit_fits(
 @settings(max_examples=examples(100))
 @given(sizes=NODES, wanted=asks(), enough=st.integers(1, 6), number=st.integers(0, 2))
 def test_the_lead_is_among_those_that_are_enough(
-    sizes: list[tuple[int, int, int, str]], wanted: list[Wanted], enough: int, number: int
+    sizes: Sizes, wanted: list[Wanted], enough: int, number: int
 ) -> None:
     nodes, lead = made(sizes), wanted[number % len(wanted)][0]
     found = at_once(packer_of(cluster_of(nodes).view()).fill(wanted, most=enough, lead=lead))
@@ -208,7 +205,7 @@ def test_the_lead_is_among_those_that_are_enough(
 @settings(max_examples=examples(100))
 @given(sizes=NODES, asked=st.sampled_from(SHAPES), data=st.data())
 def test_what_fits_without_some_pods_is_exact_and_changes_nothing(
-    sizes: list[tuple[int, int, int, str]], asked: PodShape, data: st.DataObject
+    sizes: Sizes, asked: PodShape, data: st.DataObject
 ) -> None:
     """Pods that run, and pods that were placed."""
     nodes = made(sizes)
@@ -229,9 +226,7 @@ def test_what_fits_without_some_pods_is_exact_and_changes_nothing(
 
 @settings(max_examples=examples(100))
 @given(sizes=NODES, wanted=asks(), shuffled=st.randoms(use_true_random=False))
-def test_gangs_and_the_queue_agree(
-    sizes: list[tuple[int, int, int, str]], wanted: list[Wanted], shuffled: Random
-) -> None:
+def test_gangs_and_the_queue_agree(sizes: Sizes, wanted: list[Wanted], shuffled: Random) -> None:
     cluster = cluster_of(made(sizes))
     sets = [pod_set(asked.shape, count, name=f"s{n}") for n, (asked, count) in enumerate(wanted)]
     asks = workload("w", tuple(sets))

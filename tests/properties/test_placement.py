@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from extender.api.wellknown import ZONE_LABEL
 from extender.gang.fit import Fit, Offer
 from extender.gang.score import score
-from extender.state.cluster.records import NodeInfo
-from tests.at_once import fit
-from tests.makers import cluster_of, key, node, pod, pod_group, pods, shape
+from extender.state.cluster.records import NodeInfo, PodInfo
+from tests.at_once import fitted
+from tests.makers import cluster_of, node, pod, pod_group, pods, shape
 
 SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 """CPU of nodes."""
@@ -30,19 +30,22 @@ def made(sizes: Sequence[int], zones: int = 3) -> list[NodeInfo]:
     ]
 
 
+def running(siblings: Sequence[int]) -> list[PodInfo]:
+    """Return so many members on each node, which ask for nothing."""
+    return [
+        pod(f"old-{number}-{each}", shape(0), group="gang", on=f"n{number}")
+        for number, some in enumerate(siblings)
+        for each in range(some)
+    ]
+
+
 def placed(
     sizes: Sequence[int], count: int, cpu: int, placement: str, siblings: Sequence[int] = ()
 ) -> Fit:
-    """Return where members go; siblings ask for nothing."""
-    there = [
-        pod(f"old-{number}-{each}", shape(0), group="gang", on=f"n{number}")
-        for number, some in enumerate(siblings[: len(sizes)])
-        for each in range(some)
-    ]
+    """Return where members go beside siblings."""
+    there = running(siblings[: len(sizes)])
     group = pod_group(min_member=count + len(there), placement=placement)
-    members = pods(count, cpu)
-    view = cluster_of(made(sizes), group, there, members).view()
-    return fit(members, count, group=key("gang"), view=view)
+    return fitted(pods(count, cpu), made(sizes), group, there)
 
 
 def by_node(found: Fit) -> Counter[str]:
@@ -95,12 +98,10 @@ def test_spread_pods_are_even_over_zones_where_all_have_room(
     zones: int, nodes: int, count: int
 ) -> None:
     cpu = -(-count // (zones * nodes))
-    members = pods(count, 1)
     group = pod_group(min_member=count, placement="spread")
-    view = cluster_of(made([cpu] * (zones * nodes), zones), group, members).view()
-    found = fit(members, count, group=key("gang"), view=view)
-    names = [view.nodes[name].labels[ZONE_LABEL] for name in found.placements.values()]
-    there = [names.count(f"z{number}") for number in range(zones)]
+    found = fitted(pods(count, 1), made([cpu] * (zones * nodes), zones), group)
+    chosen = Counter(int(name[1:]) % zones for name in found.placements.values())
+    there = [chosen[number] for number in range(zones)]
     assert sum(there) == count
     assert max(there) - min(there) <= 1
 
@@ -125,14 +126,7 @@ def test_spread_pods_are_as_even_over_zones_as_any_choice_with_as_few_on_a_node(
 
     ways = [each for each in product(*(range(n + 1) for n in sizes)) if sum(each) == count]
     group = pod_group(min_member=count + sum(old), placement="spread")
-    there = [
-        pod(f"old-{number}-{each}", shape(0), group="gang", on=f"n{number}")
-        for number, some in enumerate(old)
-        for each in range(some)
-    ]
-    members = pods(count, 1)
-    view = cluster_of(made(sizes, 2), group, there, members).view()
-    found = fit(members, count, group=key("gang"), view=view)
+    found = fitted(pods(count, 1), made(sizes, 2), group, running(old))
     assert found.complete == bool(ways)
     if ways:
         by_name = by_node(found)
@@ -170,8 +164,7 @@ def test_unlike_pods_that_fit_without_a_placement_fit_with_one(
 
     def found(**asked: Any) -> bool:
         group = pod_group(min_member=len(members), **asked, **near)
-        view = cluster_of(made(sizes), group, members).view()
-        return fit(members, len(members), group=key("gang"), view=view).complete
+        return fitted(members, made(sizes), group).complete
 
     assert found(placement=placement) >= found()
 
@@ -189,8 +182,7 @@ def test_the_pod_that_is_tried_gets_a_node_that_was_sent(
     sent = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     members = pods(count, 1)
     group = pod_group(min_member=count, placement=placement)
-    view = cluster_of(made(sizes), group, members).view()
-    found = fit(members, count, group=key("gang"), view=view, offer=Offer(sent))
+    found = fitted(members, made(sizes), group, offer=Offer(sent))
     assert found.complete == (sum(sizes) >= count)
     if found.complete:
         assert found.placements[members[0].uid] in sent

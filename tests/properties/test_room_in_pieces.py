@@ -28,6 +28,9 @@ ASKED = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=1, ma
 COURSE = st.lists(st.tuples(ASKED, st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=6)
 """Pod sets, priority and ClusterQueue of a workload."""
 
+Asked = list[tuple[int, int]]
+Course = list[tuple[Asked, int, int]]
+
 
 @contextmanager
 def pieces_of(count: int) -> Iterator[None]:
@@ -52,14 +55,12 @@ def queues_of(sizes: list[int], preemption: str = "Never") -> Admissions:
     return queues
 
 
-def sets(asked: list[tuple[int, int]]) -> tuple[PodSetInfo, ...]:
+def sets(asked: Asked) -> tuple[PodSetInfo, ...]:
     every = enumerate(asked)
     return tuple(pod_set(shape(cpu), count, name=f"s{n}") for n, (cpu, count) in every)
 
 
-def decisions(
-    sizes: list[int], course: list[tuple[list[tuple[int, int]], int, int]], at_once: int
-) -> list[tuple[Outcome, ...]]:
+def decisions(sizes: list[int], course: Course, at_once: int) -> list[tuple[Outcome, ...]]:
     """Return what cycles decide, with so many nodes in a piece."""
     queues, found = queues_of(sizes, "LowerPriority"), []
     with pieces_of(at_once):
@@ -73,15 +74,13 @@ def decisions(
 
 @settings(max_examples=examples(100))
 @given(sizes=SIZES, course=COURSE, piece=st.integers(1, 4))
-def test_pauses_change_no_decision(
-    sizes: list[int], course: list[tuple[list[tuple[int, int]], int, int]], piece: int
-) -> None:
+def test_pauses_change_no_decision(sizes: list[int], course: Course, piece: int) -> None:
     assert decisions(sizes, course, piece) == decisions(sizes, course, 1000)
 
 
 @given(sizes=SIZES, course=st.lists(ASKED, min_size=1, max_size=5), ends=st.integers(0, 40))
 def test_what_ends_early_leaves_nothing_behind(
-    sizes: list[int], course: list[list[tuple[int, int]]], ends: int
+    sizes: list[int], course: list[Asked], ends: int
 ) -> None:
     made = [node(f"n{n}", cpu) for n, cpu in enumerate(sizes)]
     feasible = Feasibility(cluster_of(made).view())
