@@ -46,12 +46,14 @@ _KEY: Final = re.compile(
 )
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
 LONGEST_NAME: Final = 253
+"""Characters of a DNS name: of an object, or of what stands before the `/` of a label."""
 LONGEST_LABEL: Final = 63
+"""Characters of a label's value, and of its key behind the `/`."""
 _SWITCH: Final = {"true": True, "false": False}
 KNOWN_TEXTS: Final = 4096
 """Enough answers to be remembered: different templates and annotations in a cluster."""
-_LONG: Final = KNOWN_TEXTS
-"""The most characters of a text for which an answer is remembered."""
+LONG_TEXT: Final = KNOWN_TEXTS
+"""The most characters of a text that is remembered when nothing has it any more."""
 SHOWN: Final = 40
 """The most characters of a value that a message shows."""
 
@@ -68,7 +70,7 @@ def remembered(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @wraps(read)
         def answer(*args: P.args, **kwargs: P.kwargs) -> R:
             texts = (each for each in args if isinstance(each, (str, bytes)))
-            long = any(len(each) > _LONG for each in texts)
+            long = any(len(each) > LONG_TEXT for each in texts)
             return read(*args, **kwargs) if long else known(*args, **kwargs)  # type: ignore[arg-type]
 
         return answer

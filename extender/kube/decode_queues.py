@@ -17,6 +17,7 @@ from msgspec import Raw
 from extender.api import queue_wire as wire
 from extender.api.core_v1 import LabelSelector, ObjectMeta, OwnerReference, Wire
 from extender.api.queue_wire import Workload
+from extender.api.values import KNOWN_TEXTS, LONG_TEXT
 from extender.api.wellknown import (
     INDEX_LABEL,
     JOB_UID_LABEL,
@@ -75,11 +76,9 @@ from extender.state.queue.records import (
 T = TypeVar("T")
 Labelled = dict[str, object]
 """An object, or as much of it as its labels."""
-_REMEMBERED: Final = 4096
-"""The number of pod templates that are remembered, and of pod sets and of admissions: what many
-Workloads have is in memory once."""
-_USUAL: Final = 4096
-"""Bytes of a template; with longer ones fewer are remembered."""
+_MOST_BYTES: Final = KNOWN_TEXTS * LONG_TEXT
+"""Bytes of the pod templates that are remembered, and of the pod sets: what many Workloads have is
+in memory once."""
 _NO_SHAPE: Final = Shape()
 """The shape of a template that cannot be read."""
 _KUEUE: Final = b"kueue.x-k8s.io/"
@@ -125,12 +124,12 @@ class QueueDecoder:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._templates: LRUCache[tuple[object, ...], tuple[bytes, Shape, str]] = LRUCache(
-            _REMEMBERED * _USUAL, lambda known: max(_USUAL, len(known[0]))
+            _MOST_BYTES, lambda known: max(LONG_TEXT, len(known[0]))
         )
         self._pod_sets: LRUCache[tuple[object, ...], PodSetInfo] = LRUCache(
-            _REMEMBERED * _USUAL, lambda known: max(_USUAL, len(known.template))
+            _MOST_BYTES, lambda known: max(LONG_TEXT, len(known.template))
         )
-        self._admissions: LRUCache[tuple[object, ...], AdmissionInfo] = LRUCache(_REMEMBERED)
+        self._admissions: LRUCache[tuple[object, ...], AdmissionInfo] = LRUCache(KNOWN_TEXTS)
         self._mappings = SharedMappings()
         self._account = NamespaceBytes(JOBS, FREE_OF_A_JOB)
 

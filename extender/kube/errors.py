@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -94,18 +95,25 @@ class ConfigurationError(Exception):
 
 
 _BY_STATUS: Final[dict[int, type[ApiError]]] = {
-    400: InvalidError,
-    401: UnauthorizedError,
-    403: ForbiddenError,
-    404: NotFoundError,
-    408: UnavailableError,
-    409: ConflictError,
-    410: GoneError,
-    413: RefusedError,
-    422: InvalidError,
-    429: ThrottledError,
+    HTTPStatus.BAD_REQUEST: InvalidError,
+    HTTPStatus.UNAUTHORIZED: UnauthorizedError,
+    HTTPStatus.FORBIDDEN: ForbiddenError,
+    HTTPStatus.NOT_FOUND: NotFoundError,
+    HTTPStatus.REQUEST_TIMEOUT: UnavailableError,
+    HTTPStatus.CONFLICT: ConflictError,
+    HTTPStatus.GONE: GoneError,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: RefusedError,
+    HTTPStatus.UNPROCESSABLE_ENTITY: InvalidError,
+    HTTPStatus.TOO_MANY_REQUESTS: ThrottledError,
 }
-_UNKNOWN: Final = frozenset((408, 500, 502, 504))
+_UNKNOWN: Final = frozenset(
+    (
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    )
+)
 _READS: Final = frozenset(("GET", "HEAD", "WATCH"))
 _UNDECLARED: Final = re.compile(r"\.status\.(\w+)[^:]*: field not declared in schema")
 _BUDGET: Final = "DisruptionBudget"

@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTP_PORT, HTTPS_PORT
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ from extender.kube.credentials import Credentials
 IDLE_SECONDS: Final = 15.0
 """A connection that was unused for longer is not used again: what is between may have dropped it
 silently."""
-_PORTS: Final = {"http": 80, "https": 443}
+_PORTS: Final = {"http": HTTP_PORT, "https": HTTPS_PORT}
 
 
 class UnsentError(OSError):
@@ -153,7 +154,7 @@ class PostConnections:
     def __init__(
         self, credentials: Credentials, *, host: str, port: int, most: int, connect_seconds: float
     ) -> None:
-        """Connect to `host` and `port` of `credentials.host`, where `usable` has found them."""
+        """Connect to `host` and `port`, as `post_connections` has found them."""
         url = urlsplit(credentials.host)
         self._host, self._port = host, port
         self._tls = credentials.tls if url.scheme == "https" else None

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from extender.api import core_v1 as core
 from extender.api.core_v1 import ObjectMeta, matches_selector
+from extender.api.values import KNOWN_TEXTS
 from extender.api.wellknown import (
     BESIDE_LABEL,
     INDEX_LABEL,
@@ -29,7 +30,7 @@ from extender.api.wellknown import (
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
 )
-from extender.kube.sizes import MOST_NAMES, REMEMBERED, NamespaceBytes, check_names, checked_size
+from extender.kube.sizes import MOST_NAMES, NamespaceBytes, check_names, checked_size
 from extender.resources.ignored import IgnoredResources, is_extended, stands_for_device_class
 from extender.resources.quantity import (
     ContainerRequests,
@@ -85,7 +86,7 @@ class Shapes:
         shape = self._known.get(text)
         if shape is None:
             size = checked_size(pod.spec)
-            if len(self._known) >= REMEMBERED:
+            if len(self._known) >= KNOWN_TEXTS:
                 self._known.clear()
             shape = self._known[text] = self._read(_decode_pod(raw), namespace, size)
         return shape

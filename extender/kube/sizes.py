@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from msgspec import Raw
 
 from extender.api.core_v1 import PodMeta, UnreadSpec
+from extender.api.values import KNOWN_TEXTS, LONG_TEXT
 from extender.api.wellknown import BESIDE_LABEL, INDEX_LABEL
 
 MOST_BYTES: Final = 64 * 1024
@@ -24,8 +25,6 @@ MOST_NAMES: Final = 64
 """
 MOST_CHARACTERS: Final = 320
 """Characters of one word, such as the name of a resource: no name of Kubernetes has more."""
-REMEMBERED: Final = 4096
-"""Texts and mappings whose meaning is remembered. With one more all are read anew."""
 PODS: Final = 4 * 1024 * 1024
 """Bytes for what pods and PodGroups of one namespace say, beyond what is free for each."""
 FREE: Final = 1024
@@ -33,8 +32,6 @@ JOBS: Final = 32 * 1024 * 1024
 """Bytes for the jobs of one namespace, beyond what is free for each."""
 FREE_OF_A_JOB: Final = 8 * 1024
 
-MOST_SHARED: Final = 4096
-"""The most bytes of labels, by `size_of`, that are kept when no pod has them any more."""
 _NONE: Final[Mapping[str, str]] = {}
 _LEFT_OUT: Final = frozenset((INDEX_LABEL, BESIDE_LABEL))
 
@@ -147,10 +144,10 @@ class SharedMappings:
         """Return a mapping that equals this one, the same for all that have its order too."""
         if not mapping:
             return _NONE
-        if size_of(mapping) > MOST_SHARED:
+        if size_of(mapping) > LONG_TEXT:
             return mapping
         key = tuple(mapping.items())  # the API server writes them in the order of their names
-        if len(self._known) >= REMEMBERED and key not in self._known:
+        if len(self._known) >= KNOWN_TEXTS and key not in self._known:
             self._known.clear()
         return self._known.setdefault(key, mapping)
 
@@ -176,7 +173,7 @@ class SharedLabels:
         if labels and not _LEFT_OUT.isdisjoint(labels):
             labels = {name: value for name, value in labels.items() if name not in _LEFT_OUT}
         size = size_of(labels or {})
-        if not labels or size <= MOST_SHARED:
+        if not labels or size <= LONG_TEXT:
             return self._mappings.of(labels)
         key = (namespace, *labels.items())
         found = self._long.get(key)

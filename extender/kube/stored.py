@@ -251,6 +251,6 @@ def _values(found: _Level, count: int) -> list[str]:
     if found.individual is None:
         return [found.universal or ""] * count
     said = found.individual
-    if len(said.prefix) + len(said.suffix) > LONGEST_NAME:
+    if len(said.prefix) + len(said.suffix) > LONGEST_NAME:  # a node's; labels have fewer
         raise ValueError("a value is longer than any label's")
     return [f"{said.prefix}{root}{said.suffix}" for root in said.roots]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
+from extender.api.values import KNOWN_TEXTS
 from extender.api.wellknown import (
     GANG_READY,
     GROUP_SIGS,
@@ -19,7 +20,7 @@ from extender.api.wellknown import (
 )
 from extender.fit.candidates import is_feasible
 from extender.kube.decode import DecodeError, Decoder, group_of
-from extender.kube.sizes import REMEMBERED, NamespaceBytes, SharedLabels
+from extender.kube.sizes import NamespaceBytes, SharedLabels
 from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.cluster.records import (
     BudgetInfo,
@@ -240,7 +241,7 @@ def test_pods_of_one_job_share_their_labels() -> None:
 
 def test_more_labels_than_are_remembered() -> None:
     shared = SharedLabels(NamespaceBytes())
-    for number in range(REMEMBERED + 2):
+    for number in range(KNOWN_TEXTS + 2):
         assert shared.of({"app": str(number)}, "ns") == {"app": str(number)}
 
 

@@ -104,7 +104,7 @@ def test_other_texts_of_the_same_meaning_have_the_same_shape() -> None:
 
 
 def test_the_texts_that_are_remembered_are_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "REMEMBERED", 8)
+    monkeypatch.setattr(shapes, "KNOWN_TEXTS", 8)
     decoder = Decoder()
     pods = [
         decoder.pod(pod({"containers": [{"resources": {"requests": {"cpu": f"1.{'0' * zeros}"}}}]}))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from extender.api.values import LONG_TEXT
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.sizes import MOST_SHARED
 from extender.state.queue.records import WorkloadInfo
 
 TOPOLOGY = {"levels": ["host"], "domains": [{"values": ["n0"], "count": 2}]}
@@ -111,7 +111,7 @@ def test_where_pods_go_is_each_workloads_own(decoder: QueueDecoder) -> None:
 
 
 def test_what_users_write_at_length_is_not_kept(decoder: QueueDecoder) -> None:
-    text = "x" * (MOST_SHARED + 1)
+    text = "x" * (LONG_TEXT + 1)
     one, other = (decoder.workload(workload(number, label=text)) for number in range(2))
 
     assert one.meta.labels == other.meta.labels
