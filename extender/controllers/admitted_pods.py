@@ -18,7 +18,7 @@ from extender.controllers.timing import LOOK_AGAIN
 from extender.controllers.workload import Workloads, event
 from extender.jobs.workload import made_for, pod_group_key
 from extender.kube.errors import ApiError, NotFoundError
-from extender.kube.pods import PodRef, TopologyGateWriter
+from extender.kube.pods import PodRef, PodWriter
 from extender.kube.queues import JobWriter
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing.cycle import ROOM_PERIOD
@@ -125,7 +125,7 @@ class TopologyGates:
     """Looks at one workload at a time."""
 
     def __init__(
-        self, queues: QueueView, cluster: ClusterView, writer: TopologyGateWriter, *, clock: Clock
+        self, queues: QueueView, cluster: ClusterView, writer: PodWriter, *, clock: Clock
     ) -> None:
         self._queues, self._cluster, self._writer = queues, cluster, writer
         self._given: TTLCache[str, Domain] = TTLCache(100_000, 60.0, clock.monotonic)

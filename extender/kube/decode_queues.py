@@ -626,12 +626,7 @@ class _ConfigMap(Wire, frozen=True):
     data: dict[str, str] | None = None
 
 
-class _Namespace(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-
-
 _decode_config_map = msgspec.json.Decoder(_ConfigMap).decode
-_decode_namespace = msgspec.json.Decoder(_Namespace).decode
 
 
 @readable("ConfigMap")
@@ -644,4 +639,4 @@ def read_managed_jobs(raw: bytes | Raw) -> ManagedJobs:
 @readable("Namespace")
 def read_namespace(raw: bytes | Raw) -> ObjectMeta:
     """Return the metadata of a Namespace. Raises DecodeError where the JSON is not one."""
-    return _decode_namespace(raw).metadata
+    return _metadata(raw).metadata

@@ -39,30 +39,8 @@ class PodRef:
         return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
-class TopologyGateWriter:
-    """Lets gated pods go; the reconciler's identity may do that."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def open(self, pod: PodRef, selector: Mapping[str, str]) -> None:
-        """Give a pod a node selector and remove the gate of its topology. Raises ApiError.
-
-        A pod that is gone, or has no such gate any more, is left as it is.
-        """
-        body = _encode({
-            "metadata": {"uid": pod.uid},
-            "spec": {
-                "nodeSelector": dict(selector),
-                "schedulingGates": [{"$patch": "delete", "name": TOPOLOGY_GATE}],
-            },
-        })  # fmt: skip
-        with suppress(NotFoundError, ConflictError, InvalidError):
-            await self._client.request("PATCH", pod.path, body=body, content_type=STRATEGIC_PATCH)
-
-
 class PodWriter:
-    """Writes to the API server for the extender's roles."""
+    """Writes pods, for the roles of both processes; every method raises ApiError."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -131,6 +109,21 @@ class PodWriter:
         ]
         with suppress(InvalidError):  # a test failed: the gate is gone already
             await self._patch(pod.path, _encode(patch), JSON_PATCH)
+
+    async def open(self, pod: PodRef, selector: Mapping[str, str]) -> None:
+        """Give a pod a node selector and remove the gate of its topology. Raises ApiError.
+
+        A pod that is gone, or has no such gate any more, is left as it is.
+        """
+        body = _encode({
+            "metadata": {"uid": pod.uid},
+            "spec": {
+                "nodeSelector": dict(selector),
+                "schedulingGates": [{"$patch": "delete", "name": TOPOLOGY_GATE}],
+            },
+        })  # fmt: skip
+        with suppress(InvalidError):
+            await self._patch(pod.path, body, STRATEGIC_PATCH)
 
     async def _patch(self, path: str, body: bytes, content_type: str) -> None:
         try:

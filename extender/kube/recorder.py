@@ -130,7 +130,7 @@ class Recorder:
                     self._lines[key] = line  # behind all others
                 began = self._clock.monotonic()
                 try:
-                    await self._write(event, at)
+                    self._count(await self._write(event, at))
                 except Exception as error:  # noqa: BLE001 - an Event decides nothing
                     self._count("failed")
                     FAULTS.report("recorder", error, key=event.about.name)
@@ -139,32 +139,26 @@ class Recorder:
             self._wakeup.clear()
             await self._wakeup.wait()
 
-    async def _write(self, event: Event, at: float) -> None:
-        try:
-            await self._post(event, at)
-        except ConflictError:
-            self._count("known")
-            return
-        except ApiError as error:
-            self._count("failed")
-            _log.warning("could not write an Event", about=event.about.name, error=str(error))
-            return
-        self._count("written")
-
-    async def _post(self, event: Event, at: float) -> None:
+    async def _write(self, event: Event, at: float) -> str:
+        """Return the outcome of writing an Event, again and again while that may help."""
         path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(event)}/events"
         body = _encode(self._body(event, at))
-        for pause in PAUSES:
+        for pause in (*PAUSES, None):
             try:
                 await self._client.post(path, body)
-            except UnavailableError as error:
-                if error.status not in _OF_ALL:
-                    raise
-                _log.debug("event not written yet", about=event.about.name, error=str(error))
+            except ConflictError:
+                return "known"
+            except ApiError as error:
+                about, text = event.about.name, str(error)
+                again = isinstance(error, UnavailableError) and error.status in _OF_ALL
+                if pause is None or not again:
+                    _log.warning("could not write an Event", about=about, error=text)
+                    return "failed"
+                _log.debug("event not written yet", about=about, error=text)
                 await asyncio.sleep(pause)
             else:
-                return
-        await self._client.post(path, body)
+                break
+        return "written"
 
     def _body(self, event: Event, at: float) -> dict[str, object]:
         about = event.about

@@ -145,12 +145,11 @@ class Freshness:
     clock: Clock = field(default_factory=SystemClock)
     trouble: str = ""
     """The last error, until something comes again."""
-    _heard: float | None = None
-    _began: float = 0.0
+    _heard: float = 0.0
 
     def __post_init__(self) -> None:
         """Count from now where nothing comes at all."""
-        self._began = self.clock.monotonic()
+        self._heard = self.clock.monotonic()
 
     def heard(self) -> None:
         """Record that something came."""
@@ -164,8 +163,7 @@ class Freshness:
     @property
     def age(self) -> float:
         """Seconds since something came, or since the beginning where nothing ever did."""
-        last = self._began if self._heard is None else self._heard
-        return self.clock.monotonic() - last
+        return self.clock.monotonic() - self._heard
 
     def stale(self, limit: float) -> str | None:
         """Return what is wrong once nothing has come for `limit` seconds, or None."""

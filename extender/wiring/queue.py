@@ -7,12 +7,13 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from extender.api.reasons import JobReason, Preempted
 from extender.api.wellknown import QUEUE_LABEL
@@ -31,7 +32,7 @@ from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import ManagedJobs, QueueDecoder, admitted_pods_of
 from extender.kube.errors import ApiError, NotFoundError
-from extender.kube.pods import TopologyGateWriter
+from extender.kube.pods import PodWriter
 from extender.kube.queues import (
     JobWriter,
     Owners,
@@ -283,55 +284,56 @@ class Sources:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """The parts of the process that the queue shares."""
-
-    decoder: Decoder
-    recorder: Recorder
-    clock: Clock
-    metrics: QueueMetrics
-    job_metrics: JobMetrics
-    observer: Callable[..., Observer]
-    """Makes the observer of a controller; what Events about one of its keys point to may follow
-    the name."""
-    about_group: Callable[[str], ObjectRef | None]
-    cluster: Cluster
-    pacer: Pacer
-    aside: ObjectsSetAside
-
-
 class QueueControllers:
     """Everything of the queue, around one client."""
 
-    def __init__(self, settings: Settings, client: KubeClient, shared: Shared) -> None:
-        chosen, recorder, clock = settings.queue, shared.recorder, shared.clock
+    def __init__(  # noqa: PLR0913 - the parts of the process that the queue shares
+        self,
+        settings: Settings,
+        client: KubeClient,
+        store: Cluster,
+        *,
+        decoder: Decoder,
+        recorder: Recorder,
+        clock: Clock,
+        metrics: CollectorRegistry,
+        observer: Callable[..., Observer],
+        about_group: Callable[[str], ObjectRef | None],
+        pacer: Pacer,
+        aside: ObjectsSetAside,
+    ) -> None:
+        """Put it together, with the state of the cluster in `store`.
+
+        `observer` makes the observer of a controller; what Events about one of its keys point to
+        may follow the name.
+        """
+        chosen = settings.queue
         selected = registry.select(chosen.integrations, chosen.external_integrations)
         self.integrations, manages_all = tuple(selected), chosen.manage_jobs_without_queue_name
-        decoder = QueueDecoder(shared.decoder)
-        self.queues = Queues(decoder.completed)
+        of_queues = QueueDecoder(decoder)
+        self.queues = Queues(of_queues.completed)
         self.queues.on_fault = partial(FAULTS.report, "queues")
         self._view = self.queues.view()
         self._sources = Sources(
             client,
             self.queues,
-            decoder,
-            cluster=shared.cluster,
+            of_queues,
+            cluster=store,
             integrations=selected,
             job_selector="" if manages_all else QUEUE_LABEL,
         )
         self.reflectors = self._sources.reflectors
-        self._metrics, self._pacer = shared.metrics, shared.pacer
-        self._job_counts = JobCounts(self._view, shared.job_metrics, clock)
+        self._metrics, self._pacer = QueueMetrics(metrics), pacer
+        self._job_counts = JobCounts(self._view, JobMetrics(metrics), clock)
         workloads = Workloads(
             self.queues,
-            WorkloadWriter(client, decoder),
+            WorkloadWriter(client, of_queues),
             written=self._count,
             record=recorder.record,
         )
         kinds = frozenset(f"{each.group}/{each.kind}" for each in selected)
         options = replace(chosen.options(), kinds=kinds)
-        cluster = self._cluster = shared.cluster.view()
+        cluster = self._cluster = store.view()
         room = self._room = NodeRoom(self._view, cluster)
         self.admission = AdmissionLoop(
             self.queues,
@@ -339,7 +341,7 @@ class QueueControllers:
             record=recorder.record,
             clock=clock,
             rules=AdmissionRules(options, room, self._view.flavors),
-            metrics=shared.metrics,
+            metrics=self._metrics,
         )
         hosts = self._hosts = LostHosts(
             self.queues,
@@ -352,7 +354,7 @@ class QueueControllers:
         )
         # Lost hosts are replaced between two cycles of admission.
         self.admission.before_cycle, hosts.wake = hosts.replace, self.admission.wake
-        shared.cluster.watch_room(self._on_room)
+        store.watch_room(self._on_room)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
         )
@@ -368,7 +370,7 @@ class QueueControllers:
                 namespace_selector=chosen.selector(),
                 admission=options,
                 release_quota=chosen.release_quota,
-                aside=shared.aside,
+                aside=aside,
                 pod_groups=PodGroups(
                     self._view,
                     cluster,
@@ -384,15 +386,15 @@ class QueueControllers:
         )
         self._grants = controller(
             keeper.reconcile,
-            observer=shared.observer("granted-room", shared.about_group),
+            observer=observer("granted-room", about_group),
             settle=SETTLE,
         )
         self._gates = controller(
-            TopologyGates(self._view, cluster, TopologyGateWriter(client), clock=clock).reconcile,
-            observer=shared.observer("topology-gate", self._about_workload),
+            TopologyGates(self._view, cluster, PodWriter(client), clock=clock).reconcile,
+            observer=observer("topology-gate", self._about_workload),
             settle=SETTLE,
         )
-        shared.cluster.subscribe(self._on_cluster)
+        store.subscribe(self._on_cluster)
         of_workloads = WorkloadController(
             self.queues,
             workloads,
@@ -402,11 +404,11 @@ class QueueControllers:
             jobs=self._sources,
         )
         self._workloads = controller(
-            of_workloads.reconcile, observer=shared.observer("workload"), settle=SETTLE
+            of_workloads.reconcile, observer=observer("workload"), settle=SETTLE
         )
         self._jobs_controller = controller(
             self._job_counts.counting(jobs.reconcile),
-            observer=shared.observer("job"),
+            observer=observer("job"),
             settle=lambda key: SETTLE + PER_OBJECT * self._view.size(key),
         )
         status = QueueStatusController(
@@ -414,7 +416,7 @@ class QueueControllers:
         )
         self._status = controller(
             status.reconcile,
-            observer=shared.observer("queue-status", status.about),
+            observer=observer("queue-status", status.about),
             settle=SETTLE,
         )
         self._clock, self._manages_all, self.options = clock, manages_all, options

@@ -47,11 +47,11 @@ from extender.server.tls import Files, ServingTls
 from extender.state.cluster.events import ClusterChange
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import ComputedMetrics, ReconcilerMetrics, page, waiting_groups
-from extender.telemetry.queue_metrics import JobMetrics, QueueGauges, QueueMetrics
+from extender.telemetry.queue_metrics import QueueGauges
 from extender.telemetry.starts import AdmissionStarts
 from extender.wiring.memory import cluster_memory, header
 from extender.wiring.process import FEW, Loop, Server, Watches, http_config, tracing
-from extender.wiring.queue import QueueControllers, Shared
+from extender.wiring.queue import QueueControllers
 from extender.wiring.reflectors import ALL_PODS, backoff, empty_cluster, reflectors, set_aside
 from extender.wiring.webhooks import WebhookServer, conversion_gate, is_converted, load, webhooks
 
@@ -159,19 +159,19 @@ class Reconciler:
         self._add_metrics(client)
 
     def _queue_of(self, client: KubeClient, decoder: Decoder) -> QueueControllers:
-        shared = Shared(
-            decoder,
-            self._recorder,
-            self._clock,
-            QueueMetrics(self._registry),
-            JobMetrics(self._registry),
-            self._observer,
-            self._about_group,
+        return QueueControllers(
+            self._settings,
+            client,
             self._cluster,
-            self._loop.pacer,
-            self._aside,
+            decoder=decoder,
+            recorder=self._recorder,
+            clock=self._clock,
+            metrics=self._registry,
+            observer=self._observer,
+            about_group=self._about_group,
+            pacer=self._loop.pacer,
+            aside=self._aside,
         )
-        return QueueControllers(self._settings, client, shared)
 
     def _of_groups(
         self, name: str, reconcile: Callable[[str], Awaitable[float | None]], *, longest: float
