@@ -16,36 +16,22 @@ from extender.kube.errors import (
 )
 from extender.kube.queues import JobWriter
 from extender.state.cluster.records import Grant
+from tests.unit.kube.recorded import Recorded
 
 OWNERS = [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}]
 GRANT = Grant({"n0": {"cpu": 1500, "pods": 2}}, 1700000000.0)
 PATH = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/g"
 
 
-class Client:
-    """Keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, str, Any, str]] = []
-        self.refuses: dict[str, ApiError] = {}
-        """By the end of the path, before the query."""
-
-    async def request(self, method: str, path: str, *, body: bytes, content_type: str) -> bytes:
-        self.sent.append((method, path, json.loads(body), content_type))
-        for end, error in self.refuses.items():
-            if path.partition("?")[0].endswith(end):
-                raise error
-        return b'{"metadata": {"uid": "stored"}}'
+STORED = {"metadata": {"uid": "stored"}}
 
 
-@pytest.fixture
-def client() -> Client:
-    return Client()
-
-
-@pytest.fixture
-def writer(client: Client) -> JobWriter:
+def writer(client: Recorded) -> JobWriter:
     return JobWriter(client, lambda raw, kind: pytest.fail(f"{kind} {raw!r}"))  # type: ignore[arg-type]
+
+
+async def made(client: Recorded, **more: Any) -> None:
+    await writer(client).make_pod_group("ns", "g", min_member=4, owners=OWNERS, **more)
 
 
 @pytest.mark.parametrize(
@@ -58,10 +44,11 @@ def writer(client: Client) -> JobWriter:
     ids=["plain", "done", "too much room"],
 )
 async def test_it_is_applied_whole_so_that_what_is_left_out_goes(
-    client: Client, writer: JobWriter, more: dict[str, Any], annotations: dict[str, str] | None
+    more: dict[str, Any], annotations: dict[str, str] | None
 ) -> None:
-    await writer.make_pod_group("ns", "g", min_member=4, owners=OWNERS, **more)
-    [(method, path, body, content_type)] = client.sent
+    client = Recorded()
+    await made(client, **more)
+    [(method, path, body, content_type)] = client.requests
     assert (method, content_type) == ("PATCH", "application/apply-patch+yaml")
     assert path == f"{PATH}?fieldManager=gang-extender-queue&force=true"
     assert body["metadata"].get("annotations") == annotations
@@ -71,12 +58,11 @@ async def test_it_is_applied_whole_so_that_what_is_left_out_goes(
     assert (read.done, read.grant) == (more.get("done", 0), None)
 
 
-async def test_room_is_applied_to_the_status_of_that_very_pod_group(
-    client: Client, writer: JobWriter
-) -> None:
-    await writer.make_pod_group("ns", "g", min_member=4, owners=OWNERS, grant=GRANT)
-    [(_, _, made, _), (method, path, body, content_type)] = client.sent
-    assert "annotations" not in made["metadata"]
+async def test_room_is_applied_to_the_status_of_that_very_pod_group() -> None:
+    client = Recorded(STORED)
+    await made(client, grant=GRANT)
+    [(_, _, first, _), (method, path, body, content_type)] = client.requests
+    assert "annotations" not in first["metadata"]
     assert (method, content_type) == ("PATCH", "application/apply-patch+yaml")
     assert path == f"{PATH}/status?fieldManager=gang-extender-room&force=true"
     assert body["metadata"] == {"name": "g", "namespace": "ns", "uid": "stored"}
@@ -91,38 +77,32 @@ async def test_room_is_applied_to_the_status_of_that_very_pod_group(
 
 
 @pytest.mark.parametrize("error", [ForbiddenError("no", status=403), InvalidError("no")])
-async def test_a_pod_group_is_made_where_its_room_is_refused(
-    client: Client, writer: JobWriter, error: ApiError
-) -> None:
-    client.refuses["/status"] = error
-    await writer.make_pod_group("ns", "g", min_member=4, owners=OWNERS, grant=GRANT)
-    assert [path.partition("?")[0] for _, path, _, _ in client.sent] == [PATH, f"{PATH}/status"]
+async def test_a_pod_group_is_made_where_its_room_is_refused(error: ApiError) -> None:
+    client = Recorded(STORED, error)
+    await made(client, grant=GRANT)
+    assert [path.partition("?")[0] for _, path, _, _ in client.requests] == [PATH, f"{PATH}/status"]
 
 
 @pytest.mark.parametrize(
-    ("end", "error"),
+    "answers",
     [
-        ("/g", ForbiddenError("no", status=403)),
-        ("/status", NotFoundError("gone", status=404)),
-        ("/status", UnavailableError("later", status=503)),
+        [ForbiddenError("no", status=403)],
+        [STORED, NotFoundError("gone", status=404)],
+        [STORED, UnavailableError("later", status=503)],
     ],
 )
-async def test_what_may_be_tried_again_is_raised(
-    client: Client, writer: JobWriter, end: str, error: ApiError
-) -> None:
-    client.refuses[end] = error
-    with pytest.raises(type(error)):
-        await writer.make_pod_group("ns", "g", min_member=4, owners=OWNERS, grant=GRANT)
+async def test_what_may_be_tried_again_is_raised(answers: list[Any]) -> None:
+    with pytest.raises(type(answers[-1])):
+        await made(Recorded(*answers), grant=GRANT)
 
 
 @pytest.mark.parametrize("api_group", POD_GROUP_GROUPS)
-async def test_a_grant_is_dropped_and_nothing_else(
-    client: Client, writer: JobWriter, api_group: str
-) -> None:
-    await writer.drop_grant("ns", "g", api_group=api_group)
+async def test_a_grant_is_dropped_and_nothing_else(api_group: str) -> None:
+    client = Recorded()
+    await writer(client).drop_grant("ns", "g", api_group=api_group)
     path = f"{PATH.replace(GROUP_X, api_group)}/status?fieldManager=gang-extender-room"
     patch = {"status": {"grantedRoom": None}}
-    assert client.sent == [("PATCH", path, patch, "application/merge-patch+json")]
+    assert client.requests == [("PATCH", path, patch, "application/merge-patch+json")]
 
 
 @pytest.mark.parametrize("said", ["-1", "many", "9" * 5000, ""])

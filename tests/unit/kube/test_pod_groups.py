@@ -1,23 +1,19 @@
 """What is written about groups, and what the answers mean."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from typing_extensions import override
 
 from extender.api.manifests import faults, schema_for
-from extender.kube.client import APPLY_PATCH, JSON
+from extender.kube.client import APPLY_PATCH
 from extender.kube.decode import Decoder
-from extender.kube.errors import (
-    ApiError,
-    UndeclaredFieldsError,
-    from_response,
-)
+from extender.kube.errors import UndeclaredFieldsError, from_response
 from extender.kube.pod_groups import PodGroupWriter, as_json
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 from tests.makers import pod_group
+from tests.unit.kube.recorded import Recorded
 
 GROUP = pod_group(uid="u-1")
 STATUS = PodGroupStatusInfo(
@@ -32,27 +28,6 @@ STATUS = PodGroupStatusInfo(
 )
 
 
-class Recorded:
-    """Stands for KubeClient: keeps the request, and may refuse it."""
-
-    def __init__(
-        self, refusal: ApiError | None = None, answer: Mapping[str, Any] | None = None
-    ) -> None:
-        self._refusal = refusal
-        self._answer = answer or {}
-        self.request_: tuple[str, str, str] = ("", "", "")
-        self.body: dict[str, Any] = {}
-
-    async def request(
-        self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON
-    ) -> bytes:
-        self.request_ = method, path, content_type
-        self.body = json.loads(body)
-        if self._refusal is not None:
-            raise self._refusal
-        return json.dumps(self._answer).encode()
-
-
 def writer(client: Recorded) -> PodGroupWriter:
     return PodGroupWriter(client)  # type: ignore[arg-type]
 
@@ -65,13 +40,13 @@ async def test_a_status_is_applied_by_our_field_manager_to_this_very_group() -> 
         "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/gang/status"
         "?fieldManager=gang-extender-reconciler&force=true"
     )
-    assert client.request_ == ("PATCH", path, APPLY_PATCH)
-    assert client.body["metadata"] == {"name": "gang", "namespace": "ns", "uid": "u-1"}
-    assert (client.body["kind"], client.body["apiVersion"]) == (
-        "PodGroup",
-        "scheduling.x-k8s.io/v1alpha1",
-    )
-    assert client.body["status"] == as_json(STATUS)
+    body = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": "ns", "uid": "u-1"},
+        "status": as_json(STATUS),
+    }
+    assert client.requests == [("PATCH", path, body, APPLY_PATCH)]
 
 
 async def test_fields_that_a_crd_lacks_are_left_out_of_the_status() -> None:

@@ -1,6 +1,5 @@
 """What is written about pods, and what the answers mean."""
 
-import json
 from typing import Any
 
 import pytest
@@ -16,30 +15,12 @@ from extender.kube.errors import (
     from_response,
 )
 from extender.kube.pods import PodRef, PodWriter
+from tests.unit.kube.recorded import Recorded
 
 REF = PodRef("ns", "p", "u")
 PATH = "/api/v1/namespaces/ns/pods/p"
 CONFLICT = ConflictError("taken", status=409)
-
-
-class Recorded:
-    """Stands for KubeClient: keeps requests, gives scripted answers."""
-
-    def __init__(self, *answers: dict[str, Any] | ApiError) -> None:
-        self._answers = list(answers)
-        self.requests: list[tuple[str, str, Any, str]] = []
-
-    async def request(
-        self, method: str, path: str, *, body: bytes | None = None, content_type: str = JSON
-    ) -> bytes:
-        self.requests.append((method, path, json.loads(body) if body else None, content_type))
-        answer = self._answers.pop(0)
-        if isinstance(answer, ApiError):
-            raise answer
-        return json.dumps(answer).encode()
-
-    async def post(self, path: str, body: bytes) -> None:
-        await self.request("POST", path, body=body)
+LOST = UnknownOutcomeError("half an answer")
 
 
 def writer(client: Recorded) -> PodWriter:
@@ -51,7 +32,7 @@ def bound(uid: str, node: str | None) -> dict[str, Any]:
 
 
 async def test_a_binding_names_node_and_uid() -> None:
-    client = Recorded({})
+    client = Recorded()
     await writer(client).bind(REF, "n0")
 
     body = {
@@ -65,30 +46,30 @@ async def test_a_binding_names_node_and_uid() -> None:
 
 async def test_a_name_stays_one_part_of_the_path() -> None:
     """The API server would refuse such a pod; the caller names it all the same."""
-    client = Recorded({})
+    client = Recorded()
     await writer(client).bind(PodRef("a/b", "p HTTP/1.1\r\nX: y?", "u"), "n0")
 
     path = "/api/v1/namespaces/a%2Fb/pods/p%20HTTP%2F1.1%0D%0AX%3A%20y%3F/binding"
-    assert client.requests[0][1] == path
+    assert [each[1] for each in client.requests] == [path]
 
 
-async def test_a_conflict_with_oneself_is_a_success() -> None:
-    client = Recorded(CONFLICT, bound("u", "n0"))
+@pytest.mark.parametrize("error", [CONFLICT, LOST])
+async def test_a_pod_that_is_there_already_is_a_success(error: ApiError) -> None:
+    client = Recorded(error, bound("u", "n0"))
     await writer(client).bind(REF, "n0")
 
-    assert client.requests[1] == ("GET", PATH, None, JSON)
+    assert client.requests[1:] == [("GET", PATH, None, JSON)]
 
 
-async def test_a_binding_without_an_answer_is_looked_up() -> None:
-    lost = UnknownOutcomeError("half an answer")
-    client = Recorded(lost, bound("u", "n0"))
-    await writer(client).bind(REF, "n0")
-
-    assert client.requests[1] == ("GET", PATH, None, JSON)
-    with pytest.raises(UnknownOutcomeError):
-        await writer(Recorded(lost, bound("u", None))).bind(REF, "n0")
-    with pytest.raises(UnavailableError):
-        await writer(Recorded(lost, UnavailableError("down"))).bind(REF, "n0")
+@pytest.mark.parametrize(
+    ("found", "raised"),
+    [(bound("u", None), UnknownOutcomeError), (UnavailableError("down"), UnavailableError)],
+)
+async def test_a_binding_without_an_answer_may_stay_unknown(
+    found: dict[str, Any] | ApiError, raised: type[ApiError]
+) -> None:
+    with pytest.raises(raised):
+        await writer(Recorded(LOST, found)).bind(REF, "n0")
 
 
 ELSE: dict[str, dict[str, Any] | ApiError] = {
@@ -116,7 +97,7 @@ async def test_a_conflict_with_nothing_is_passing_trouble() -> None:
 
 
 async def test_waking_patches_an_annotation_of_that_very_pod() -> None:
-    client = Recorded({})
+    client = Recorded()
     await writer(client).wake(REF, at="now")
 
     body = {"metadata": {"uid": "u", "annotations": {"scheduling.x-k8s.io/woken-at": "now"}}}
@@ -127,7 +108,7 @@ async def test_waking_patches_an_annotation_of_that_very_pod() -> None:
 async def test_trying_beside_siblings_patches_a_label_and_nominates_a_node_for_a_moment(
     node: str | None,
 ) -> None:
-    client = Recorded({}, {}, {})
+    client = Recorded()
     await writer(client).try_beside(REF, at=7, node=node)
 
     label = {"metadata": {"uid": "u", "labels": {"scheduling.x-k8s.io/tried-beside": "7"}}}
@@ -139,7 +120,7 @@ async def test_trying_beside_siblings_patches_a_label_and_nominates_a_node_for_a
 
 
 async def test_ungating_takes_our_gate_from_that_very_pod() -> None:
-    client = Recorded({})
+    client = Recorded()
     await writer(client).ungate(REF)
 
     body = [

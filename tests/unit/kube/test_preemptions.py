@@ -31,7 +31,7 @@ from extender.state.cluster.records import (
     VictimInfo,
 )
 from tests.makers import pod_group, requests
-from tests.unit.kube.test_pod_groups import Recorded
+from tests.unit.kube.recorded import Recorded
 
 POD = PodRef("ns", "p", "u")
 GROUP = pod_group("g", uid="u-1")
@@ -42,6 +42,8 @@ CHOSEN = PreemptedRoom(
     (VictimInfo("PodGroup", "u-2", ("a", "b")), VictimInfo("Pod", "c", ("c",))),
 )
 BASE = "/api/v1/namespaces/ns/pods/p"
+NOMINATED = f"{BASE}/status?fieldManager=gang-extender-reconciler-preemption&force=true"
+GROUP_STATUS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/g/status"
 
 
 def victims(client: Recorded) -> PodGroupWriter:
@@ -56,13 +58,10 @@ async def test_the_choice_and_its_condition_are_one_write() -> None:
     client = Recorded()
     await preemptors(client).apply(GROUP, CHOSEN, SAID)
 
-    assert client.request_ == (
-        "PATCH",
-        "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/g/status"
-        "?fieldManager=gang-extender-preemption&force=true",
-        APPLY_PATCH,
-    )
-    status = client.body["status"]
+    [(method, path, body, content_type)] = client.requests
+    assert (method, content_type) == ("PATCH", APPLY_PATCH)
+    assert path == f"{GROUP_STATUS}?fieldManager=gang-extender-preemption&force=true"
+    status = body["status"]
     assert status["preemption"] == {
         "since": "1970-01-01T00:16:40Z",
         "nodes": [{"name": "n0", "pods": ["g-0"], "room": {"cpu": "4", "pods": "1"}}],
@@ -82,13 +81,14 @@ async def test_the_choice_and_its_condition_are_one_write() -> None:
 
 @pytest.mark.parametrize("status", [{}, {"status": {"phase": "Pending"}}])
 async def test_a_server_that_drops_the_choice_is_found_out(status: dict[str, Any]) -> None:
-    client = Recorded(answer={"kind": "PodGroup", **status})
+    answer: dict[str, Any] = {"kind": "PodGroup", **status}
+    client = Recorded(answer, answer)
     with pytest.raises(NotStoredError, match=r"podgroups\.scheduling\.x-k8s\.io .* manifests/crds"):
         await preemptors(client).apply(GROUP, CHOSEN, SAID)
     await preemptors(client).apply(GROUP, None, SAID)
 
-    status = {"status": {"preemption": {"nodes": []}}}
-    await preemptors(Recorded(answer={"kind": "PodGroup", **status})).apply(GROUP, CHOSEN, SAID)
+    kept = {"kind": "PodGroup", "status": {"preemption": {"nodes": []}}}
+    await preemptors(Recorded(kept)).apply(GROUP, CHOSEN, SAID)
 
 
 async def test_too_many_victims_are_not_written() -> None:
@@ -96,26 +96,24 @@ async def test_too_many_victims_are_not_written() -> None:
     client = Recorded()
     with pytest.raises(TooManyVictimsError, match="1 victims are too many"):
         await preemptors(client).apply(GROUP, PreemptedRoom(0.0, {}, (many,)), SAID)
-    assert client.request_ == ("", "", "")
+    assert client.requests == []
+
+
+def said(kind: str, reason: str, message: str) -> dict[str, Any]:
+    """Return a status with one condition that is true since second 1000."""
+    condition = {"type": kind, "status": "True", "reason": reason, "message": message}
+    return {"status": {"conditions": [{**condition, "lastTransitionTime": "1970-01-01T00:16:40Z"}]}}
 
 
 WRITES: dict[str, tuple[Any, tuple[str, str, str], dict[str, Any]]] = {
     "a nominated node": (
         lambda w: w.nominate(POD, "n0"),
-        (
-            "PATCH",
-            f"{BASE}/status?fieldManager=gang-extender-reconciler-preemption&force=true",
-            APPLY_PATCH,
-        ),
+        ("PATCH", NOMINATED, APPLY_PATCH),
         {"status": {"nominatedNodeName": "n0"}},
     ),
     "none any more": (
         lambda w: w.nominate(POD, None),
-        (
-            "PATCH",
-            f"{BASE}/status?fieldManager=gang-extender-reconciler-preemption&force=true",
-            APPLY_PATCH,
-        ),
+        ("PATCH", NOMINATED, APPLY_PATCH),
         {"status": {}},
     ),
     "an eviction": (
@@ -136,27 +134,13 @@ WRITES: dict[str, tuple[Any, tuple[str, str, str], dict[str, Any]]] = {
     "readiness": (
         lambda w: w.set_gang_ready(POD, ready=True, reason="R", message="m", at=1000.0),
         ("PATCH", f"{BASE}/status", STRATEGIC_PATCH),
-        {
-            "metadata": {"uid": "u"},
-            "status": {
-                "conditions": [
-                    {
-                        "type": "scheduling.x-k8s.io/gang-ready",
-                        "status": "True",
-                        "reason": "R",
-                        "message": "m",
-                        "lastTransitionTime": "1970-01-01T00:16:40Z",
-                    }
-                ]
-            },
-        },
+        {"metadata": {"uid": "u"}, **said("scheduling.x-k8s.io/gang-ready", "R", "m")},
     ),
     "the status of a group": (
         lambda w: w.apply_status(GROUP, PodGroupStatusInfo(phase="Pending")),
         (
             "PATCH",
-            "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/g/status"
-            "?fieldManager=gang-extender-reconciler&force=true",
+            f"{GROUP_STATUS}?fieldManager=gang-extender-reconciler&force=true",
             APPLY_PATCH,
         ),
         {"kind": "PodGroup"},
@@ -164,20 +148,7 @@ WRITES: dict[str, tuple[Any, tuple[str, str, str], dict[str, Any]]] = {
     "a mark": (
         lambda w: w.mark(POD, "for g", at=1000.0),
         ("PATCH", f"{BASE}/status", STRATEGIC_PATCH),
-        {
-            "metadata": {"uid": "u"},
-            "status": {
-                "conditions": [
-                    {
-                        "type": "DisruptionTarget",
-                        "status": "True",
-                        "reason": "PreemptionByScheduler",
-                        "message": "for g",
-                        "lastTransitionTime": "1970-01-01T00:16:40Z",
-                    }
-                ]
-            },
-        },
+        {"metadata": {"uid": "u"}, **said("DisruptionTarget", "PreemptionByScheduler", "for g")},
     ),
 }
 
@@ -188,9 +159,10 @@ async def test_what_is_written_of_pods_names_the_very_pod(
 ) -> None:
     client = Recorded()
     await write(victims(client))
-    assert client.request_ == request_
-    assert body.items() <= client.body.items()
-    assert "'uid': 'u" in str(client.body)
+    [(method, path, sent, content_type)] = client.requests
+    assert (method, path, content_type) == request_
+    assert body.items() <= sent.items()
+    assert "'uid': 'u" in str(sent)
 
     for gone in (NotFoundError("gone", status=404), ConflictError("another", status=409)):
         await write(victims(Recorded(gone)))
