@@ -1,13 +1,14 @@
-"""Fixtures of tests that share no control plane, or no reconciler, with the other ones."""
+"""Fixtures of tests that share no control plane, pair or reconciler with the other ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
 
 
@@ -29,6 +30,34 @@ def alone(
             yield api
 
     return control_plane, api
+
+
+def pair_of(
+    name: str, *, scope: Literal["function", "module", "session"] = "module", **options: Any
+) -> Any:
+    """Return a fixture: a pair of extender and kube-scheduler, for pods with that schedulerName.
+
+    Options are those of GangScheduler.
+    """
+
+    @pytest.fixture(scope=scope)
+    def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+        scheduler = GangScheduler(control_plane, name=name, **options)
+        yield scheduler
+        scheduler.stop()
+
+    return pair
+
+
+def backing_off(seconds: int) -> dict[str, Any]:
+    """Return the options of a kube-scheduler that brings a refused pod after so long, not before.
+
+    An idle one would take pods from its backoff queue at once.
+    """
+    return {
+        "scheduler": {"podInitialBackoffSeconds": seconds, "podMaxBackoffSeconds": seconds},
+        "scheduler_args": ("--feature-gates=SchedulerPopFromBackoffQ=false",),
+    }
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.cluster.alone import pair_of
 from tests.cluster.gangs import PATIENT, Gangs
 from tests.cluster.leftovers import gone, sweep
 from tests.cluster.queues import WORKLOADS, Queues
@@ -107,47 +108,15 @@ def gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
     scheduler.stop()
 
 
-@pytest.fixture(scope="session")
-def patient_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A second pair, for pods with schedulerName `patient`.
-
-    A member for which kube-scheduler finds no node does not send the others away, so that
-    a test can have bind requests held for as long as it likes.
-    """
-    scheduler = GangScheduler(
-        control_plane,
-        name=PATIENT,
-        settings={"gang": {"rejectPercentage": 100}},
-        scheduler={"profiles": [{"schedulerName": PATIENT}]},
-    )
-    yield scheduler
-    scheduler.stop()
-
-
-@pytest.fixture(scope="session")
-def aging_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair, for pods with schedulerName `aging`, that sets nodes aside after two seconds."""
-    scheduler = GangScheduler(
-        control_plane,
-        name="aging",
-        settings={"gang": {"agingSeconds": 2, "claimNodesPercentage": 100}},
-        scheduler={"profiles": [{"schedulerName": "aging"}]},
-    )
-    yield scheduler
-    scheduler.stop()
-
-
-@pytest.fixture(scope="session")
-def strict_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair, for pods with schedulerName `strict`, in which no group passes another."""
-    scheduler = GangScheduler(
-        control_plane,
-        name="strict",
-        settings={"gang": {"strictOrder": True}},
-        scheduler={"profiles": [{"schedulerName": "strict"}]},
-    )
-    yield scheduler
-    scheduler.stop()
+patient_gang = pair_of(PATIENT, scope="session", settings={"gang": {"rejectPercentage": 100}})
+"""A member for which kube-scheduler finds no node does not send the others away, so that a test can
+have bind requests held for as long as it likes."""
+aging_gang = pair_of(
+    "aging", scope="session", settings={"gang": {"agingSeconds": 2, "claimNodesPercentage": 100}}
+)
+"""It sets nodes aside after two seconds."""
+strict_gang = pair_of("strict", scope="session", settings={"gang": {"strictOrder": True}})
+"""No group passes another."""
 
 
 @pytest.fixture(scope="session")

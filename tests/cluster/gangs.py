@@ -81,15 +81,21 @@ class Gangs:
         self.api.create(*(self.pod(name, group=group, **pod) for name in names))
         return names
 
-    def hold(self, group: str, timeout: int = 600, cpu: str = "1") -> None:
-        """Make a gang of three of which two are held, until there is an anchor, by the patient.
+    def hold(
+        self,
+        group: str,
+        timeout: int = 600,
+        cpu: str = "1",
+        scheduler_name: str | None = PATIENT,
+    ) -> None:
+        """Make a gang of three of which two are held until there is an anchor.
 
         After `timeout` seconds they are sent away: by default that is in no test.
         """
         self.create_group(group, 3, timeout=timeout)
-        self.add(group, 2, cpu=cpu, scheduler_name=PATIENT)
+        self.add(group, 2, cpu=cpu, scheduler_name=scheduler_name)
         last = f"{group}-2"
-        self.api.create(self.late(last, group=group, cpu=cpu, scheduler_name=PATIENT))
+        self.api.create(self.late(last, group=group, cpu=cpu, scheduler_name=scheduler_name))
 
     def await_seen(self, scheduler_name: str | None = None) -> None:
         """Return when the extender has seen what was done to pods and PodGroups until now.

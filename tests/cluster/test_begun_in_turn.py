@@ -1,16 +1,16 @@
 """Groups begin in their turn: kube-scheduler has judged equal pods, and does not ask for these."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
 import pytest
 
 from extender.permit.timing import PARALLEL
+from tests.cluster.alone import backing_off, pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs, message
 from tests.harness.client import Api, ApiError
-from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.objects import Object
 
@@ -22,35 +22,9 @@ BACKOFF = 10
 PATIENCE = 300.0
 
 
-def scheduler_that_backs_off(control_plane: ControlPlane, name: str, seconds: int) -> GangScheduler:
-    """Return a pair whose kube-scheduler brings a pod that it could not place after so long."""
-    return GangScheduler(
-        control_plane,
-        name=name,
-        scheduler={
-            "profiles": [{"schedulerName": name}],
-            "podInitialBackoffSeconds": seconds,
-            "podMaxBackoffSeconds": seconds,
-        },
-        # An idle one would take pods from its backoff queue at once.
-        scheduler_args=("--feature-gates=SchedulerPopFromBackoffQ=false",),
-    )
-
-
-@pytest.fixture(scope="module")
-def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair whose kube-scheduler brings a pod again after ten seconds."""
-    scheduler = scheduler_that_backs_off(control_plane, NAME, BACKOFF)
-    yield scheduler
-    scheduler.stop()
-
-
-@pytest.fixture(scope="module")
-def slow_pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """The same after a minute: what a slow machine takes to begin forty gangs in their turn."""
-    scheduler = scheduler_that_backs_off(control_plane, SLOW, 60)
-    yield scheduler
-    scheduler.stop()
+pair = pair_of(NAME, **backing_off(BACKOFF))
+slow_pair = pair_of(SLOW, **backing_off(60))
+"""A minute is what a slow machine takes to begin forty gangs in their turn."""
 
 
 def await_with_calls(

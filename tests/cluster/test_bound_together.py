@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster import faults
+from tests.cluster.alone import backing_off, pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import RESERVED, Gangs, message
 from tests.harness.client import Api, condition
-from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 
 TOGETHER = "together"
@@ -24,39 +24,15 @@ BEGUN = re.compile(r"members are bound together .*\bgroup=(\S+) pods=(\d+)")
 """A line at the level debug."""
 
 
-@pytest.fixture(scope="module")
-def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair, for pods with schedulerName `together`, that binds equal members together."""
-    scheduler = GangScheduler(
-        control_plane,
-        name=TOGETHER,
-        scheduler={"profiles": [{"schedulerName": TOGETHER}]},
-    )
-    yield scheduler
-    scheduler.stop()
-
-
-@pytest.fixture(scope="module")
-def slow_pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """The same; its kube-scheduler brings a refused pod again after a minute, and not before.
-
-    It has looked at each member, and refused all but the last one, when the gang is complete.
-    """
-    scheduler = GangScheduler(
-        control_plane,
-        name=SLOW,
-        # A member that is left to kube-scheduler comes within the time.
-        settings={"gang": {"scheduleTimeoutSeconds": 600}, "log": {"level": "debug"}},
-        scheduler={
-            "profiles": [{"schedulerName": SLOW}],
-            "podInitialBackoffSeconds": 60,
-            "podMaxBackoffSeconds": 60,
-        },
-        # An idle one would take pods from its backoff queue at once.
-        scheduler_args=("--feature-gates=SchedulerPopFromBackoffQ=false",),
-    )
-    yield scheduler
-    scheduler.stop()
+pair = pair_of(TOGETHER)
+slow_pair = pair_of(
+    SLOW,
+    # A member that is left to kube-scheduler comes within the time.
+    settings={"gang": {"scheduleTimeoutSeconds": 600}, "log": {"level": "debug"}},
+    **backing_off(60),
+)
+"""Its kube-scheduler has looked at each member, and refused all but the last one, when the gang is
+complete."""
 
 
 @pytest.fixture

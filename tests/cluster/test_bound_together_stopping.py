@@ -59,7 +59,10 @@ def leader(api: Api) -> str:
 def pairs(request: pytest.FixtureRequest, control_plane: ControlPlane, api: Api) -> Iterator[Pairs]:
     """Two pairs that bind members together, or each for itself."""
     settings = {"gang": {"bindTogether": request.param}}
-    election = {"leaderElection": {"leaderElect": True}}
+    election = {
+        "leaderElection": {"leaderElect": True},
+        "profiles": [{"schedulerName": "default-scheduler"}],
+    }
 
     def pair(name: str, api_port: int | None = None) -> GangScheduler:
         return GangScheduler(

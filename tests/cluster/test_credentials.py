@@ -100,12 +100,7 @@ def test_a_certificate_that_ended_is_renewed_in_place(
     install(control_plane)
     user = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
     kubeconfig = control_plane.expiring_kubeconfig(user, LIFE)
-    gang = GangScheduler(
-        control_plane,
-        name=BRIEF,
-        scheduler={"profiles": [{"schedulerName": BRIEF}]},
-        args=["--kubeconfig", str(kubeconfig)],
-    )
+    gang = GangScheduler(control_plane, name=BRIEF, args=["--kubeconfig", str(kubeconfig)])
     try:
         nodes(1)
         end = gang.metric(END)

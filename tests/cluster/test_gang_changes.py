@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from tests.cluster.alone import pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import HELD, PATIENT, POD_GROUPS, RESERVED, Gangs, await_held
 from tests.harness import objects
 from tests.harness.client import Api
-from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.tiers import long_but_for
 
@@ -21,17 +21,10 @@ RESENTFUL = "resentful"
 FULL = "2 of the 3 pods that it still needs fit"
 
 
-@pytest.fixture(scope="module")
-def resentful_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair for pods with schedulerName `resentful`, that remembers failures for long."""
-    scheduler = GangScheduler(
-        control_plane,
-        name=RESENTFUL,
-        settings={"gang": {"deniedSeconds": 300, "rejectPercentage": 100}},
-        scheduler={"profiles": [{"schedulerName": RESENTFUL}]},
-    )
-    yield scheduler
-    scheduler.stop()
+resentful_gang = pair_of(
+    RESENTFUL, settings={"gang": {"deniedSeconds": 300, "rejectPercentage": 100}}
+)
+"""It remembers failures for long."""
 
 
 @pytest.fixture
@@ -162,10 +155,7 @@ def test_a_pod_group_of_a_former_name_inherits_neither_room_nor_failure(
     resentful_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(1, "3")
-    members: dict[str, Any] = {"cpu": "1", "scheduler_name": RESENTFUL}
-    gangs.create_group("g", 3, timeout=15)
-    gangs.add("g", 2, **members)
-    api.create(gangs.late("g-2", group="g", **members))
+    gangs.hold("g", timeout=15, scheduler_name=RESENTFUL)
     gangs.await_refused("g", "2 of 3 pods got a node before the time-out", count=2)
 
     api.delete(POD_GROUPS, "g", gangs.namespace)

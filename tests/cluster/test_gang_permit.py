@@ -54,7 +54,7 @@ def test_held_members_are_sent_away_together_after_the_time_out_and_others_get_t
 ) -> None:
     nodes(1, "3")
     timed_out = decisions(patient_gang, "bind", "ScheduleTimeout")
-    gangs.hold("g", timeout=30)
+    gangs.hold("g", timeout=15)
     await_held(api, patient_gang, 2)
     api.create(plain)
     api.wait_for("no room yet", lambda: message(api.get("pods", "plain", gangs.namespace)))
@@ -158,9 +158,7 @@ def test_a_gang_with_a_member_without_a_node_gives_its_room_back_whenever_it_tri
     gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(1, "3")
-    gangs.create_group("g", 3, timeout=600)
-    gangs.add("g", 2, cpu="1")
-    api.create(gangs.late("g-2", group="g", cpu="1"))
+    gangs.hold("g", scheduler_name=None)
     gangs.await_refused("g", "no node for one of its pods")
     refused = decisions(gang, "bind", "MemberUnschedulable")
 

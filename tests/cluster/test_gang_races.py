@@ -257,7 +257,6 @@ def lossy_gang(control_plane: ControlPlane, proxy: FaultyProxy) -> Iterator[Gang
         control_plane,
         name=LOSSY,
         settings={"gang": {"rejectPercentage": 100}, "kube": {"timeoutSeconds": 5}},
-        scheduler={"profiles": [{"schedulerName": LOSSY}]},
         api_port=proxy.port,
     )
     yield scheduler
@@ -462,9 +461,7 @@ def test_bindings_whose_answers_are_lost_are_looked_up_and_made_once(
     lossy_gang: GangScheduler, proxy: FaultyProxy, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     [node] = nodes(1, "3")
-    gangs.create_group("g", 3, timeout=600)
-    gangs.add("g", 2, cpu="1", scheduler_name=LOSSY)
-    api.create(gangs.late("g-2", group="g", cpu="1", scheduler_name=LOSSY))
+    gangs.hold("g", scheduler_name=LOSSY)
     await_held(api, lossy_gang, 2)
     asked = bind_requests(api)
 

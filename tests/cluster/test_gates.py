@@ -3,15 +3,13 @@
 On a control plane of their own, because any other extender would take the gates away.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.cluster.alone import alone
+from tests.cluster.alone import alone, pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import GATE, Gangs, decisions
-from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 
 GATED: dict[str, Any] = {"gates": [GATE]}
@@ -21,11 +19,7 @@ NO_ROOM = ("NotEnoughResources", "NeverFits", "RecentlyDenied")
 control_plane, api = alone(controllers=True, kubelet=True)
 
 
-@pytest.fixture(scope="module")
-def gated_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    scheduler = GangScheduler(control_plane, settings={"gang": {"ungateWhen": "fits"}})
-    yield scheduler
-    scheduler.stop()
+gated_gang = pair_of("gang", settings={"gang": {"ungateWhen": "fits"}})
 
 
 def gates(gangs: Gangs, group: str) -> list[int]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cluster.alone import pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.harness.control_plane import ControlPlane
@@ -32,30 +33,18 @@ def managed_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
     """A pair for pods with schedulerName `managed`; the extender reads kube-scheduler's file."""
     path = control_plane.folder / "managed-scheduler.yaml"
     path.write_text(yaml.safe_dump(documented()))
-    profiles = [{"schedulerName": MANAGED}]
     scheduler = GangScheduler(
         control_plane,
         name=MANAGED,
-        scheduler={"extenders": documented()["extenders"], "profiles": profiles},
+        scheduler={"extenders": documented()["extenders"]},
         args=["--scheduler-config", str(path)],
     )
     yield scheduler
     scheduler.stop()
 
 
-@pytest.fixture(scope="module")
-def untold_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair for pods with schedulerName `untold`; the extender does not know what is ignored."""
-    scheduler = GangScheduler(
-        control_plane,
-        name=UNTOLD,
-        scheduler={
-            "extenders": documented()["extenders"],
-            "profiles": [{"schedulerName": UNTOLD}],
-        },
-    )
-    yield scheduler
-    scheduler.stop()
+untold_gang = pair_of(UNTOLD, scheduler={"extenders": documented()["extenders"]})
+"""The extender does not know what is ignored."""
 
 
 @pytest.mark.usefixtures("managed_gang")

@@ -32,12 +32,7 @@ class Late:
 def pair(control_plane: ControlPlane) -> Iterator[Late]:
     """The pair of this module, for pods with schedulerName `late`."""
     with FaultyProxy(control_plane, seed=1) as proxy:
-        gang = GangScheduler(
-            control_plane,
-            name=NAME,
-            scheduler={"profiles": [{"schedulerName": NAME}]},
-            api_port=proxy.port,
-        )
+        gang = GangScheduler(control_plane, name=NAME, api_port=proxy.port)
         yield Late(gang, proxy)
         gang.stop()
 

@@ -4,13 +4,12 @@ So the extender starts their pods together, as those of its own PodGroups.
 """
 
 import json
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import pytest
 
-from tests.cluster.alone import alone
+from tests.cluster.alone import alone, pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import GATE, Gangs
 from tests.cluster.native_gangs import NativeGangs
@@ -27,14 +26,8 @@ POLICIES = "admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS = "admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
 
 
-@pytest.fixture(scope="module")
-def ours(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair that is set to schedule native gangs."""
-    profiles = {"profiles": [{"schedulerName": OURS}]}
-    settings = {"gang": {"native": "extender"}}
-    pair = GangScheduler(control_plane, name=OURS, scheduler=profiles, settings=settings)
-    yield pair
-    pair.stop()
+ours = pair_of(OURS, settings={"gang": {"native": "extender"}})
+auto = pair_of(AUTO)
 
 
 @pytest.fixture
@@ -110,12 +103,10 @@ def test_our_gate_is_given_to_no_pod_of_a_native_group(gangs: Gangs) -> None:
     gangs.api.wait_for("it counts no more", lambda: gates() == [])
 
 
+@pytest.mark.usefixtures("auto")
 def test_auto_finds_out_that_kube_scheduler_leaves_them_alone(
-    control_plane: ControlPlane, gangs: Gangs, nodes: NodeFactory
+    gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    pair = GangScheduler(
-        control_plane, name=AUTO, scheduler={"profiles": [{"schedulerName": AUTO}]}
-    )
     natives = NativeGangs(gangs, AUTO)
     nodes(1, "2")
     natives.create("large", 3, 3, cpu="1")
@@ -126,4 +117,3 @@ def test_auto_finds_out_that_kube_scheduler_leaves_them_alone(
     nodes(1, "3", prefix="more")
 
     natives.await_bound("large", 3)
-    pair.stop()

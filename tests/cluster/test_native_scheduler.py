@@ -5,12 +5,11 @@ Its gangs, ours and plain pods share nodes; the extender takes away only what it
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from extender.api.reasons import Reason
-from tests.cluster.alone import alone
+from tests.cluster.alone import alone, pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import GATE, RESERVED, Gangs, await_held, decisions
 from tests.cluster.native_gangs import NativeGangs
@@ -28,12 +27,11 @@ RACKS = "racks"
 ROLES = "rbac.authorization.k8s.io/v1/clusterroles"
 
 
-@pytest.fixture(scope="module")
-def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """The extender finds out by itself who starts native gangs."""
-    pair = GangScheduler(control_plane, settings=PATIENT_SETTINGS, scheduler_args=SCHEDULED)
-    yield pair
-    pair.stop()
+pair = pair_of("gang", settings=PATIENT_SETTINGS, scheduler_args=SCHEDULED)
+"""The extender finds out by itself who starts native gangs."""
+topological = pair_of(
+    RACKS, scope="function", settings=PATIENT_SETTINGS, scheduler_args=WITH_TOPOLOGY
+)
 
 
 @pytest.fixture
@@ -93,9 +91,7 @@ def test_a_group_without_room_beside_ours_is_put_off(
     natives: NativeGangs, gangs: Gangs, pair: GangScheduler, nodes: NodeFactory
 ) -> None:
     nodes(1, "3")
-    gangs.create_group("held", 3, timeout=600)
-    gangs.add("held", 2, cpu="1")
-    gangs.api.create(gangs.late("held-2", group="held", cpu="1"))
+    gangs.hold("held", scheduler_name=None)
     await_held(gangs.api, pair, 2)
     gangs.api.wait_for("room is kept", lambda: pair.metric(RESERVED) == 1)
     natives.create("settles", 1, 1, cpu="0")
@@ -167,25 +163,15 @@ def is_refused(api: Api) -> bool:
 
 
 def test_a_domain_without_room_leaves_the_others(
-    control_plane: ControlPlane, gangs: Gangs, nodes: NodeFactory
+    topological: GangScheduler, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    pair = GangScheduler(
-        control_plane,
-        name=RACKS,
-        settings=PATIENT_SETTINGS,
-        scheduler={"profiles": [{"schedulerName": RACKS}]},
-        scheduler_args=WITH_TOPOLOGY,
-    )
     natives = NativeGangs(gangs, RACKS)
     nodes(1, "3", prefix="a", labels={RACK: "a"})
-    gangs.create_group("held", 3, timeout=600)
-    gangs.add("held", 2, cpu="1", scheduler_name=RACKS)
-    gangs.api.create(gangs.late("held-2", group="held", cpu="1", scheduler_name=RACKS))
-    await_held(gangs.api, pair, 2)
-    gangs.api.wait_for("room is kept", lambda: pair.metric(RESERVED) == 1)
+    gangs.hold("held", scheduler_name=RACKS)
+    await_held(gangs.api, topological, 2)
+    gangs.api.wait_for("room is kept", lambda: topological.metric(RESERVED) == 1)
 
     near = nodes(1, "1", prefix="b", labels={RACK: "b"})
     natives.create("native", 2, 2, topology=RACK, cpu="500m")
 
     assert {*natives.await_bound("native", 2)} == {*near}
-    pair.stop()

@@ -12,6 +12,7 @@ from extender.kube.credentials import keyring
 from extender.kube.errors import BudgetError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
+from tests.cluster.alone import pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs, message
 from tests.cluster.groups import SECONDS, Groups
@@ -51,31 +52,13 @@ def priority_class(api: Api, value: int = 1000, **more: Any) -> Iterator[str]:
     api.delete(CLASSES, name)
 
 
-@pytest.fixture(scope="module")
-def impatient(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[GangScheduler]:
-    """A pair, for pods with schedulerName `impatient`: two seconds for victims, strict budgets."""
-    scheduler = GangScheduler(
-        control_plane,
-        name=IMPATIENT,
-        settings={"gang": {"preemptionBudgets": "Strict"}},
-        scheduler={"profiles": [{"schedulerName": IMPATIENT}]},
-        program="tests.harness.impatient",
-    )
-    yield scheduler
-    scheduler.stop()
-
-
-@pytest.fixture
-def restrained(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[GangScheduler]:
-    """A pair, for pods with schedulerName `restrained`, in which no gang preempts."""
-    scheduler = GangScheduler(
-        control_plane,
-        name=RESTRAINED,
-        settings={"gang": {"preemption": "Off"}},
-        scheduler={"profiles": [{"schedulerName": RESTRAINED}]},
-    )
-    yield scheduler
-    scheduler.stop()
+impatient = pair_of(
+    IMPATIENT,
+    settings={"gang": {"preemptionBudgets": "Strict"}},
+    program="tests.harness.impatient",
+)
+"""It gives victims two seconds."""
+restrained = pair_of(RESTRAINED, scope="function", settings={"gang": {"preemption": "Off"}})
 
 
 @pytest.fixture
@@ -220,6 +203,7 @@ def test_room_is_kept_while_victims_leave_whatever_is_restarted(
     await_given_up(gangs, "h", "Started")
 
 
+@pytest.mark.usefixtures("reconciler")
 def test_it_is_given_up_when_victims_stay(
     impatient: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -320,6 +304,7 @@ def test_a_budget_is_kept_where_that_is_possible(
     assert reconciler.metric(VICTIMS.format("deleted")) == before["deleted"] + 2
 
 
+@pytest.mark.usefixtures("reconciler")
 def test_nothing_is_evicted_while_a_setting_says_so(
     restrained: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
 ) -> None:

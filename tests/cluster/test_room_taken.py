@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.alone import pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.cluster.groups import Groups
@@ -12,7 +13,6 @@ from tests.cluster.test_preemption import VICTIMS, priority_class
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.process import Component
 from tests.harness.reconciler import Reconciler
 
@@ -27,14 +27,7 @@ def high(api: Api) -> Iterator[str]:
     yield from priority_class(api)
 
 
-@pytest.fixture(scope="module")
-def ours(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """The extender and its kube-scheduler, for pods that name it."""
-    pair = GangScheduler(
-        control_plane, name="taken", scheduler={"profiles": [{"schedulerName": OURS}]}
-    )
-    yield pair
-    pair.stop()
+ours = pair_of(OURS)
 
 
 @pytest.fixture(scope="module")

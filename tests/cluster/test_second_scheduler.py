@@ -51,12 +51,7 @@ def account(control_plane: ControlPlane, api: Api) -> Path:
 
 @pytest.fixture(scope="module")
 def second(control_plane: ControlPlane, account: Path) -> Iterator[GangScheduler]:
-    found = GangScheduler(
-        control_plane,
-        name="second",
-        scheduler={"profiles": [{"schedulerName": NAME}]},
-        kubeconfig=account,
-    )
+    found = GangScheduler(control_plane, name=NAME, kubeconfig=account)
     yield found
     found.stop()
 

@@ -1,11 +1,10 @@
 """etcd is set back to a backup: what is not in it any more keeps no room."""
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.alone import alone
+from tests.cluster.alone import alone, pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.harness.client import Api
@@ -21,12 +20,7 @@ def nothing_is_overcommitted() -> None:
     """Keep no books: they read the time after the backup too."""
 
 
-@pytest.fixture
-def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """The pair of this control plane."""
-    found = GangScheduler(control_plane, name="set-back")
-    yield found
-    found.stop()
+pair = pair_of("gang", scope="function")
 
 
 def stop(control_plane: ControlPlane) -> None:

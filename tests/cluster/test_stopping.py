@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 import httpx
 import pytest
 
+from tests.cluster.alone import pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import HELD, Gangs, await_held
 from tests.harness.client import Api
@@ -30,16 +31,7 @@ CONNECTIONS_GET_SECONDS = 5
 """What the process leaves to connections once all is answered."""
 
 
-@pytest.fixture(scope="module")
-def ending(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    scheduler = GangScheduler(
-        control_plane,
-        name=NAME,
-        settings={"gang": {"rejectPercentage": 100, "scheduleTimeoutSeconds": 600}},
-        scheduler={"profiles": [{"schedulerName": NAME}]},
-    )
-    yield scheduler
-    scheduler.stop()
+ending = pair_of(NAME, settings={"gang": {"rejectPercentage": 100, "scheduleTimeoutSeconds": 600}})
 
 
 @pytest.fixture(autouse=True)

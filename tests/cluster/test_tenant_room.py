@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cluster.alone import in_place_of
+from tests.cluster.alone import in_place_of, pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import HELD, PATIENT, POD_GROUPS, Gangs, message
 from tests.cluster.tenants import Others, Tenant
@@ -30,17 +30,8 @@ SLOW = 120.0
 """Seconds: kube-scheduler has to try a thousand pods first."""
 
 
-@pytest.fixture(scope="module")
-def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair, for pods with schedulerName `capped`, that claims nodes after two seconds."""
-    scheduler = GangScheduler(
-        control_plane,
-        name=CAPPED,
-        settings={"gang": AGING},
-        scheduler={"profiles": [{"schedulerName": CAPPED}]},
-    )
-    yield scheduler
-    scheduler.stop()
+pair = pair_of(CAPPED, settings={"gang": AGING})
+"""It claims nodes after two seconds."""
 
 
 @pytest.fixture

@@ -37,8 +37,7 @@ def whole(gang: GangScheduler) -> Any:
 def late(control_plane: ControlPlane) -> Iterator[tuple[GangScheduler, FaultyProxy]]:
     """A pair for pods with schedulerName `late`, whose extender may see nodes after the other."""
     with FaultyProxy(control_plane, seed=1) as proxy:
-        scheduler = {"profiles": [{"schedulerName": LATE}]}
-        pair = GangScheduler(control_plane, name=LATE, scheduler=scheduler, api_port=proxy.port)
+        pair = GangScheduler(control_plane, name=LATE, api_port=proxy.port)
         yield pair, proxy
         pair.stop()
 

@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 from tests.cluster import faults
+from tests.cluster.alone import pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import PATIENT, Gangs, await_held, decisions
 from tests.cluster.groups import Groups
@@ -22,7 +23,7 @@ from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.objects import Object
 from tests.harness.process import Component
 from tests.harness.strict_kubelet import STRICT, StrictKubelet
-from tests.tiers import LONG
+from tests.tiers import LONG, long_but_for
 
 pytestmark = [
     pytest.mark.usefixtures("ours", "reconciler"),
@@ -33,13 +34,8 @@ OURS, STOCK = "gang-scheduler", "stock"
 SECONDS = 180
 
 
-@pytest.fixture(scope="module")
-def ours(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """The extender and its kube-scheduler, as in manifests/second-scheduler."""
-    profiles = {"profiles": [{"schedulerName": OURS}]}
-    pair = GangScheduler(control_plane, name="beside", scheduler=profiles)
-    yield pair
-    pair.stop()
+ours = pair_of(OURS)
+"""As in manifests/second-scheduler."""
 
 
 @pytest.fixture(scope="module")
@@ -50,33 +46,16 @@ def stock(control_plane: ControlPlane) -> Iterator[Component]:
         yield scheduler
 
 
-def make(api: Api, gangs: Gangs, name: str, pods: int, timeout: int = 1) -> None:
-    """Make a Job that is a gang, whose failed pods are replaced for as long as it takes."""
-    gangs.create_group(name, pods, timeout=timeout)
-    ours = {"schedulerName": OURS}
-    api.create(
-        objects.job(
-            name,
-            pods,
-            namespace=gangs.namespace,
-            cpu="1",
-            group=name,
-            annotations=STRICT,
-            run_for="900s",
-            pod_spec=ours,
-            backoffLimit=1000,
-        )
-    )
-
-
-def serve(api: Api, gangs: Gangs, name: str, pods: int) -> None:
-    """Make a Deployment that is a gang: its controller does not back off, as that of Jobs does."""
+def make(api: Api, gangs: Gangs, name: str, pods: int, kind: str = "Deployment") -> None:
+    """Make a gang whose failed pods are replaced: at once, or for a Job later and later."""
     gangs.create_group(name, pods, timeout=1)
-    ours = {"schedulerName": OURS}
-    body = objects.deployment(
-        name, pods, namespace=gangs.namespace, cpu="1", group=name, pod_spec=ours
-    )
-    body["spec"]["template"]["metadata"]["annotations"] = STRICT
+    options: Object = {"namespace": gangs.namespace, "cpu": "1", "group": name}
+    options["pod_spec"] = {"schedulerName": OURS}
+    if kind == "Job":
+        body = objects.job(name, pods, run_for="900s", backoffLimit=1000, **options)
+    else:
+        body = objects.deployment(name, pods, **options)
+    body["spec"]["template"]["metadata"].setdefault("annotations", {}).update(STRICT)
     api.create(body)
 
 
@@ -91,9 +70,13 @@ def runs(gangs: Gangs, name: str, pods: int) -> bool:
     return [pod["status"]["phase"] for pod in placed(gangs, name)] == ["Running"] * pods
 
 
-def conflict(api: Api, gangs: Gangs, kubelet: StrictKubelet, timeout: int = 1) -> None:
-    """Have a pod of another scheduler come to a node that a gang of four has filled by then."""
-    make(api, gangs, "g", 4, timeout)
+@pytest.mark.parametrize("kind", long_but_for(["Deployment", "Job"], "Deployment"))
+def test_a_gang_of_which_a_node_refused_a_pod_starts_again_as_a_whole(
+    kind: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """A pod of another scheduler comes to a node that the gang has filled by then."""
+    kubelet = StrictKubelet(api, nodes(2, cpu=2))
+    make(api, gangs, "g", 4, kind)
     api.wait_for("it has its nodes", lambda: len(placed(gangs, "g")) == 4, SECONDS)
     full = placed(gangs, "g")[0]["spec"]["nodeName"]
     api.create(gangs.pod("plain", cpu=1, annotations=STRICT, scheduler_name="nobody"))
@@ -102,14 +85,6 @@ def conflict(api: Api, gangs: Gangs, kubelet: StrictKubelet, timeout: int = 1) -
     kubelet.look(first={"plain"})
     assert len(kubelet.refused) == 1
     assert kubelet.refused[0].startswith("g-")
-
-
-def test_a_gang_of_which_a_node_refused_a_pod_starts_again_as_a_whole(
-    api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    kubelet = StrictKubelet(api, nodes(2, cpu=2))
-    conflict(api, gangs, kubelet)
-
     api.wait_for("it gives its room back", lambda: not placed(gangs, "g"), SECONDS)
     groups = Groups(api, gangs.namespace)
     api.wait_for("an Event says so", lambda: "PartialGang" in groups.reasons(), SECONDS)
@@ -146,7 +121,7 @@ def test_gangs_that_fight_another_scheduler_for_full_nodes_are_whole_or_hold_not
     try:
         api.create(*plain)
         for name in names:
-            serve(api, gangs, name, 8)
+            make(api, gangs, name, 8)
         made = partial(there, gangs, names, 8)
         api.wait_for("all are there", made, SECONDS)
     finally:

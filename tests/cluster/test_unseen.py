@@ -44,12 +44,7 @@ def running(control_plane: ControlPlane) -> Iterator[Lagging]:
     """The pair of this module, for pods with schedulerName `lags`."""
     own = control_plane.kubeconfig(KUBE_SCHEDULER)
     with FaultyProxy(control_plane, seed=1, certificate=read(own).certificate) as proxy:
-        gang = GangScheduler(
-            control_plane,
-            name=NAME,
-            scheduler={"profiles": [{"schedulerName": NAME}]},
-            scheduler_api_port=proxy.port,
-        )
+        gang = GangScheduler(control_plane, name=NAME, scheduler_api_port=proxy.port)
         yield Lagging(gang, proxy)
         gang.stop()
 

@@ -50,8 +50,8 @@ def scheduler_config(port: int, **settings: Any) -> dict[str, Any]:
 class GangScheduler:
     """The two processes; each can be killed and started alone and keeps its port.
 
-    A second pair in one control plane needs a `name` of its own, and a `scheduler` configuration
-    with a profile of another name than `default-scheduler`. With a `kubeconfig` both run with that.
+    A second pair in one control plane needs a `name` of its own, which its pods have as their
+    schedulerName. With a `kubeconfig` both run with that.
     With `api_port` the extender reaches the API server through that port of 127.0.0.1, with
     `scheduler_api_port` kube-scheduler does.
     `program` is the module that is run as the extender.
@@ -91,11 +91,12 @@ class GangScheduler:
             url=self.url,
         )
         self.wait_ready()
+        own_profile = {} if name == "gang" else {"profiles": [{"schedulerName": name}]}
         if scheduler_api_port is not None:
             through = kubeconfig or control_plane.kubeconfig(KUBE_SCHEDULER)
             kubeconfig = control_plane.through(through, scheduler_api_port, f"{name}-scheduler")
         self.scheduler: Component = control_plane.scheduler(
-            scheduler_config(self.port, **(scheduler or {})),
+            scheduler_config(self.port, **{**own_profile, **(scheduler or {})}),
             name=f"{name}-kube-scheduler",
             args=scheduler_args,
             kubeconfig=kubeconfig,
