@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cluster.alone import pair_of
+from tests.cluster.alone import namespace_of, pair_of, priority_class
 from tests.cluster.gangs import PATIENT, Gangs
 from tests.cluster.leftovers import gone, sweep
 from tests.cluster.queues import WORKLOADS, Queues
@@ -15,6 +15,7 @@ from tests.harness import objects
 from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
+from tests.harness.faulty_proxy import FaultyProxy
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.process import warm_starts
 from tests.harness.reconciler import Reconciler
@@ -117,6 +118,15 @@ aging_gang = pair_of(
 """It sets nodes aside after two seconds."""
 strict_gang = pair_of("strict", scope="session", settings={"gang": {"strictOrder": True}})
 """No group passes another."""
+high = priority_class(1000)
+"""Above that of other pods."""
+
+
+@pytest.fixture(scope="module")
+def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
+    """What may lie between a process and the API server."""
+    with FaultyProxy(control_plane, seed=1) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="session")
@@ -172,8 +182,7 @@ def nodes(api: Api) -> Iterator[NodeFactory]:
 @pytest.fixture
 def namespace(api: Api, nodes: NodeFactory) -> Iterator[str]:
     """A fresh namespace. It goes before the nodes, so that its pods end as on a real cluster."""
-    name = f"test-{uuid4().hex[:8]}"
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    name = namespace_of(api)
     yield name
     sweep(api, name)
 

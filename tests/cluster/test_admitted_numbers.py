@@ -4,7 +4,6 @@ Pods are given a day to end, so that one which got a node too early stays there 
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from tests.harness import objects
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.kinds import CRDS
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -25,7 +25,6 @@ PODSET = "kueue.x-k8s.io/podset"
 WORKLOAD = "kueue.x-k8s.io/workload"
 DAY = {"terminationGracePeriodSeconds": 86400}
 MANY = 20
-PYTORCH = Path(__file__).parents[1] / "harness" / "crds" / "pytorchjobs.yaml"
 PYTORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
 REFUSED = "is not admitted"
 
@@ -213,7 +212,7 @@ def test_pods_that_name_an_admitted_job_as_their_owner_count_with_it(
 def test_no_pod_of_another_kind_gets_a_node_before_its_job_is_admitted(
     small: Tenant, api: Api
 ) -> None:
-    api.apply(PYTORCH)
+    api.apply(CRDS)
     template = {"spec": {"containers": objects.pod("one", cpu="1")["spec"]["containers"]}}
     job = {
         "apiVersion": "kubeflow.org/v1",

@@ -20,10 +20,7 @@ def alone(patient_gang: GangScheduler) -> Iterator[GangScheduler]:
     """The pair, without its kube-scheduler at first, which another test may need later."""
     patient_gang.scheduler.kill()
     yield patient_gang
-    for component in (patient_gang.extender, patient_gang.scheduler):
-        if not component.running:
-            component.start()
-    patient_gang.wait_ready()
+    patient_gang.revive()
 
 
 def ask(extender: GangScheduler, verb: str, request: Object) -> Any:

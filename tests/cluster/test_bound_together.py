@@ -39,10 +39,7 @@ complete."""
 def together(pair: GangScheduler) -> Iterator[GangScheduler]:
     """The same, whole again after the test."""
     yield pair
-    for component in (pair.extender, pair.scheduler):
-        if not component.running:
-            component.start()
-    pair.wait_ready()
+    pair.revive()
 
 
 @pytest.mark.collisions(3 * SOME)

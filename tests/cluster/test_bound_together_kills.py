@@ -5,17 +5,14 @@ no node is overcommitted, and that no pod changes its node, is in the books.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import pytest
 
-from tests.cluster.alone import alone
+from tests.cluster.alone import Proxied, alone, pair_behind_proxy
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import RESERVED, Gangs
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.faulty_proxy import FaultyProxy
-from tests.harness.gang_scheduler import GangScheduler
 from tests.tiers import long_but_for
 
 SIZE = 100
@@ -28,39 +25,19 @@ pytestmark = [pytest.mark.collisions(2 * SIZE), pytest.mark.timeout(900)]
 control_plane, api = alone(kubelet=True)
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A pair that binds members together, and the proxy between the extender and the API server."""
-
-    gang: GangScheduler
-    proxy: FaultyProxy
-
-
-@pytest.fixture(scope="module")
-def running(control_plane: ControlPlane) -> Iterator[Pair]:
-    """The pair of this module."""
-    with FaultyProxy(control_plane, seed=1) as proxy:
-        gang = GangScheduler(control_plane, api_port=proxy.port)
-        yield Pair(gang, proxy)
-        gang.stop()
+running = pair_behind_proxy("gang")
 
 
 @pytest.fixture
-def pair(running: Pair, control_plane: ControlPlane) -> Iterator[Pair]:
+def pair(running: Proxied) -> Iterator[Proxied]:
     """The same, whole again after the test."""
     yield running
     running.proxy.let_go()
-    ended = []
-    for component in (control_plane.apiserver, running.gang.extender, running.gang.scheduler):
-        if not component.running:
-            ended.append(f"{component.name} ended with {component.exit_code}\n{component.tail(60)}")
-            component.start()
-    control_plane.wait_ready()
-    running.gang.wait_ready()
+    ended = running.gang.revive()
     assert not ended, "\n".join(ended)
 
 
-def kill_extender(pair: Pair, control_plane: ControlPlane, api: Api, gangs: Gangs) -> None:
+def kill_extender(pair: Proxied, control_plane: ControlPlane, api: Api, gangs: Gangs) -> None:
     """Kill it and start it anew; what was held of its requests is gone with it."""
     pair.gang.extender.kill()
     pair.proxy.let_go()
@@ -68,7 +45,7 @@ def kill_extender(pair: Pair, control_plane: ControlPlane, api: Api, gangs: Gang
     pair.gang.wait_ready()
 
 
-def kill_scheduler(pair: Pair, control_plane: ControlPlane, api: Api, gangs: Gangs) -> None:
+def kill_scheduler(pair: Proxied, control_plane: ControlPlane, api: Api, gangs: Gangs) -> None:
     """Kill it, and start it anew when the extender has given up what has no answer."""
     pair.gang.scheduler.kill()
 
@@ -80,7 +57,7 @@ def kill_scheduler(pair: Pair, control_plane: ControlPlane, api: Api, gangs: Gan
     pair.gang.scheduler.start()
 
 
-def kill_api_server(pair: Pair, control_plane: ControlPlane, api: Api, gangs: Gangs) -> None:
+def kill_api_server(pair: Proxied, control_plane: ControlPlane, api: Api, gangs: Gangs) -> None:
     """Kill it and start it anew, and kwok, which does not try again what is lost to it."""
     control_plane.apiserver.kill()
     pair.proxy.let_go()
@@ -90,7 +67,7 @@ def kill_api_server(pair: Pair, control_plane: ControlPlane, api: Api, gangs: Ga
     control_plane.kwok.start()
 
 
-KILLS: dict[str, Callable[[Pair, ControlPlane, Api, Gangs], None]] = {
+KILLS: dict[str, Callable[[Proxied, ControlPlane, Api, Gangs], None]] = {
     "extender": kill_extender,
     "kube-scheduler": kill_scheduler,
     "API server": kill_api_server,
@@ -100,7 +77,7 @@ KILLS: dict[str, Callable[[Pair, ControlPlane, Api, Gangs], None]] = {
 @pytest.mark.parametrize("victim", long_but_for(KILLS))
 def test_a_kill_before_the_first_binding(
     victim: str,
-    pair: Pair,
+    pair: Proxied,
     control_plane: ControlPlane,
     api: Api,
     gangs: Gangs,
@@ -121,7 +98,7 @@ def test_a_kill_before_the_first_binding(
 @pytest.mark.parametrize("victim", long_but_for(KILLS, "extender"))
 def test_a_kill_between_the_first_and_the_last_binding(
     victim: str,
-    pair: Pair,
+    pair: Proxied,
     control_plane: ControlPlane,
     api: Api,
     gangs: Gangs,
@@ -142,7 +119,7 @@ def test_a_kill_between_the_first_and_the_last_binding(
 @pytest.mark.parametrize("victim", long_but_for(KILLS))
 def test_a_kill_after_the_last_binding_and_before_the_answer(
     victim: str,
-    pair: Pair,
+    pair: Proxied,
     control_plane: ControlPlane,
     api: Api,
     gangs: Gangs,

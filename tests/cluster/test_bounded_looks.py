@@ -1,23 +1,14 @@
 """Groups that can never start do not keep others from the looks that help these."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
-from tests.cluster.test_preemption import priority_class
 from tests.harness import objects
 from tests.harness.client import Api
 
 HOPELESS = 260
 SECONDS = 180.0
-
-
-@pytest.fixture(scope="module")
-def high(api: Api) -> Iterator[str]:
-    """A priority class above that of other pods."""
-    yield from priority_class(api)
 
 
 @pytest.mark.usefixtures("reconciler", "gang")

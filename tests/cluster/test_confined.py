@@ -26,14 +26,14 @@ from extender.state.cluster.records import (
     PodInfo,
     Shape,
 )
-from tests.cluster.alone import alone
+from tests.cluster.alone import alone, unswept
 from tests.cluster.served import CRDS
-from tests.harness import objects
+from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
 from tests.harness.kinds import POD_SETS, QUEUE, fresh, rayjob
-from tests.harness.objects import Object
+from tests.harness.objects import Object, condition
 
 EXTENDER, RECONCILER = "gang-extender", "gang-reconciler"
 GANG, ADMISSION = "scheduling.x-k8s.io/gang", "kueue.x-k8s.io/admission"
@@ -50,7 +50,7 @@ control_plane, api = alone()
 def unbounded(control_plane: ControlPlane, api: Api) -> None:
     """Everything is applied, and RBAC refuses the two accounts nothing."""
     install(control_plane)
-    api.apply(ROOT / "tests" / "harness" / "crds")
+    api.apply(kinds.CRDS)
     subjects = [
         {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
         for name in (EXTENDER, RECONCILER)
@@ -108,11 +108,7 @@ def reconciler(control_plane: ControlPlane, api: Api, unbounded: None) -> Iterat
     yield from as_account(control_plane, api, RECONCILER)
 
 
-@pytest.fixture
-def namespace(api: Api) -> str:
-    name = f"test-{uuid4().hex[:8]}"
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    return name
+namespace = unswept
 
 
 def put(path: str, value: Any, op: str = "add") -> Object:
@@ -370,17 +366,6 @@ def test_other_verbs_are_refused(
             how="strategic",
             subresource="ephemeralcontainers",
         )
-
-
-def condition(kind: str, status: str = "True") -> Object:
-    at = "2026-11-22T00:00:00Z"
-    return {
-        "type": kind,
-        "status": status,
-        "reason": "Said",
-        "message": "",
-        "lastTransitionTime": at,
-    }
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.harness import objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE
-from tests.harness.objects import Object
+from tests.harness.objects import Object, condition
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 X, SIGS = "scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1"
@@ -148,35 +148,16 @@ def test_the_status_is_a_subresource(api: Api, namespace: str, api_version: str)
     }
 
 
+WITHOUT_REASON = {k: v for k, v in condition("Scheduled").items() if k != "reason"}
 WANT_STATUS_REFUSED: dict[str, tuple[Any, str]] = {
     "a phase that there is not": ({"phase": "Done"}, "status.phase"),
     "a negative count": ({"running": -1}, "status.running"),
     "a condition without a reason": (
-        {
-            "conditions": [
-                {
-                    "type": "Scheduled",
-                    "status": "True",
-                    "message": "",
-                    "lastTransitionTime": "2026-11-21T08:54:00Z",
-                }
-            ]
-        },
+        {"conditions": [WITHOUT_REASON]},
         "reason: Required",
     ),
     "two conditions of one type": (
-        {
-            "conditions": [
-                {
-                    "type": "Scheduled",
-                    "status": status,
-                    "reason": "Reported",
-                    "message": "",
-                    "lastTransitionTime": "2026-11-21T08:54:00Z",
-                }
-                for status in ("True", "False")
-            ]
-        },
+        {"conditions": [condition("Scheduled", status) for status in ("True", "False")]},
         "Duplicate value",
     ),
 }
@@ -201,15 +182,7 @@ def test_kubectl_get_shows_how_far_the_group_is(api: Api, namespace: str, api_ve
         "running": 4,
         "succeeded": 1,
         "failed": 0,
-        "conditions": [
-            {
-                "type": "Scheduled",
-                "status": "True",
-                "reason": "Scheduled",
-                "message": "5 of the 4 pods",
-                "lastTransitionTime": "2026-11-21T08:54:00Z",
-            }
-        ],
+        "conditions": [condition("Scheduled", "True", "Scheduled", "5 of the 4 pods")],
     }
     plural = f"{api_version}/podgroups"
     api.patch(plural, "group", namespace, body={"status": status}, subresource="status")

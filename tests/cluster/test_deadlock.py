@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from tests.cluster.queues import Queues, condition
 from tests.harness import kinds
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
+from tests.harness.kinds import CRDS
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 NODES, CPU = 3, 2
 WORKERS = 3

@@ -1,7 +1,6 @@
 """Which jobs get quota, and which flavor: what no pod or node can have gets none."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -10,11 +9,11 @@ import pytest
 from tests.cluster.queues import QUEUE, Queues
 from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError
+from tests.harness.kinds import CRDS
 from tests.harness.objects import Object
 
 pytestmark = pytest.mark.usefixtures("reconciler")
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 GATE = "kueue.x-k8s.io/admission"
 
 

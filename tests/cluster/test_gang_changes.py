@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from tests.cluster.alone import pair_of
+from tests.cluster.alone import namespace_of, pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import HELD, PATIENT, POD_GROUPS, RESERVED, Gangs, await_held
 from tests.harness import objects
@@ -30,21 +29,10 @@ resentful_gang = pair_of(
 @pytest.fixture
 def elsewhere(api: Api, gangs: Gangs) -> Iterator[Gangs]:
     """Gangs in a second namespace."""
-    name = f"test-{uuid4().hex[:8]}"
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    name = namespace_of(api)
     yield Gangs(gangs.api, name)
     api.delete("namespaces", name)
     api.delete_all("pods", name, grace_seconds=0)
-
-
-@pytest.fixture
-def important(api: Api) -> Iterator[str]:
-    """A priority class above all other pods."""
-    name = f"important-{uuid4().hex[:8]}"
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    api.create({**kind, "metadata": {"name": name}, "value": 1000})
-    yield name
-    api.delete("scheduling.k8s.io/v1/priorityclasses", name)
 
 
 def set_min_member(gangs: Gangs, group: str, count: int) -> None:
@@ -294,7 +282,7 @@ def test_a_gang_short_of_min_resources_starts_when_a_node_is_uncordoned(
 @pytest.mark.parametrize("min_resources", [None, {"cpu": "12"}], ids=["fit", "minResources"])
 def test_no_pod_is_evicted_for_a_gang_that_could_not_start_all_the_same(
     min_resources: dict[str, str] | None,
-    important: str,
+    high: str,
     api: Api,
     gangs: Gangs,
     nodes: NodeFactory,
@@ -302,7 +290,7 @@ def test_no_pod_is_evicted_for_a_gang_that_could_not_start_all_the_same(
     names = nodes(2)
     api.create(gangs.pod("victim", cpu="2", node_name=names[0]))
     gangs.create_group("g", 3, min_resources=min_resources)
-    gangs.add("g", 3, cpu="3", priority_class=important)
+    gangs.add("g", 3, cpu="3", priority_class=high)
     gangs.await_refused("g", "", count=3)
 
     pods = [*gangs.members("g"), api.get("pods", "victim", gangs.namespace)]

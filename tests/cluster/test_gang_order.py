@@ -109,12 +109,8 @@ def placed(gangs: Gangs, api: Api) -> set[str]:
 
 
 def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(
-    aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+    aging_gang: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    # First of all: the API server takes pods of a class that it has seen in a watch.
-    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
-    name = f"high-{gangs.namespace}"
-    api.create({**high, "metadata": {"name": name}})
     # The claim grows with each further period: the third node is none for the large ones.
     first, second = nodes(2, "4")
     [third] = nodes(1, "3", prefix="small")
@@ -139,10 +135,9 @@ def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(
     gangs.create("small", 2, cpu="1", **long)
     gangs.await_refused("small", BESIDE)
 
-    api.create(gangs.pod("urgent", cpu="2", priority_class=name, **long))
+    api.create(gangs.pod("urgent", cpu="2", priority_class=high, **long))
     api.wait_for("the more important pod is placed", lambda: node_of(api, gangs, "urgent"))
     assert node_of(api, gangs, "urgent") in {first, second}
-    api.delete("scheduling.k8s.io/v1/priorityclasses", name)
 
     gangs.delete(["long-0", "long-1", "urgent"])
     gangs.await_phases("large", Running=2)

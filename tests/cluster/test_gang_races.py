@@ -245,12 +245,6 @@ def test_a_gang_starts_as_a_whole_or_not_at_all_if_its_last_member_comes_as_it_i
 
 
 @pytest.fixture(scope="module")
-def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
-    with FaultyProxy(control_plane, seed=1) as proxy:
-        yield proxy
-
-
-@pytest.fixture(scope="module")
 def lossy_gang(control_plane: ControlPlane, proxy: FaultyProxy) -> Iterator[GangScheduler]:
     """A pair for pods with schedulerName `lossy`, whose extender may lose answers."""
     scheduler = GangScheduler(

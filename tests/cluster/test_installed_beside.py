@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from tests.cluster.alone import alone
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.queues import Queues
@@ -26,23 +27,7 @@ COMPONENT = "app.kubernetes.io/component"
 SECONDS = 180
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    """With an authority for front proxies, as every real one has: kube-scheduler looks for it."""
-    made = ControlPlane()
-    made.apiserver.argv += [
-        f"--requestheader-client-ca-file={made.authority}",
-        "--requestheader-username-headers=X-Remote-User",
-        "--requestheader-allowed-names=front-proxy-client",
-    ]
-    with made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def api(control_plane: ControlPlane) -> Iterator[Api]:
-    with Api(control_plane.admin_kubeconfig) as api:
-        yield api
+control_plane, api = alone(controllers=True, kubelet=True, front_proxies=True)
 
 
 @pytest.fixture(scope="module")

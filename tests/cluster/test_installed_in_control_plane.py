@@ -9,6 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from gang_tools.cli.main import app
+from tests.cluster.alone import alone
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.harness.client import Api
@@ -24,17 +25,7 @@ MANIFESTS = "etc/kubernetes/manifests"
 SECONDS = 180
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    """With an authority for front proxies, as every real one has: kube-scheduler looks for it."""
-    made = ControlPlane()
-    made.apiserver.argv += [
-        f"--requestheader-client-ca-file={made.authority}",
-        "--requestheader-username-headers=X-Remote-User",
-        "--requestheader-allowed-names=front-proxy-client",
-    ]
-    with made:
-        yield made
+control_plane, _ = alone(controllers=True, kubelet=True, front_proxies=True)
 
 
 @pytest.fixture(scope="module")

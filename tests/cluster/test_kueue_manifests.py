@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
+from tests.cluster.alone import alone
 from tests.cluster.operators import Operator
 from tests.cluster.queues import JOBS, WORKLOADS, condition
 from tests.cluster.served import OLDER, is_older_served
@@ -21,6 +22,7 @@ from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.kinds import CRDS
 from tests.harness.objects import Object
 from tests.harness.process import run_command
 from tests.harness.reconciler import Reconciler
@@ -269,10 +271,7 @@ WRITTEN: dict[str, tuple[str, Object, dict[str, int]]] = {
 """By kind: its version, a spec as people write it, and the pod sets of its workload."""
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as control_plane:
-        yield control_plane
+control_plane, _ = alone(controllers=True, kubelet=True)
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +280,7 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
         gang = GangScheduler(control_plane)
         settings = {"webhooks": {"olderWorkloads": True}}
         reconciler = Reconciler(control_plane, settings=settings, webhooks=True)
-        api.apply(REPO / "tests" / "harness" / "crds")
+        api.apply(CRDS)
         api.apply(REPO / "manifests" / "optional" / "queue-policies.yaml")
         api.create(objects.node("batch", 64, "256Gi", labels=POOL), objects.node("other", 64))
         reconciler.wait_leading()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,10 +12,9 @@ from tests.cluster.gangs import Gangs
 from tests.cluster.queues import QUEUE, Queues
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
-from tests.harness.kinds import template
+from tests.harness.kinds import CRDS, template
 from tests.harness.reconciler import Reconciler
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 DEEP = "\0deep"
 """Stands for what is nested too deeply for a JSON encoder."""
 LEVELS = 4000

@@ -1,7 +1,6 @@
 """Jobs beside operators that are late, and whose child Jobs keep what they were made with."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ from tests.cluster.operators import Operator
 from tests.cluster.queues import API, WORKLOADS, Queues
 from tests.harness import kinds
 from tests.harness.client import Api, Object
+from tests.harness.kinds import CRDS
 from tests.tiers import long_but_for
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 SECONDS = 120

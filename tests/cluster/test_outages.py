@@ -1,21 +1,12 @@
 """What failed because a process was away is tried again when it is back."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs, message
 from tests.cluster.groups import SECONDS
-from tests.cluster.test_preemption import priority_class
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
-
-
-@pytest.fixture(scope="module")
-def high(api: Api) -> Iterator[str]:
-    """A priority class above that of other pods."""
-    yield from priority_class(api)
 
 
 @pytest.mark.usefixtures("reconciler")

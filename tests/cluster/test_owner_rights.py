@@ -4,8 +4,7 @@ from tests.cluster.queues import WORKLOADS
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import ROOT
-from tests.harness.kinds import POD_SETS, QUEUE, fresh
+from tests.harness.kinds import CRDS, POD_SETS, QUEUE, fresh
 from tests.harness.reconciler import Reconciler
 
 STRICT = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
@@ -20,7 +19,7 @@ def test_the_service_account_may_make_jobs_owners_of_workloads() -> None:
         ControlPlane(kubelet=False, controllers=False, apiserver_args=[STRICT]) as strict,
         Api(strict.admin_kubeconfig) as api,
     ):
-        api.apply(ROOT / "tests" / "harness" / "crds")
+        api.apply(CRDS)
         Reconciler(strict).wait_leading()
         api.create(*jobs)
 

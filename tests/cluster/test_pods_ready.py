@@ -1,7 +1,6 @@
 """Jobs whose pods do not become ready in time: sent back, for longer each time, or for good."""
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,7 @@ from tests.cluster.pods_ready import (
 from tests.cluster.queues import JOBS, WORKLOADS, Queues
 from tests.harness import kinds
 from tests.harness.client import Api
+from tests.harness.kinds import CRDS
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang")
@@ -106,7 +106,7 @@ def test_a_training_job_of_which_a_worker_does_not_come_is_sent_back(
     queues: Queues, api: Api
 ) -> None:
     """Its operator says that it runs as soon as its master does."""
-    api.apply(Path(__file__).parents[1] / "harness" / "crds")
+    api.apply(CRDS)
     queues.simple(cpu=8)
     job = kinds.kubeflow("PyTorchJob", "pytorchReplicaSpecs", Master=1, Worker=2)
     labels = {kinds.QUEUE: "queue", TIMEOUT: "1h", BASE: "600"}

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -12,7 +11,7 @@ from extender.kube.credentials import keyring
 from extender.kube.errors import BudgetError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
-from tests.cluster.alone import pair_of
+from tests.cluster.alone import pair_of, priority_class
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs, message
 from tests.cluster.groups import SECONDS, Groups
@@ -32,24 +31,8 @@ COUNTED = "gang_extender_preemptions_total"
 VICTIMS = 'gang_extender_preemption_victims_total{{how="{}"}}'
 
 
-@pytest.fixture(scope="module")
-def high(api: Api) -> Iterator[str]:
-    """A priority class above that of other pods."""
-    yield from priority_class(api)
-
-
-@pytest.fixture(scope="module")
-def middle(api: Api) -> Iterator[str]:
-    """One between those two."""
-    yield from priority_class(api, value=500)
-
-
-def priority_class(api: Api, value: int = 1000, **more: Any) -> Iterator[str]:
-    name = f"high-{uuid4().hex[:8]}"
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    api.create({**kind, "metadata": {"name": name}, "value": value, **more})
-    yield name
-    api.delete(CLASSES, name)
+middle = priority_class(500)
+"""One between `high` and that of other pods."""
 
 
 impatient = pair_of(
@@ -65,9 +48,7 @@ restrained = pair_of(RESTRAINED, scope="function", settings={"gang": {"preemptio
 def whole(gang: GangScheduler, reconciler: Reconciler) -> Iterator[GangScheduler]:
     """The pair of the other tests, and the reconciler, whole again after the test."""
     yield gang
-    if not gang.extender.running:
-        gang.extender.start()
-    gang.wait_ready()
+    gang.revive()
     if not reconciler.process.running:
         reconciler.start()
 

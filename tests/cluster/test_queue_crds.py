@@ -13,7 +13,7 @@ from extender.api.manifests import crds as shipped_crds
 from extender.webhooks.conversion import convert
 from tests.cluster.alone import alone
 from tests.harness.client import Api, ApiError
-from tests.harness.objects import Object
+from tests.harness.objects import Object, condition
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 GROUP = "kueue.x-k8s.io"
@@ -293,13 +293,7 @@ def test_a_flavor_with_a_topology_stays(api: Api, unique: Callable[[Object], Obj
 
 
 def reported(kind: str, status: str = "True") -> Object:
-    return {
-        "type": kind,
-        "status": status,
-        "reason": kind,
-        "message": "",
-        "lastTransitionTime": SINCE,
-    }
+    return condition(kind, status, reason=kind)
 
 
 def assignment(name: str = "main", count: int = 3) -> Object:

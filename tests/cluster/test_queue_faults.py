@@ -157,12 +157,6 @@ def test_a_burst_goes_on_when_the_api_server_was_away(
 
 
 @pytest.fixture
-def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
-    with FaultyProxy(control_plane, seed=1) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def lossy(control_plane: ControlPlane, proxy: FaultyProxy, _quiet: None) -> Iterator[Reconciler]:
     """A reconciler that may never hear what became of a write."""
     settings = {"reconcile": {"leaderElect": False}, "kube": {"timeoutSeconds": 3}}

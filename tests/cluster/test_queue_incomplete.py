@@ -1,7 +1,6 @@
 """Jobs that could not be started as they are: they get no quota, and say what they wait for."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,12 @@ from tests.cluster.queues import API, QUEUE, WORKLOADS, Queues, condition
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.kinds import fresh, pytorchjob
+from tests.harness.kinds import CRDS, fresh, pytorchjob
 from tests.harness.process import run_command
 from tests.tiers import LONG
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 PYTORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
 
 
@@ -115,7 +113,7 @@ def test_a_status_that_says_for_ever_that_pods_run_keeps_no_quota(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
     nodes(2, "4")
-    api.apply(CRDS / "pytorchjobs.yaml")
+    api.apply(CRDS)
     queues.simple(cpu=4)
     api.create(fresh(pytorchjob(), namespace=queues.namespace, queue="queue"))
     api.wait_for("it has a workload", lambda: queues.workload("work"))

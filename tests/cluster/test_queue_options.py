@@ -4,16 +4,17 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import yaml
 
+from tests.cluster.alone import alone, namespace_of, unswept
 from tests.cluster.queues import JOBS, WORKLOADS, Queues
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE
+from tests.harness.kinds import crd
 from tests.harness.objects import Object
 from tests.harness.reconciler import SERVICE_ACCOUNT, Reconciler
 
@@ -24,11 +25,8 @@ RUNS = {"example.com/pool": "batch"}
 SECONDS = 120
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    """One of its own: the reconciler takes every job that it sees."""
-    with ControlPlane() as control_plane:
-        yield control_plane
+control_plane, _ = alone(controllers=True, kubelet=True)
+"""The reconciler takes every job that it sees."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +39,7 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
     }
     settings = {"queue": {"managedJobsNamespaceSelector": selector}}
     with Api(control_plane.admin_kubeconfig) as api:
-        api.apply([render_crd(), *render_rights()])
+        api.apply([crd("example.com", "v1", "renders", "Render"), *render_rights()])
         scheduler = control_plane.scheduler()
         reconciler = Reconciler(
             control_plane,
@@ -60,47 +58,7 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
         scheduler.stop()
 
 
-@pytest.fixture
-def namespace(api: Api) -> str:
-    return namespace_of(api)
-
-
-def namespace_of(api: Api, **labels: str) -> str:
-    name = f"test-{uuid4().hex[:8]}"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    api.create(body)
-    return name
-
-
-def render_crd() -> Object:
-    """Return the CRD of the kind in the documentation."""
-    kind, singular = "Render", "render"
-    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": loose, "status": loose}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{singular}s.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {
-                "kind": kind,
-                "listKind": f"{kind}List",
-                "plural": f"{singular}s",
-                "singular": singular,
-            },
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": schema},
-                }
-            ],
-        },
-    }
+namespace = unswept
 
 
 def render_rights() -> list[Object]:

@@ -11,10 +11,11 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from tests.cluster.alone import alone
+from tests.cluster.alone import alone, namespace_of
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
+from tests.harness.kinds import CRDS, FOREIGN
 from tests.harness.objects import Object
 from tests.job_rules import CREATED, MAX_SECONDS, QUEUE, RUNNING, SUSPENDED, Said
 
@@ -22,39 +23,7 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 GATE = {"name": "kueue.x-k8s.io/admission"}
 SECONDS = 120
 
-KINDS = {
-    "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
-    "MPIJob": ("kubeflow.org", "v2beta1", "mpijobs"),
-    "PyTorchJob": ("kubeflow.org", "v1", "pytorchjobs"),
-    "TFJob": ("kubeflow.org", "v1", "tfjobs"),
-    "XGBoostJob": ("kubeflow.org", "v1", "xgboostjobs"),
-    "RayJob": ("ray.io", "v1", "rayjobs"),
-}
-
-
-def crd(kind: str) -> Object:
-    """Return the CRD of a foreign kind that takes anything."""
-    group, version, plural = KINDS[kind]
-    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": loose}}
-    versions = [
-        {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    ]
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-        },
-        "spec": {
-            "group": group,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "scope": "Namespaced",
-            "versions": versions,
-        },
-    }
-
+KINDS = {kind: said for kind, said in FOREIGN.items() if kind != "RayCluster"}
 
 control_plane, _ = alone()  # a Job stays as it was made
 
@@ -63,7 +32,7 @@ control_plane, _ = alone()  # a Job stays as it was made
 def api(control_plane: ControlPlane) -> Iterator[Api]:
     with Api(control_plane.admin_kubeconfig) as api:
         api.apply(MANIFESTS / "crds")
-        api.apply(crd(kind) for kind in KINDS)
+        api.apply(CRDS)
         api.apply(MANIFESTS / "optional" / "queue-policies.yaml")
         api.apply(MANIFESTS / "optional" / "job-rules.yaml")
         namespace = fresh(api, default_queue=True)
@@ -92,8 +61,7 @@ DRY_RUN = {"dryRun": "All"}
 
 
 def fresh(api: Api, *, default_queue: bool = False) -> str:
-    name = f"test-{uuid4().hex[:8]}"
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    name = namespace_of(api)
     if default_queue:
         api.create(
             {

@@ -1,7 +1,6 @@
 """Writes that the API server refuses: texts are cut to fit, and an Event says the rest."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,17 +8,16 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
 from tests.harness.client import Api, Object
-from tests.harness.kinds import fresh, rayjob, template
+from tests.harness.kinds import CRDS, fresh, rayjob, template
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 RAY_JOBS = "ray.io/v1/rayjobs"
 LONGEST = 32768
 
 
 def test_a_job_that_ends_with_a_long_message_gives_its_quota_back(api: Api, queues: Queues) -> None:
-    api.apply(CRDS / "rayjobs.yaml")
+    api.apply(CRDS)
     queues.simple(cpu=40)
     api.create(fresh(rayjob(), namespace=queues.namespace, queue="queue"))
     api.wait_for("it has a workload", lambda: queues.workload("work"))

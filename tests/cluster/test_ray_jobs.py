@@ -1,7 +1,6 @@
 """RayJobs beside KubeRay: their quota is that of the pods that there are, at any time."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ from tests.cluster.queues import QUEUE, Queues, group
 from tests.harness import kinds
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
+from tests.harness.kinds import CRDS
 from tests.harness.objects import RUN_FOR, Object
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 EVENTS = "events.k8s.io/v1/events"
 
 

@@ -1,6 +1,5 @@
 """Quota of pods that are done goes to the next, while the rest of their job still runs."""
 
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -10,11 +9,10 @@ from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
 from tests.harness import objects
 from tests.harness.client import Api, Object
-from tests.harness.kinds import fresh, jobset, mpijob
+from tests.harness.kinds import CRDS, fresh, jobset, mpijob
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 HOLD = "test.example/hold"
 RELEASE = "scheduling.x-k8s.io/release-quota"
 PATIENT = 120

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,13 @@ from tests.cluster.operators import Operator
 from tests.cluster.queues import API, Queues, condition
 from tests.harness import kinds, objects
 from tests.harness.client import Api
+from tests.harness.kinds import CRDS
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 HOLD = "test.example/hold"
 SECONDS = 120
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 
 
 def needs_room(queues: Queues, api: Api, cpu: int, **spec: Any) -> str:

@@ -21,19 +21,13 @@ pytestmark = pytest.mark.collisions(SIZE)
 
 
 @pytest.fixture(autouse=True)
-def alive_again(control_plane: ControlPlane, patient_gang: GangScheduler) -> Iterator[None]:
+def alive_again(patient_gang: GangScheduler) -> Iterator[None]:
     """The processes are shared with other tests: whatever has ended runs again afterwards.
 
     A test starts what it kills, so that whatever has ended all the same is a failure.
     """
     yield
-    ended = []
-    for component in (control_plane.apiserver, patient_gang.extender, patient_gang.scheduler):
-        if not component.running:
-            ended.append(f"{component.name} ended with {component.exit_code}\n{component.tail(60)}")
-            component.start()
-    control_plane.wait_ready()
-    patient_gang.wait_ready()
+    ended = patient_gang.revive()
     assert not ended, "\n".join(ended)
 
 

@@ -9,7 +9,7 @@ from tests.cluster.alone import pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.cluster.groups import Groups
-from tests.cluster.test_preemption import VICTIMS, priority_class
+from tests.cluster.test_preemption import VICTIMS
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
@@ -19,12 +19,6 @@ from tests.harness.reconciler import Reconciler
 OURS, STOCK = "taken-gangs", "taken-stock"
 SECONDS = 120.0
 COUNT = 3
-
-
-@pytest.fixture(scope="module")
-def high(api: Api) -> Iterator[str]:
-    """A priority class above that of other pods."""
-    yield from priority_class(api)
 
 
 ours = pair_of(OURS)

@@ -1,8 +1,7 @@
 """Members that kube-scheduler itself can place only beside siblings which have a node."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -58,16 +57,6 @@ def zones(nodes: NodeFactory) -> Mapping[str, Sequence[str]]:
     return {zone: nodes(2, prefix=f"zone-{zone}", labels={ZONE: zone}) for zone in "ab"}
 
 
-@pytest.fixture
-def first(api: Api) -> Iterator[str]:
-    """A priority class whose pods kube-scheduler tries before others."""
-    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
-    name = f"first-{uuid4().hex[:8]}"
-    api.create({**high, "metadata": {"name": name}})
-    yield name
-    api.delete("scheduling.k8s.io/v1/priorityclasses", name)
-
-
 @pytest.mark.parametrize("order", ["workers first", "leader first", "at once", "after a refusal"])
 @pytest.mark.usefixtures("zones", "gang")
 def test_workers_start_beside_the_leader_that_they_have_to_be_near(
@@ -96,7 +85,7 @@ def test_workers_start_beside_the_leader_that_they_have_to_be_near(
 @pytest.mark.parametrize("others", ["none", "one that runs"])
 @pytest.mark.usefixtures("gang")
 def test_members_that_have_to_be_spread_start_when_others_are_in_the_other_zone(
-    others: str, first: str, api: Api, gangs: Gangs, nodes: NodeFactory
+    others: str, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(1, prefix="large", cpu="8", labels={ZONE: "b"})
     nodes(1, prefix="small", cpu="1", labels={ZONE: "a"})
@@ -108,7 +97,7 @@ def test_members_that_have_to_be_spread_start_when_others_are_in_the_other_zone(
         )
     names = ["l0"] if runs else ["l0", "l1"]
     gangs.create_group("g", len(names) + 1)
-    options = {"cpu": "2", "priority_class": first, "topologySpreadConstraints": spread()}
+    options = {"cpu": "2", "priority_class": high, "topologySpreadConstraints": spread()}
     large = [member(gangs, name, "large", **options) for name in names]
     api.create(*large, member(gangs, "small", "small"))
     gangs.await_phases("g", Running=len(names) + 1)

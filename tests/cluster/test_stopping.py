@@ -35,14 +35,10 @@ ending = pair_of(NAME, settings={"gang": {"rejectPercentage": 100, "scheduleTime
 
 
 @pytest.fixture(autouse=True)
-def alive_again(control_plane: ControlPlane, ending: GangScheduler) -> Iterator[None]:
+def alive_again(ending: GangScheduler) -> Iterator[None]:
     """What a test has ended runs again afterwards."""
     yield
-    for component in (control_plane.apiserver, ending.extender, ending.scheduler):
-        if not component.running:
-            component.start()
-    control_plane.wait_ready()
-    ending.wait_ready()
+    ending.revive()
 
 
 @contextmanager

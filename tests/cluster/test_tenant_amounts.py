@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,10 +19,10 @@ from tests.cluster.queues import API, QUEUE, WORKLOADS, Queues, condition
 from tests.cluster.tenants import Others, Tenant
 from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError, Object
+from tests.harness.kinds import CRDS
 from tests.harness.reconciler import Reconciler
 from tests.tiers import long_but_for
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 QUEUES = f"{API}/clusterqueues"
 GATE = "kueue.x-k8s.io/admission"
 GROUP = "kueue.x-k8s.io/pod-group-name"

@@ -6,7 +6,6 @@ as if nothing were there.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,11 +20,10 @@ from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
-from tests.harness.kinds import fresh
+from tests.harness.kinds import CRDS, fresh
 from tests.harness.reconciler import Reconciler
 from tests.tiers import LONG
 
-CRDS = Path(__file__).parents[1] / "harness" / "crds"
 JOB_SETS = "jobset.x-k8s.io/v1alpha2/jobsets"
 GRANT = f"{OWN}/granted-room"
 """An annotation that once kept room on nodes."""

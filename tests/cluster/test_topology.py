@@ -1,16 +1,14 @@
 """Gangs in one domain of a label of nodes, or in few."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.cluster.alone import Proxied, pair_behind_proxy
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.harness import objects
 from tests.harness.client import Api
-from tests.harness.control_plane import ControlPlane
-from tests.harness.faulty_proxy import FaultyProxy
 from tests.harness.gang_scheduler import GangScheduler
 
 RACK = "example.com/rack"
@@ -28,18 +26,11 @@ IN_RACK = 10
 def whole(gang: GangScheduler) -> Any:
     """The pair of the other tests, whole again after the test."""
     yield gang
-    if not gang.extender.running:
-        gang.extender.start()
-    gang.wait_ready()
+    gang.revive()
 
 
-@pytest.fixture
-def late(control_plane: ControlPlane) -> Iterator[tuple[GangScheduler, FaultyProxy]]:
-    """A pair for pods with schedulerName `late`, whose extender may see nodes after the other."""
-    with FaultyProxy(control_plane, seed=1) as proxy:
-        pair = GangScheduler(control_plane, name=LATE, api_port=proxy.port)
-        yield pair, proxy
-        pair.stop()
+late = pair_behind_proxy(LATE)
+"""Its extender may see nodes after the other."""
 
 
 def on(gangs: Gangs, group: str) -> set[str]:
@@ -75,9 +66,9 @@ def test_a_gang_is_in_one_rack_and_what_it_loses_comes_back_there(
 
 
 def test_a_label_that_kube_scheduler_sees_first_brings_the_gang(
-    late: tuple[GangScheduler, FaultyProxy], api: Api, gangs: Gangs, nodes: NodeFactory
+    late: Proxied, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    pair, proxy = late
+    pair, proxy = late.gang, late.proxy
     [there] = nodes(1, prefix="a", labels={RACK: "a"})
     [other] = nodes(1, prefix="none")
     gangs.create_group("g", 2, annotations={REQUIRED: RACK})

@@ -5,20 +5,17 @@ overcommitted, which the books say, and all that fits runs in the end.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.cluster.alone import Proxied, pair_behind_proxy
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.harness.client import Api
-from tests.harness.control_plane import ControlPlane
-from tests.harness.faulty_proxy import FaultyProxy
-from tests.harness.gang_scheduler import KUBE_SCHEDULER, GangScheduler
-from tests.harness.kubeconfig import read
+from tests.harness.gang_scheduler import KUBE_SCHEDULER
 from tests.tiers import LONG
 
 NAME = "lags"
@@ -31,26 +28,11 @@ pytestmark = [pytest.mark.collisions(64), pytest.mark.timeout(900)]
 """kube-scheduler tries pods that are bound, and sees it in the middle of a cycle."""
 
 
-@dataclass(frozen=True)
-class Lagging:
-    """A pair that binds members together, and the proxy between kube-scheduler and API server."""
-
-    gang: GangScheduler
-    proxy: FaultyProxy
-
-
-@pytest.fixture(scope="module")
-def running(control_plane: ControlPlane) -> Iterator[Lagging]:
-    """The pair of this module, for pods with schedulerName `lags`."""
-    own = control_plane.kubeconfig(KUBE_SCHEDULER)
-    with FaultyProxy(control_plane, seed=1, certificate=read(own).certificate) as proxy:
-        gang = GangScheduler(control_plane, name=NAME, scheduler_api_port=proxy.port)
-        yield Lagging(gang, proxy)
-        gang.stop()
+running = pair_behind_proxy(NAME, user=KUBE_SCHEDULER)
 
 
 @pytest.fixture
-def pair(running: Lagging, api: Api) -> Iterator[Lagging]:
+def pair(running: Proxied, api: Api) -> Iterator[Proxied]:
     """The same, with a kube-scheduler that does not count as behind; without a lag after the test.
 
     While it does, nothing is bound ahead of it.
@@ -71,7 +53,7 @@ def make_nodes(nodes: NodeFactory, **options: Any) -> list[str]:
     return large + nodes(8, "4", prefix="small", **options)
 
 
-def create_all(pair: Lagging, api: Api, gangs: Gangs, names: Sequence[str]) -> int:
+def create_all(pair: Proxied, api: Api, gangs: Gangs, names: Sequence[str]) -> int:
     """Create all that the nodes have room for, unseen by kube-scheduler; return how many pods.
 
     Of each gang the first member comes before plain pods, and the others after them. The extender
@@ -96,7 +78,7 @@ def create_all(pair: Lagging, api: Api, gangs: Gangs, names: Sequence[str]) -> i
     return PODS_IN_ALL
 
 
-def is_planned(pair: Lagging, gangs: Gangs, group: str, names: Sequence[str]) -> bool:
+def is_planned(pair: Proxied, gangs: Gangs, group: str, names: Sequence[str]) -> bool:
     """Have the first member of a gang filtered, as kube-scheduler would, which may end thereafter.
 
     Return whether the extender has found room for the gang.
@@ -133,7 +115,7 @@ def await_events(api: Api, gangs: Gangs) -> None:
 
 
 def test_a_kube_scheduler_that_sees_no_binding_overcommits_no_node(
-    pair: Lagging, api: Api, gangs: Gangs, nodes: NodeFactory
+    pair: Proxied, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     """It sees all pods before the first is bound, and nothing more until it has tried them all."""
     count = create_all(pair, api, gangs, make_nodes(nodes))
@@ -151,7 +133,7 @@ def test_a_kube_scheduler_that_sees_no_binding_overcommits_no_node(
 @LONG
 @pytest.mark.parametrize("seconds", [0.5, 2.0, 5.0])
 def test_a_kube_scheduler_that_is_behind_overcommits_no_node(
-    seconds: float, pair: Lagging, api: Api, gangs: Gangs, nodes: NodeFactory
+    seconds: float, pair: Proxied, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     count = create_all(pair, api, gangs, make_nodes(nodes))
     pair.proxy.set_lag(PODS, seconds)

@@ -19,7 +19,7 @@ import yaml
 from extender.config.settings import Webhooks
 from extender.kube.certificates import Bundle, fault, issue
 from extender.webhooks import conversion
-from tests.cluster.alone import alone
+from tests.cluster.alone import alone, unswept
 from tests.cluster.served import CONVERTED, CRDS, OLDER, is_older_served
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
@@ -55,11 +55,7 @@ def replica(control_plane: ControlPlane, api: Api) -> Iterator[Reconciler]:
     reconciler.stop()
 
 
-@pytest.fixture
-def namespace(api: Api) -> str:
-    name = f"test-{uuid4().hex[:8]}"
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    return name
+namespace = unswept
 
 
 def await_served(api: Api) -> None:

@@ -108,6 +108,18 @@ class GangScheduler:
             "gang-extender is ready", lambda: is_ready(self.extender, self.url)
         )
 
+    def revive(self) -> list[str]:
+        """Start what has ended, and the API server, again; return what had ended, and how."""
+        ended = []
+        for component in (self._control_plane.apiserver, self.extender, self.scheduler):
+            if not component.running:
+                how = f"{component.name} ended with {component.exit_code}"
+                ended.append(f"{how}\n{component.tail(60)}")
+                component.start()
+        self._control_plane.wait_ready()
+        self.wait_ready()
+        return ended
+
     def restart_with(self, settings: Mapping[str, Any]) -> None:
         """Start the extender anew with other settings; return when it has seen the cluster."""
         self.extender.stop()

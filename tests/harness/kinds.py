@@ -4,6 +4,38 @@ from typing import Any
 
 Object = dict[str, Any]
 QUEUE = "kueue.x-k8s.io/queue-name"
+FOREIGN = {
+    "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
+    "MPIJob": ("kubeflow.org", "v2beta1", "mpijobs"),
+    "PyTorchJob": ("kubeflow.org", "v1", "pytorchjobs"),
+    "TFJob": ("kubeflow.org", "v1", "tfjobs"),
+    "XGBoostJob": ("kubeflow.org", "v1", "xgboostjobs"),
+    "RayJob": ("ray.io", "v1", "rayjobs"),
+    "RayCluster": ("ray.io", "v1", "rayclusters"),
+}
+"""By kind: its group, version and plural."""
+
+
+def crd(group: str, version: str, plural: str, kind: str) -> Object:
+    """Return a CRD of which a queue needs no more; anything may be in its objects."""
+    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": loose, "status": loose}}
+    only = {"name": version, "served": True, "storage": True, "subresources": {"status": {}}}
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{**only, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+CRDS = [crd(*said, kind) for kind, said in FOREIGN.items()]
 
 
 def template(cpu: str = "1", **spec: Any) -> Object:

@@ -178,6 +178,12 @@ def pod_group(
     }
 
 
+def condition(kind: str, status: str = "True", reason: str = "Said", message: str = "") -> Object:
+    """Return a condition of any object."""
+    said = {"type": kind, "status": status, "reason": reason, "message": message}
+    return {**said, "lastTransitionTime": "2026-11-21T08:54:00Z"}
+
+
 def _pod_template(
     cpu: str | int,
     memory: str,
