@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 import httpx
 
-from tests.harness.client import Api, ApiError, Object
+from tests.harness.client import Api, ApiError, Object, path_of, version_of
 
 RESOURCES: Final = {
     "Pod": "pods",
@@ -77,19 +77,16 @@ class Witness:
         del self._versions[kind]
 
     def _list(self, api: Api, kind: str, resource: str) -> str:
-        *group_version, plural = resource.split("/")
-        root = "/api/v1" if not group_version else f"/apis/{'/'.join(group_version)}"
-        path = f"{root}/namespaces/{self._namespace}/{plural}"
-        answer: Mapping[str, Any] = api.request("GET", path).json()
+        answer: Mapping[str, Any] = api.request("GET", path_of(resource, self._namespace)).json()
         there = {each["metadata"]["name"] for each in answer["items"]}
         newest = answer["metadata"]["resourceVersion"]
         for name in [name for name in self.last[kind] if name not in there]:
             self._take("DELETED", kind, self.last[kind][name], int(newest))
         for each in answer["items"]:
             known = self.last[kind].get(each["metadata"]["name"])
-            since = _version(known) if known is not None else 0
-            for version in reversed(list(_back(api, path, each, since))):
-                self._take("MODIFIED", kind, {**version, "kind": kind}, _version(version))
+            since = version_of(known) if known is not None else 0
+            for version in reversed(list(_kept(api.versions(resource, each, since)))):
+                self._take("MODIFIED", kind, {**version, "kind": kind}, version_of(version))
         return str(newest)
 
     def _watch(self, api: Api, kind: str, resource: str) -> None:
@@ -115,26 +112,10 @@ class Witness:
                 self.last[kind][found["metadata"]["name"]] = found
 
 
-def _back(api: Api, path: str, last: Object, since: int) -> Iterator[Object]:
-    """Yield the versions of an object that are newer than `since`, the newest first.
-
-    The API server reads old versions from etcd, as long as that has not compacted them.
-    """
-    found = [last]
-    while found and _version(found[0]) > since:
-        yield found[0]
-        before = {
-            "resourceVersion": str(_version(found[0]) - 1),
-            "resourceVersionMatch": "Exact",
-            "fieldSelector": f"metadata.name={last['metadata']['name']}",
-        }
-        try:
-            found = api.request("GET", path, params=before).json()["items"]
-        except ApiError as error:
-            if error.status != httpx.codes.GONE:
-                raise
-            return
-
-
-def _version(found: Object) -> int:
-    return int(found["metadata"]["resourceVersion"])
+def _kept(versions: Iterator[Object]) -> Iterator[Object]:
+    """Yield the versions up to the first that etcd does not have any more."""
+    try:
+        yield from versions
+    except ApiError as error:
+        if error.status != httpx.codes.GONE:
+            raise

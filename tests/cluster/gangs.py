@@ -117,6 +117,15 @@ class Gangs:
         label = f"{objects.POD_GROUP_LABEL}={group}"
         return self.api.list("pods", self.namespace, labels=label)
 
+    def message(self, pod: str) -> str:
+        """Return what the PodScheduled condition of a pod says; empty where it says nothing."""
+        return message(self.api.get("pods", pod, self.namespace))
+
+    def node_of(self, pod: str) -> str | None:
+        """Return the node of a pod, None where it has none yet."""
+        node: str | None = self.api.get("pods", pod, self.namespace)["spec"].get("nodeName")
+        return node
+
     def bound(self, group: str) -> set[str]:
         """Return the names of the pods of a group that have a node."""
         return {_name(pod) for pod in self.members(group) if pod["spec"].get("nodeName")}

@@ -1,46 +1,25 @@
 """Every version of the Workloads and Jobs of a namespace, and whether each was as it must be."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
 from extender.resources.quantity import CPU, amount
 from tests.cluster.queues import JOBS, WORKLOADS, condition
-from tests.harness.client import Api, Object
+from tests.harness.client import Api, Object, version_of
 
 
 def versions(api: Api, namespace: str) -> list[Object]:
     """Return all that was ever stored of what is there now, in the order in which it was.
 
-    The API server still has what etcd has not compacted: some minutes. All kinds share the order.
+    All kinds share the order.
     """
     found = [
         {**version, "kind": kind}
         for resource, kind in ((WORKLOADS, "Workload"), (JOBS, "Job"))
         for each in api.list(resource, namespace)
-        for version in versions_of(api, resource, each)
+        for version in api.versions(resource, each)
     ]
-    return sorted(found, key=_version)
-
-
-def versions_of(api: Api, resource: str, last: Object) -> Iterator[Object]:
-    """Yield the last version of an object, and then each that was stored before it."""
-    *group_version, plural = resource.split("/")
-    meta = last["metadata"]
-    path = f"/apis/{'/'.join(group_version)}/namespaces/{meta['namespace']}/{plural}"
-    found = [last]
-    while found:
-        yield found[0]
-        before = {
-            "resourceVersion": str(_version(found[0]) - 1),
-            "resourceVersionMatch": "Exact",
-            "fieldSelector": f"metadata.name={meta['name']}",
-        }
-        found = api.request("GET", path, params=before).json()["items"]
-
-
-def _version(found: Object) -> int:
-    return int(found["metadata"]["resourceVersion"])
+    return sorted(found, key=version_of)
 
 
 @dataclass(slots=True)

@@ -99,7 +99,7 @@ def test_a_plain_pod_of_higher_priority_goes_first(
         gangs.create("old", 1, cpu="4", scheduler_name=NAME)
         api.wait_for("it is bound", lambda: gangs.bound("old"))
         api.create(gangs.pod("vip", cpu="4", priority_class=first, scheduler_name=NAME))
-        api.wait_for("it has no room", lambda: message(api.get("pods", "vip", gangs.namespace)))
+        api.wait_for("it has no room", lambda: gangs.message("vip"))
         gangs.create("next", 1, cpu="4", scheduler_name=NAME)
         api.wait_for("nor has the gang", lambda: all(map(message, gangs.members("next"))))
         gangs.delete(["old-0"])

@@ -168,7 +168,7 @@ def test_nothing_is_kept_for_held_members_whose_pod_group_is_gone(
     api.wait_for("nothing is kept", lambda: idle(patient_gang))
     api.wait_for(
         "a plain pod has all the room",
-        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
+        lambda: gangs.node_of("plain"),
     )
     assert gangs.bound("g") == set()
 
@@ -216,10 +216,7 @@ def test_of_two_gangs_that_could_each_have_nearly_all_its_room_one_starts_whole(
     api.create(*(gangs.pod(f"plain-{number}", cpu="1") for number in range(8)))
     api.wait_for(
         "all that is left is used",
-        lambda: all(
-            api.get("pods", f"plain-{number}", gangs.namespace)["spec"].get("nodeName")
-            for number in range(8)
-        ),
+        lambda: all(gangs.node_of(f"plain-{number}") for number in range(8)),
     )
     assert gangs.bound(loser) == set()
     assert idle(gang)

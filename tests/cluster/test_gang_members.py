@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster import faults
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.harness import objects
@@ -54,12 +55,5 @@ def test_a_member_that_asks_for_another_scheduler_is_waited_for(
     )
     assert gangs.bound("g") == set()
 
-    api.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": foreign, "namespace": gangs.namespace},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-    )
+    faults.bind(api, gangs.namespace, foreign, node)
     gangs.await_phases("g", Running=3)

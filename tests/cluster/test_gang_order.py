@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS, Gangs, message
+from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
 
@@ -117,7 +117,7 @@ def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(
     long: Any = {"scheduler_name": "aging"}
     # An extender sets nothing aside for a scheduler that has never asked it.
     api.create(gangs.pod("hello", cpu="100m", **long))
-    api.wait_for("the scheduler has asked", lambda: node_of(api, gangs, "hello"))
+    api.wait_for("the scheduler has asked", lambda: gangs.node_of("hello"))
     gangs.delete(["hello"])
     for number, (node, cpu) in enumerate(((first, "1"), (second, "1"), (third, "1"))):
         api.create(gangs.pod(f"long-{number}", cpu=cpu, node_name=node))
@@ -125,31 +125,26 @@ def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(
     await_claims(api, aging_gang, 1)
 
     api.create(gangs.pod("backfill", cpu="2", **long))
-    api.wait_for("it is placed", lambda: node_of(api, gangs, "backfill"))
-    assert node_of(api, gangs, "backfill") == third
+    api.wait_for("it is placed", lambda: gangs.node_of("backfill"))
+    assert gangs.node_of("backfill") == third
     api.create(gangs.pod("more", cpu="2", **long))
     api.wait_for(
         "the next is refused",
-        lambda: KEPT in message(api.get("pods", "more", gangs.namespace)),
+        lambda: KEPT in gangs.message("more"),
     )
     gangs.create("small", 2, cpu="1", **long)
     gangs.await_refused("small", BESIDE)
 
     api.create(gangs.pod("urgent", cpu="2", priority_class=high, **long))
-    api.wait_for("the more important pod is placed", lambda: node_of(api, gangs, "urgent"))
-    assert node_of(api, gangs, "urgent") in {first, second}
+    api.wait_for("the more important pod is placed", lambda: gangs.node_of("urgent"))
+    assert gangs.node_of("urgent") in {first, second}
 
     gangs.delete(["long-0", "long-1", "urgent"])
     gangs.await_phases("large", Running=2)
     assert gangs.bound("small") == set()
     gangs.delete(["large-0", "large-1"])
     gangs.await_phases("small", Running=2)
-    api.wait_for("the last is placed", lambda: node_of(api, gangs, "more"))
-
-
-def node_of(api: Api, gangs: Gangs, name: str) -> str | None:
-    node: str | None = api.get("pods", name, gangs.namespace)["spec"].get("nodeName")
-    return node
+    api.wait_for("the last is placed", lambda: gangs.node_of("more"))
 
 
 @pytest.mark.usefixtures("strict_gang")

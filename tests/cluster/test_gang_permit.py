@@ -15,7 +15,6 @@ from tests.cluster.gangs import (
     await_held,
     bind_requests,
     decisions,
-    message,
 )
 from tests.harness.client import Api, Object
 from tests.harness.gang_scheduler import GangScheduler
@@ -28,10 +27,6 @@ def plain(gangs: Gangs) -> Object:
     return gangs.pod("plain", cpu="2", scheduler_name=PATIENT)
 
 
-def is_bound(gangs: Gangs, name: str) -> bool:
-    return "nodeName" in gangs.api.get("pods", name, gangs.namespace)["spec"]
-
-
 def test_members_are_held_until_the_last_one_has_a_node(
     patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -39,7 +34,7 @@ def test_members_are_held_until_the_last_one_has_a_node(
     gangs.hold("g")
     await_held(api, patient_gang, 2)
     api.create(gangs.pod("plain", cpu="500m", scheduler_name=PATIENT))
-    api.wait_for("others are bound meanwhile", lambda: is_bound(gangs, "plain"))
+    api.wait_for("others are bound meanwhile", lambda: gangs.node_of("plain"))
     assert patient_gang.metric(HELD) == 2
     assert gangs.bound("g") == set()
 
@@ -57,7 +52,7 @@ def test_held_members_are_sent_away_together_after_the_time_out_and_others_get_t
     gangs.hold("g", timeout=15)
     await_held(api, patient_gang, 2)
     api.create(plain)
-    api.wait_for("no room yet", lambda: message(api.get("pods", "plain", gangs.namespace)))
+    api.wait_for("no room yet", lambda: gangs.message("plain"))
     assert patient_gang.metric(HELD) == 2
 
     seen: set[float] = set()
@@ -69,7 +64,7 @@ def test_held_members_are_sent_away_together_after_the_time_out_and_others_get_t
     api.wait_for("no bind is held", sent_away)
     assert seen == {2, 0}
     assert decisions(patient_gang, "bind", "ScheduleTimeout") == timed_out + 2
-    api.wait_for("the plain pod has the room", lambda: is_bound(gangs, "plain"))
+    api.wait_for("the plain pod has the room", lambda: gangs.node_of("plain"))
     text = gangs.sentence("g", "2 of 3 pods got a node before the time-out")
     api.wait_for("an Event says so", lambda: any(text in failure for failure in gangs.failures()))
     assert gangs.placements() == []
@@ -82,12 +77,12 @@ def test_held_members_are_sent_away_at_once_when_one_of_them_is_deleted(
     gangs.hold("g")
     await_held(api, patient_gang, 2)
     api.create(plain)
-    api.wait_for("no room yet", lambda: message(api.get("pods", "plain", gangs.namespace)))
+    api.wait_for("no room yet", lambda: gangs.message("plain"))
 
     gangs.delete(["g-0"])
     await_held(api, patient_gang, 0)
     gangs.await_refused("g", "2 of the 3 pods that it needs are left")
-    api.wait_for("the plain pod has the room", lambda: is_bound(gangs, "plain"))
+    api.wait_for("the plain pod has the room", lambda: gangs.node_of("plain"))
     assert gangs.bound("g") == set()
 
     gangs.delete(["plain"])
@@ -142,7 +137,7 @@ def test_a_member_without_a_node_sends_the_others_away_at_once_if_the_gap_is_lar
     late = gangs.late("g-2", group="g", cpu="1")
     if comes == "first":
         api.create(late)
-        api.wait_for("it has no node", lambda: message(api.get("pods", "g-2", gangs.namespace)))
+        api.wait_for("it has no node", lambda: gangs.message("g-2"))
     gangs.add("g", 2, cpu="1")
     if comes == "last":
         api.create(late)
@@ -150,7 +145,7 @@ def test_a_member_without_a_node_sends_the_others_away_at_once_if_the_gap_is_lar
     await_held(api, gang, 0)
 
     api.create(gangs.pod("plain", cpu="2"))
-    api.wait_for("the plain pod has the room", lambda: is_bound(gangs, "plain"))
+    api.wait_for("the plain pod has the room", lambda: gangs.node_of("plain"))
     assert gangs.bound("g") == set()
 
 
@@ -168,7 +163,7 @@ def test_a_gang_with_a_member_without_a_node_gives_its_room_back_whenever_it_tri
     api.wait_for("the two were held and sent away once more", sent_away_again)
     await_held(api, gang, 0)
     api.create(gangs.pod("plain", cpu="2"))
-    api.wait_for("the plain pod has the room", lambda: is_bound(gangs, "plain"))
+    api.wait_for("the plain pod has the room", lambda: gangs.node_of("plain"))
     assert gangs.bound("g") == set()
 
 

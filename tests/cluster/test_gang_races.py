@@ -269,18 +269,13 @@ def complete(
     gangs.hold("g", timeout=600)
     await_held(api, patient_gang, 2)
     api.create(gangs.pod("plain", cpu="1", scheduler_name=PATIENT))
-    api.wait_for("no room yet", lambda: message(api.get("pods", "plain", gangs.namespace)))
+    api.wait_for("no room yet", lambda: gangs.message("plain"))
 
     def complete() -> None:
         api.create(gangs.anchor(cpu="0", scheduler_name=PATIENT))
 
     yield complete
     api.wait_for("nothing is kept", lambda: idle(patient_gang))
-
-
-def node_of(gangs: Gangs, pod: str) -> str | None:
-    node: str | None = gangs.api.get("pods", pod, gangs.namespace)["spec"].get("nodeName")
-    return node
 
 
 def tries(scheduler: GangScheduler, gangs: Gangs, outcome: str) -> int:
@@ -291,7 +286,7 @@ def tries(scheduler: GangScheduler, gangs: Gangs, outcome: str) -> int:
 
 def await_all_bound_and_no_room_lost(gangs: Gangs) -> None:
     gangs.await_phases("g", Running=3, timeout=120)
-    assert node_of(gangs, "plain") is None
+    assert gangs.node_of("plain") is None
     assert sorted(placement.pod for placement in gangs.placements()) == ["g-0", "g-1", "g-2"]
 
 
@@ -308,24 +303,8 @@ def test_a_member_whose_binding_is_refused_has_its_room_when_it_comes_again(
         complete()
         api.wait_for("it was tried again", lambda: patient_gang.metric(FAILED) >= failed + 2)
         api.wait_for("the others are bound", lambda: gangs.bound("g") == {"g-0", "g-2"})
-        assert node_of(gangs, "plain") is None
+        assert gangs.node_of("plain") is None
     await_all_bound_and_no_room_lost(gangs)
-
-
-def test_room_is_not_kept_for_ever_for_a_member_whose_binding_is_always_refused(
-    patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
-) -> None:
-    nodes(1, "3")
-    # Longer than kube-scheduler's longest pause, so that each try begins the wait anew.
-    gangs.create_group("g", 3, timeout=12)
-    with faults.refused(api, gangs.namespace, "g-1", "Invalid"):
-        gangs.add("g", 3, cpu="1", scheduler_name=PATIENT)
-        api.wait_for("the others are bound", lambda: gangs.bound("g") == {"g-0", "g-2"})
-        api.create(gangs.pod("plain", cpu="1", scheduler_name=PATIENT))
-        api.wait_for("a plain pod has the room", lambda: node_of(gangs, "plain"), 120)
-    api.wait_for("nothing is kept", lambda: idle(patient_gang))
-    gangs.delete(["plain"])
-    gangs.await_phases("g", Running=3, timeout=120)
 
 
 def trouble(kind: str, api: Api, gangs: Gangs) -> AbstractContextManager[Any]:
@@ -346,7 +325,7 @@ def test_passing_trouble_with_one_binding_is_waited_out(
         complete()
         api.wait_for("the others are bound", lambda: gangs.bound("g") == {"g-0", "g-2"})
         api.wait_for("it was tried", lambda: tries(patient_gang, gangs, "binding not written yet"))
-        assert node_of(gangs, "plain") is None
+        assert gangs.node_of("plain") is None
     await_all_bound_and_no_room_lost(gangs)
 
 
@@ -360,7 +339,7 @@ def test_a_member_that_another_client_binds_while_it_is_held_counts_where_it_is(
     [other] = nodes(1, "1", prefix="other", unschedulable=True)
     faults.bind(api, gangs.namespace, "g-1", other)
     await_held(api, patient_gang, 1)
-    api.wait_for("a plain pod has its room", lambda: node_of(gangs, "plain"))
+    api.wait_for("a plain pod has its room", lambda: gangs.node_of("plain"))
     assert gangs.bound("g") == {"g-1"}
 
     complete()
@@ -387,7 +366,7 @@ def test_a_member_that_another_client_binds_in_the_moment_of_its_release_stays_w
         asked.close()
     # kube-scheduler does not try the one that waits: the room that it forgot is not where g-1 is.
     api.create(gangs.pod("new", cpu="1", scheduler_name=PATIENT))
-    api.wait_for("a plain pod has its room", lambda: node_of(gangs, "new"))
+    api.wait_for("a plain pod has its room", lambda: gangs.node_of("new"))
     assert [p.node for p in gangs.placements() if p.pod == "g-1"] == [other]
 
 
@@ -403,7 +382,7 @@ def test_a_member_that_is_deleted_in_the_moment_of_its_release_leaves_its_room(
         api.wait_for("404", lambda: tries(patient_gang, gangs, "binding: 404"))
         asked.close()
     gangs.await_phases("g", Running=2)
-    api.wait_for("a plain pod has its room", lambda: node_of(gangs, "plain"))
+    api.wait_for("a plain pod has its room", lambda: gangs.node_of("plain"))
 
     gangs.delete(["plain"])
     gangs.add("g", 1, start=1, cpu="1", scheduler_name=PATIENT)

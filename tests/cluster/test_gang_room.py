@@ -31,7 +31,7 @@ def test_a_gang_that_fits_the_sum_but_no_nodes_leaves_the_room_to_others(
     api.create(gangs.pod("plain", cpu="5"))
     api.wait_for(
         "the plain pod has the room",
-        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName") == large,
+        lambda: gangs.node_of("plain") == large,
     )
     assert gangs.placements() == []
 

@@ -28,16 +28,6 @@ def test_pods_that_are_there_before_their_pod_group_start_with_it(
     gangs.await_phases("g", Running=3, timeout=WOKEN_SECONDS)
 
 
-def test_a_gang_starts_when_its_last_pod_is_there(gangs: Gangs, nodes: NodeFactory) -> None:
-    nodes()
-    gangs.create("g", 2, min_member=3)
-    gangs.await_refused("g", "2 of the 3 pods that it needs exist")
-    assert gangs.bound("g") == set()
-
-    gangs.add("g", 1, start=2)
-    gangs.await_phases("g", Running=3, timeout=WOKEN_SECONDS)
-
-
 def test_a_gang_starts_when_its_min_member_is_lowered(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:

@@ -48,7 +48,7 @@ def await_all_run(api: Api, gangs: Gangs) -> None:
     gangs.await_phases("g", Running=3)
     api.wait_for(
         "the pod has a node",
-        lambda: api.get("pods", "alone", gangs.namespace)["spec"].get("nodeName"),
+        lambda: gangs.node_of("alone"),
         SECONDS,
     )
 

@@ -81,7 +81,7 @@ def test_a_gang_starts_as_a_whole_and_waits_until_it_is_one(
     api.create(gangs.pod("single", cpu=1))
 
     def bound(name: str) -> bool:
-        return "nodeName" in api.get("pods", name, gangs.namespace)["spec"]
+        return gangs.node_of(name) is not None
 
     api.wait_for("a pod without a gang has a node", lambda: bound("single"), SECONDS)
 

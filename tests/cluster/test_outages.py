@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import Gangs, message
+from tests.cluster.gangs import Gangs
 from tests.cluster.groups import SECONDS
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
@@ -27,7 +27,7 @@ def test_a_preemption_that_failed_while_the_extender_was_away_is_tried_again(
             names = ["high"]
 
         def failed() -> bool:
-            said = [message(api.get("pods", name, gangs.namespace)) for name in names]
+            said = [gangs.message(name) for name in names]
             return all("preempt" in each for each in said)
 
         api.wait_for("preemption has failed", failed)
@@ -36,6 +36,6 @@ def test_a_preemption_that_failed_while_the_extender_was_away_is_tried_again(
     gang.wait_ready()
 
     def bound() -> bool:
-        return all("nodeName" in api.get("pods", n, gangs.namespace)["spec"] for n in names)
+        return all(gangs.node_of(n) is not None for n in names)
 
     api.wait_for("there is room for it", bound, SECONDS)

@@ -331,7 +331,7 @@ def test_a_gang_that_goes_whole_is_preferred_to_a_part_of_another(
 
     api.wait_for(
         "the pod has a node",
-        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
+        lambda: gangs.node_of("plain"),
         SECONDS,
     )
     # The gang that goes whole went first. kube-scheduler may try the pod again before the extender

@@ -4,8 +4,9 @@ import pytest
 
 from tests.cluster import faults
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.gangs import HELD, POD_GROUPS, RESERVED, Gangs
 from tests.harness.client import Api
+from tests.harness.gang_scheduler import GangScheduler
 from tests.tiers import long_but_for
 
 pytestmark = pytest.mark.usefixtures("gang")
@@ -37,17 +38,21 @@ def test_a_gang_whose_bindings_are_all_refused_lets_others_go_first_and_starts_i
 
 
 def test_a_gang_of_which_one_binding_is_refused_says_so_and_gives_its_room_back_in_the_end(
-    api: Api, gangs: Gangs, nodes: NodeFactory
+    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(1, "3")
+    # Longer than kube-scheduler's longest pause, so that each try begins the wait anew.
     gangs.create_group("g", 3, timeout=12)
     with faults.refused(api, gangs.namespace, "g-1", "Invalid"):
         gangs.add("g", 3, cpu="1")
         api.wait_for("the others are bound", lambda: gangs.bound("g") == {"g-0", "g-2"})
         await_says(api, gangs, "g")
-        gangs.create("young", 1, cpu="1")
+        gangs.create("young", 1, cpu="500m")
+        api.create(gangs.pod("plain", cpu="500m"))
         gangs.await_phases("young", Running=1, timeout=120)
-    gangs.delete(["young-0"])
+        api.wait_for("a plain pod has room too", lambda: gangs.node_of("plain"), 120)
+    api.wait_for("nothing is kept", lambda: gang.metric(HELD) == gang.metric(RESERVED) == 0)
+    gangs.delete(["young-0", "plain"])
     gangs.await_phases("g", Running=3, timeout=180)
 
 

@@ -68,7 +68,7 @@ def test_it_starts_gangs_and_preempts_with_the_rights_of_one_account(
     api.create(urgent)
 
     def bound() -> bool:
-        return "nodeName" in api.get("pods", "urgent", gangs.namespace)["spec"]
+        return gangs.node_of("urgent") is not None
 
     api.wait_for("a victim has made way", bound, 120)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import Gangs, message
+from tests.cluster.gangs import Gangs
 from tests.harness.client import Api
 from tests.harness.objects import Object
 
@@ -45,7 +45,7 @@ def await_refused_by_kube_scheduler(api: Api, gangs: Gangs, *names: str) -> None
     """Wait until kube-scheduler's own filters have refused pods."""
 
     def refused() -> bool:
-        said = [message(api.get("pods", name, gangs.namespace)) for name in names]
+        said = [gangs.message(name) for name in names]
         return all(each and "gang " not in each for each in said)
 
     api.wait_for(f"kube-scheduler refuses {names}", refused)
@@ -76,7 +76,9 @@ def test_workers_start_beside_the_leader_that_they_have_to_be_near(
         case "at once":
             api.create(*rest, leader(gangs))
         case _:
-            api.create(leader(gangs), *rest[:2])
+            api.create(*rest[:2])
+            gangs.await_seen()  # or the leader is refused for want of them, and is not tried again
+            api.create(leader(gangs))
             gangs.await_refused("g", "3 of the 4 pods that it needs exist")
             api.create(rest[2])
     gangs.await_phases("g", Running=4)
@@ -92,9 +94,7 @@ def test_members_that_have_to_be_spread_start_when_others_are_in_the_other_zone(
     runs = others == "one that runs"
     if runs:
         api.create(gangs.pod("runs", labels={"app": "gang"}, cpu="2"))
-        api.wait_for(
-            "it runs", lambda: "nodeName" in api.get("pods", "runs", gangs.namespace)["spec"]
-        )
+        api.wait_for("it runs", lambda: gangs.node_of("runs") is not None)
     names = ["l0"] if runs else ["l0", "l1"]
     gangs.create_group("g", len(names) + 1)
     options = {"cpu": "2", "priority_class": high, "topologySpreadConstraints": spread()}

@@ -141,7 +141,7 @@ class Api:
 
     def get(self, resource: str, name: str, namespace: str | None = None) -> Object:
         """Return one object."""
-        return self._send("GET", _path(resource, namespace, name))
+        return self._send("GET", path_of(resource, namespace, name))
 
     def find(self, resource: str, name: str, namespace: str | None = None) -> Object | None:
         """Return one object, or None when there is none of that name."""
@@ -158,15 +158,14 @@ class Api:
         """Return the objects of a namespace, or of all, that match the selectors."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         params = {name: text for name, text in selectors.items() if text}
-        items: builtins.list[Object] = self._send("GET", _path(resource, namespace), params=params)[
-            "items"
-        ]
+        found = self._send("GET", path_of(resource, namespace), params=params)
+        items: builtins.list[Object] = found["items"]
         return items
 
     def table(self, resource: str, namespace: str | None = None) -> builtins.list[tuple[str, ...]]:
         """Return what `kubectl get` shows of the objects, the head first."""
         response = self._http.get(
-            _path(resource, namespace),
+            path_of(resource, namespace),
             headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
         )
         if not response.is_success:
@@ -193,12 +192,29 @@ class Api:
             "resourceVersion": version,
             "timeoutSeconds": str(seconds),
         }
-        with self._http.stream("GET", _path(resource, namespace), params=params) as response:
+        with self._http.stream("GET", path_of(resource, namespace), params=params) as response:
             if not response.is_success:
                 response.read()
                 raise ApiError(response)
             for line in response.iter_lines():
                 yield json.loads(line)
+
+    def versions(self, resource: str, last: Object, since: int = 0) -> Iterator[Object]:
+        """Yield the versions of an object that are newer than `since`, the newest first.
+
+        The API server reads old versions from etcd. ApiError (410) from the first one on that has
+        been compacted.
+        """
+        path = path_of(resource, last["metadata"]["namespace"])
+        found = [last]
+        while found and version_of(found[0]) > since:
+            yield found[0]
+            before = {
+                "resourceVersion": str(version_of(found[0]) - 1),
+                "resourceVersionMatch": "Exact",
+                "fieldSelector": f"metadata.name={last['metadata']['name']}",
+            }
+            found = self.request("GET", path, params=before).json()["items"]
 
     def create(self, *objects: Object) -> Object:
         """Create the objects in order and return the last one as it was stored."""
@@ -251,7 +267,7 @@ class Api:
         subresource: str = "",
     ) -> Object:
         """Patch one object, or a subresource such as `status`, and return the result."""
-        path = _path(resource, namespace, name, subresource)
+        path = path_of(resource, namespace, name, subresource)
         return self._send("PATCH", path, body=body, content=how)
 
     def delete(
@@ -267,7 +283,7 @@ class Api:
         try:
             self._send(
                 "DELETE",
-                _path(resource, namespace, name),
+                path_of(resource, namespace, name),
                 body=_delete_options(grace_seconds, propagation),
             )
         except ApiError as error:
@@ -286,7 +302,7 @@ class Api:
         """Delete the matching objects of a namespace, or of a cluster-scoped resource."""
         self.request(
             "DELETE",
-            _path(resource, namespace),
+            path_of(resource, namespace),
             body=_delete_options(grace_seconds, propagation),
             params={"labelSelector": labels} if labels else None,
             timeout=_COLLECTION_TIMEOUT_SECONDS,
@@ -338,7 +354,7 @@ class Api:
             f"{kind} is among the kinds of {api_version}", lambda: self._kind(api_version, kind)
         )
         namespace = each["metadata"].get("namespace", "default") if namespaced else None
-        return _path(f"{api_version}/{plural}", namespace)
+        return path_of(f"{api_version}/{plural}", namespace)
 
     def _kind(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         """Return the plural name and whether it is namespaced; None if it is not known yet.
@@ -391,6 +407,11 @@ def pauses() -> Iterator[float]:
         pause = min(pause * _POLL_GROWTH, _MOST_POLL_SECONDS)
 
 
+def version_of(found: Object) -> int:
+    """Return the version of an object, which says what was stored before what."""
+    return int(found["metadata"]["resourceVersion"])
+
+
 def condition(each: Object | None, kind: str) -> bool:
     """Return whether the condition of that type is True."""
     conditions = ((each or {}).get("status") or {}).get("conditions") or []
@@ -401,7 +422,8 @@ def _passing(error: ApiError) -> bool:
     return error.status >= 500 or error.status == httpx.codes.TOO_MANY_REQUESTS
 
 
-def _path(resource: str, namespace: str | None, name: str = "", subresource: str = "") -> str:
+def path_of(resource: str, namespace: str | None, name: str = "", subresource: str = "") -> str:
+    """Return the path of a collection, of one object, or of a part of it."""
     *group_version, plural = resource.split("/")
     api_version = "/".join(group_version) or "v1"
     root = f"/api/{api_version}" if api_version == "v1" else f"/apis/{api_version}"
