@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import looptime
@@ -20,25 +20,17 @@ from extender.gang.verdicts import GangOptions
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
-from extender.kube.recorder import Event
 from extender.kube.shapes import Patterns
-from extender.permit.ahead import Ahead
 from extender.permit.background import NodeClaims
-from extender.permit.bind import Binds
-from extender.permit.filter import PodFilter
-from extender.permit.group_memory import GroupMemory
-from extender.permit.hold import BindingWriter, WaitingPods
-from extender.permit.plans import DryRounds, Plans
-from extender.runtime.faults import FAULTS, Backoff, Retry
-from extender.server.verbs import LIKEWISE, SchedulingVerbs
+from extender.runtime.faults import FAULTS
+from extender.server.verbs import LIKEWISE
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
-from extender.telemetry.metrics import Metrics
 from tests.makers import NAMESPACE, LoopClock, deleted, node, pod_group, pod_json
 from tests.recount import check_tables
-from tests.unit.server.scene import NoClaims, callbacks_of
+from tests.unit.server.scene import Scene
 
 TIMEOUT = 20.0
 AGING: Final = 2 * TIMEOUT
@@ -119,8 +111,6 @@ class World:
     """Members with which a member's Binding was begun, by its UID."""
     orphans: list[Request] = field(default_factory=list)
     """Bind requests that no client waits for any more."""
-    announced: list[Event] = field(default_factory=list)
-    """Events of the extender that a pod is bound."""
     sent: dict[str, str] = field(default_factory=dict)
     """The node by UID of each pod of which a Binding is on its way."""
     answered: set[str] = field(default_factory=set)
@@ -133,39 +123,23 @@ class World:
         self.loop.run_until_complete(self._build())
 
     async def _build(self) -> None:
-        metrics, clock = Metrics(), LoopClock()
-        options = GangOptions(schedule_timeout=TIMEOUT, aging=AGING, claim_nodes_percentage=100)
-        options = replace(options, bind_equal=self.together)
-        verdicts = GroupMemory(self.cluster, options=options, clock=clock)
-        plans = Plans(self.cluster, verdicts)
-        callbacks = callbacks_of(metrics, record=self.announced.append)
-        claims = DryRounds(self.cluster, NoClaims(), clock=clock, wake_after=callbacks.wake_after)
-        self.waiting = WaitingPods(
-            self.cluster, verdicts, metrics=metrics, try_beside=lambda _: None
+        options = GangOptions(
+            schedule_timeout=TIMEOUT,
+            max_schedule_timeout=TIMEOUT,
+            aging=AGING,
+            claim_nodes_percentage=100,
         )
-        retry = Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock)
-        writer = BindingWriter(self.cluster, self.waiting, self.bind, metrics=metrics, retry=retry)
-        self.ahead = Ahead(self.cluster, self.waiting, writer, plans=plans, callbacks=callbacks)
-        pod_filter = PodFilter(
-            *(self.cluster, plans, claims),
-            scheduler_lag=self.ahead.lag,
-            callbacks=callbacks,
-            no_node=self.waiting.found_no_node,
+        self.extender = Scene(
+            self.cluster,
+            options=options,
+            patient=True,
+            together=self.together,
+            in_turn=self.in_turn,
+            decoder=self.decoder,
+            bind=self.bind,
         )
-        if self.together:
-            self.work = self.loop.create_task(self.ahead.write_on())
-            if self.in_turn:
-                self.turns = self.loop.create_task(self.ahead.next_groups.run())
-        binds = Binds(
-            *(self.cluster, self.waiting, writer),
-            ahead=self.ahead,
-            dry_rounds=claims,
-            longest_wait=TIMEOUT,
-        )
-        self.verbs = SchedulingVerbs(
-            *(self.cluster.view(), self.decoder, pod_filter), ahead=self.ahead, binds=binds
-        )
-        self.aging = NodeClaims(self.cluster, options=options, clock=clock)
+        self.ahead, self.waiting = self.extender.ahead, self.extender.waiting
+        self.aging = NodeClaims(self.cluster, options=self.extender.options, clock=LoopClock())
 
     # --- the API server ----------------------------------------------------------------------
 
@@ -299,7 +273,7 @@ class World:
             return
         request = {"Pod": pod.json(), "Nodes": None, "NodeNames": sent}
         answers: list[bytes] = []
-        self.step(lambda: answers.append(self.verbs.filter(msgspec.json.encode(request))))
+        self.step(lambda: answers.append(self.extender.verbs.filter(msgspec.json.encode(request))))
         answer = msgspec.json.decode(answers[0])
         assert answer["Error"] == ""
         left = answer["NodeNames"]
@@ -341,7 +315,9 @@ class World:
             async def hung_up() -> None:
                 await gone.wait()
 
-            task = self.loop.create_task(self.verbs.bind(msgspec.json.encode(body), hung_up))
+            task = self.loop.create_task(
+                self.extender.verbs.bind(msgspec.json.encode(body), hung_up)
+            )
             self.requests.append(Request(uid, self.assumed[uid], task, gone))
 
         self.step(send)

@@ -117,11 +117,13 @@ class Scene:
         max_held: int = 20_000,
         together: bool = True,
         in_turn: bool = False,
+        decoder: Decoder | None = None,
+        bind: Callable[[PodRef, str], Awaitable[None]] | None = None,
     ) -> None:
         """Take facts; where it is `patient`, pauses between attempts take the loop's time.
 
-        Equal members are bound `together`: those that have a pattern. Groups begin `in_turn`,
-        without a request too.
+        Bindings are written with `bind`, or by a binder that has a script. Equal members are bound
+        `together`: those that have a pattern. Groups begin `in_turn`, without a request too.
         """
         observe(cluster, *facts)
         self.loop = asyncio.get_running_loop()
@@ -160,7 +162,7 @@ class Scene:
         if patient:
             retry = replace(retry, sleep=asyncio.sleep, clock=LoopClock())
         self.writer = BindingWriter(
-            cluster, self.waiting, self.binder.bind, metrics=self.metrics, retry=retry
+            cluster, self.waiting, bind or self.binder.bind, metrics=self.metrics, retry=retry
         )
         self.ahead = Ahead(
             cluster, self.waiting, self.writer, plans=self.plans, callbacks=callbacks
@@ -182,7 +184,7 @@ class Scene:
             longest_wait=self.options.max_schedule_timeout,
         )
         self.verbs = SchedulingVerbs(
-            *(self.view, Decoder(), self.pod_filter), ahead=self.ahead, binds=self.binds
+            *(self.view, decoder or Decoder(), self.pod_filter), ahead=self.ahead, binds=self.binds
         )
 
     def decide(self, pod: PodInfo, sent: Sequence[str]) -> FilterVerdict:
