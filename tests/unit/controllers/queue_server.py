@@ -69,7 +69,7 @@ class JobBench:
         )
         self.queues.apply(ev.Applied(flavor()))
 
-    def admit(self, source: dict[str, Any], pods: int) -> None:
+    def admit_job(self, source: dict[str, Any], pods: int) -> None:
         """Give the Job `job` a workload `w` with quota for so many of its pods."""
         template = json.dumps(source["spec"]["template"]).encode()
         made = workload("w", replace(pod_set(1, pods), template=template))

@@ -119,7 +119,7 @@ def scene() -> Iterator[Scene]:
 
 async def test_a_start_without_an_answer_is_asked_for_before_anything_else(scene: Scene) -> None:
     """Else an eviction would find the Job suspended and give its quota back while it runs."""
-    scene.admit(scene.source, 1)
+    scene.admit_job(scene.source, 1)
     scene.jobs.lose = True
     with pytest.raises(UnavailableError):
         await scene.look()
@@ -136,7 +136,7 @@ async def test_a_start_without_an_answer_is_asked_for_before_anything_else(scene
 
 
 async def test_a_job_that_went_meanwhile_is_known_to_be_gone(scene: Scene) -> None:
-    scene.admit(scene.source, 1)
+    scene.admit_job(scene.source, 1)
     scene.jobs.lose = True
     with pytest.raises(UnavailableError):
         await scene.look()
@@ -191,7 +191,7 @@ DONE_AND_READY = (
 async def test_pods_whose_quota_cannot_be_returned_do_not_keep_others_from_being_counted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.admit(scene.source, 2)
+    scene.admit_job(scene.source, 2)
     monkeypatch.setattr("extender.controllers.job.decide", lambda *_: DONE_AND_READY)
     write = scene.server.write_status
 
@@ -210,7 +210,7 @@ async def test_pods_whose_quota_cannot_be_returned_do_not_keep_others_from_being
 async def test_pods_that_are_done_and_pods_that_are_ready_are_one_write(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.admit(scene.source, 2)
+    scene.admit_job(scene.source, 2)
     actions = (*DONE_AND_READY, do.SetReclaimable(f"{NAMESPACE}/other", "other", {"main": 1}))
     monkeypatch.setattr("extender.controllers.job.decide", lambda *_: actions)
     write, written = scene.server.write_status, list[str]()
@@ -228,7 +228,7 @@ async def test_pods_that_are_done_and_pods_that_are_ready_are_one_write(
 
 async def test_with_the_quota_go_the_counts_of_pods_that_start_again(scene: Scene) -> None:
     """In one write: in between it could be admitted for less than it starts with."""
-    scene.admit(scene.source, 1)
+    scene.admit_job(scene.source, 1)
     [found] = scene.server.stored.values()
     conditions = (*found.conditions, condition("Evicted"))
     scene.touch(W, conditions=conditions, reclaimable={"main": 1})
@@ -357,7 +357,7 @@ async def test_an_operator_that_does_not_notice_a_stop_is_waited_for_with_an_eve
 
 
 async def test_a_stop_whose_pods_do_not_end_is_reported_and_ends(scene: Scene) -> None:
-    scene.admit(scene.source, 1)
+    scene.admit_job(scene.source, 1)
     [found] = scene.server.stored.values()
     scene.touch(W, conditions=(*found.conditions, condition("Evicted")))
     source = scene.source

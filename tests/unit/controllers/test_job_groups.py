@@ -81,7 +81,7 @@ class Scene(JobBench):
         super().__init__(self.jobs, self.groups, clock)
         job = objects.job("job", 2, namespace=NAMESPACE, queue="cq", suspend=True)
         self.queues.apply(ev.JobApplied(self.jobs.put(job)))
-        self.admit(job, 2)
+        self.admit_job(job, 2)
 
     def see(self, size: tuple[int, int] | None, **more: Any) -> None:
         """Have the watch show the PodGroup, or that it is gone."""
@@ -112,7 +112,7 @@ async def test_the_room_that_was_found_is_kept_for_a_while(scene: Scene) -> None
 async def test_no_more_is_asked_for_than_is_believed(scene: Scene) -> None:
     many = objects.job("job", 100_000, namespace=NAMESPACE, queue="cq", suspend=True)
     scene.queues.apply(ev.JobApplied(scene.jobs.put(many)))
-    scene.admit(many, 100_000)
+    scene.admit_job(many, 100_000)
     await scene.look()
     [(_, _, grant)] = scene.jobs.made
     assert grant is not None
