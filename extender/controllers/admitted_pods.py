@@ -37,9 +37,9 @@ from extender.queueing.lost_hosts import (
     without_others,
 )
 from extender.room import pods
+from extender.room.domains import are_on
 from extender.room.nodes import NodeRoom
 from extender.room.pods import OTHER_GROUP, backing_of, members, why_over
-from extender.room.replacing import are_on
 from extender.runtime.clock import Clock, Pacer
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.records import Domain, PodGroupInfo

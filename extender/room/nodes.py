@@ -18,7 +18,7 @@ from extender.gang.fit import candidates
 from extender.jobs.workload import pod_group_key
 from extender.resources.quantity import Resources, add, show, subtract
 from extender.room.answers import Answer, Answers, Key, RoomLack, key_of
-from extender.room.domains import DomainPlacer
+from extender.room.domains import DomainPlacer, are_on, replacing
 from extender.room.pods import (
     Awaited,
     HeldRoom,
@@ -29,7 +29,6 @@ from extender.room.pods import (
     members,
     within,
 )
-from extender.room.replacing import are_on, replacing
 from extender.room.reserved import Afterwards, Aged, Reserved
 from extender.state.cluster.records import DomainAssignment, NodeInfo, PodInfo
 from extender.state.cluster.view import ClusterView

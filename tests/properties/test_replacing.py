@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.fit.domains import LevelRequest, spread
-from extender.room.replacing import Replacement, replaced
+from extender.room.domains import Replacement, replaced
 from extender.state.cluster.records import Domain
 from tests.properties.test_levels import DEPTH, summed, trees
 
