@@ -58,7 +58,7 @@ from extender.kube.queues import JobWriter
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
 from extender.kube.reflector import Identity
-from extender.queueing import lifecycle, readiness
+from extender.queueing import lifecycle, rules
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.records import LONGEST_SECONDS, Grant
@@ -106,7 +106,7 @@ class JobController:
         self._unsure: dict[Key, set[str]] = {}
         """The names of objects with an unanswered write, by job."""
         self._known = {f"{each.group}/{each.kind}" for each in options.integrations.values()}
-        self._warnings = SettingWarnings(readiness.unreadable, unreadable_release)
+        self._warnings = SettingWarnings(rules.unreadable, unreadable_release)
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Carry out the actions due for a job. Raises ApiError, also where the decision fails."""
@@ -136,10 +136,10 @@ class JobController:
     def _report_settings(self, found: JobObject, own: Sequence[WorkloadInfo]) -> None:
         """Record one Event about settings that cannot be read, and one about limited ones."""
         view, options = self._view, self._options
-        ruled, overrides = readiness.ruled_for(own[0], view, options.admission)
+        ruled, overrides = rules.ruled_for(own[0], view, options.admission)
         release = self._facts.release_quota(self._facts.queue(found))
         limited = (
-            *readiness.limits(found.meta, ruled, overrides),
+            *rules.limits(found.meta, ruled, overrides),
             *release_limits(found.meta, release, overrides),
         )
         for reason, said in self._warnings.news(found.unit, found.meta, limited):

@@ -29,7 +29,7 @@ from extender.jobs.job import GenericJob, OperatedJob
 from extender.jobs.registry import Integration
 from extender.jobs.workload import pod_group_key, prebuilt_name
 from extender.kube.reflector import ObjectsSetAside
-from extender.queueing import readiness
+from extender.queueing import rules
 from extender.queueing.rules import AdmissionOptions, requires_room
 from extender.room.nodes import NodeRoom
 from extender.room.pods import members
@@ -130,7 +130,7 @@ class JobFacts:
             ancestor=self.ancestor(found),
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
             wait_for_pods_ready=any(
-                readiness.policy_of(each, view, options.admission).enabled for each in own
+                rules.policy_of(each, view, options.admission).enabled for each in own
             ),
             progress=memory.progress,
             is_taken=lambda name: _is_foreign(

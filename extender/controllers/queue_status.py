@@ -17,7 +17,7 @@ from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
 from extender.kube.queues import QueueWriter
 from extender.kube.recorder import Event, ObjectRef
-from extender.queueing import lifecycle, readiness, rules
+from extender.queueing import lifecycle, rules
 from extender.queueing.status import (
     Activity,
     QueueStatus,
@@ -69,8 +69,8 @@ class QueueStatusController:
         self._record = record
         self._clock = clock
         self._warnings = SettingWarnings(
-            readiness.unreadable,
             rules.unreadable,
+            rules.unreadable_room,
             unreadable_release,
             lambda meta: unreadable_overrides(meta.annotations),
         )

@@ -31,10 +31,10 @@ from extender.kube.errors import (
 )
 from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event, ObjectRef, refusal
-from extender.queueing import lifecycle, readiness
+from extender.queueing import lifecycle
 from extender.queueing.lifecycle import LifecycleRules
 from extender.queueing.preempt import Victim
-from extender.queueing.rules import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions, limits, policy_of, ruled_for, unreadable
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS, harmless
 from extender.state.queue import events
@@ -203,7 +203,7 @@ class AdmissionWriter:
         """
         now = self._clock.wall()
         try:
-            policy = readiness.policy_of(before, self._view, self._options)
+            policy = policy_of(before, self._view, self._options)
             after = lifecycle.reserved(before, admission, now, pods_ready=policy.enabled)
             await self._write_until_answered(before, after)
         except ApiError as error:
@@ -368,7 +368,7 @@ class WorkloadController:
         self._record = record
         self._clock = clock
         self._rules = rules
-        self._warnings = SettingWarnings(readiness.unreadable)
+        self._warnings = SettingWarnings(unreadable)
 
     async def reconcile(self, key: str) -> float | None:
         """Do what is due; return in how many seconds to look again. Raises ApiError."""
@@ -427,8 +427,8 @@ class WorkloadController:
 
     def _report_settings(self, workload: WorkloadInfo) -> None:
         """Record one Event about settings that cannot be read, and one about limited ones."""
-        ruled, overrides = readiness.ruled_for(workload, self._view, self._rules.options)
-        limited = readiness.limits(workload.meta, ruled, overrides)
+        ruled, overrides = ruled_for(workload, self._view, self._rules.options)
+        limited = limits(workload.meta, ruled, overrides)
         for reason, text in self._warnings.news(workload.key, workload.meta, limited):
             self._record(event(workload, reason, text, warning=True, occasion=text))
 

@@ -15,7 +15,7 @@ from extender.queueing.flavors import FlavorLack, Mode, Proposal, Quotas, assign
 from extender.queueing.lifecycle import kept_text
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.quota import QuotaNode
-from extender.queueing.readiness import Unready
+from extender.queueing.rules import Unready
 from extender.queueing.status import (
     Absent,
     Queued,

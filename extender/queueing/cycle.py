@@ -29,8 +29,7 @@ from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.pending import Cause, PendingQueues, Provisional
 from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaNode, QuotaTree
-from extender.queueing.readiness import Unready
-from extender.queueing.rules import AdmissionRules, CycleOrder, cycle_order
+from extender.queueing.rules import AdmissionRules, CycleOrder, Unready, cycle_order
 from extender.state.queue.records import AdmissionInfo, FlavorResource, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import Steps

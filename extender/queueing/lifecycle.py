@@ -28,9 +28,15 @@ from extender.api.reasons import (
 )
 from extender.api.values import value_taken
 from extender.api.wellknown import PRIORITY_TAKEN, WorkloadCondition
-from extender.queueing import readiness
-from extender.queueing.readiness import Deadline
-from extender.queueing.rules import AdmissionOptions, PodsReady
+from extender.queueing.rules import (
+    STORED_SECONDS,
+    AdmissionOptions,
+    Deadline,
+    PodsReady,
+    back_off,
+    deadline,
+    policy_of,
+)
 from extender.queueing.status import Absent, is_orphan, standing
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import (
@@ -451,14 +457,14 @@ def _not_ready_in_time(
     workload: WorkloadInfo, view: QueueView, now: float, *, rules: LifecycleRules
 ) -> WorkloadStep | None:
     """Evict and requeue a workload whose pods did not become ready in time."""
-    policy = readiness.policy_of(workload, view, rules.options)
-    until = readiness.deadline(workload, policy)
+    policy = policy_of(workload, view, rules.options)
+    until = deadline(workload, policy)
     if until is None:
         return None
     if now < until.at:
         return WorkloadStep(again=until.at - now)
     if rules.pods_ready(workload):
-        return WorkloadStep(again=readiness.STORED_SECONDS)  # its status lags behind
+        return WorkloadStep(again=STORED_SECONDS)  # its status lags behind
     return _requeue_with_backoff(workload, until, policy, now=now)
 
 
@@ -477,7 +483,7 @@ def _requeue_with_backoff(
         workload, EvictionReason.PODS_READY_TIMEOUT, message, now=now, cause=until.cause
     )
     # Stored in whole seconds: rounded up, so that it is never too early.
-    again_at = float(ceil(now + readiness.back_off(times, policy)))
+    again_at = float(ceil(now + back_off(times, policy)))
     after = replace(after, requeue=RequeueInfo(times, again_at))
     return WorkloadStep(after, reason=EventReason.EVICTED, message=message)
 

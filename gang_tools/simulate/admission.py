@@ -10,7 +10,7 @@ from typing import Final
 
 from extender.api.reasons import PodsReadyReason, Unadmitted
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing import lifecycle, readiness
+from extender.queueing import lifecycle, rules
 from extender.queueing.cycle import (
     ROOM_PERIOD,
     AdmissionCore,
@@ -211,12 +211,12 @@ class AdmissionModel:
 
     def _policy(self, workload: WorkloadInfo) -> PodsReady:
         """Return how long pods may take to be ready."""
-        return readiness.policy_of(workload, self._view, self._options)
+        return rules.policy_of(workload, self._view, self._options)
 
     def await_pods(self, key: str) -> None:
         """Look at an admitted workload, whose pods have no nodes yet, when they are due."""
         workload = self._view.workloads.get(key)
-        until = readiness.deadline(workload, self._policy(workload)) if workload else None
+        until = rules.deadline(workload, self._policy(workload)) if workload else None
         if until is not None:
             self._outlet.after(until.at - self._clock.wall(), lambda: self._look_at(key))
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from extender.api.values import Overrides, parsed_overrides
-from extender.queueing import cycle, readiness
+from extender.queueing import cycle, rules
 from extender.queueing import lifecycle as to
 from extender.queueing.lifecycle import LifecycleRules, WorkloadStep, decide
-from extender.queueing.readiness import Deadline
-from extender.queueing.rules import AdmissionOptions, PodsReady
+from extender.queueing.rules import AdmissionOptions, Deadline, PodsReady
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     JobObject,
@@ -80,7 +79,7 @@ def policy(
         meta=meta("w", "ns", annotations=dict(own or {})),
         owners=(OwnerRef("batch/v1", "Job", "job", "job"),),
     )
-    return readiness.policy_of(asks, queues.view, queues.options)
+    return rules.policy_of(asks, queues.view, queues.options)
 
 
 def test_the_nearest_word_counts() -> None:
@@ -136,7 +135,7 @@ def test_a_job_that_has_itself_waited_for_holds_others_only_where_its_queue_lets
     for overrides, awaited in ((Overrides(), False), (FREE, True)):
         queues = scene(off, overrides=overrides)
         asks = workload("w", meta=on)
-        assert readiness.is_awaited(asks, queues.view, queues.options) is awaited
+        assert rules.is_awaited(asks, queues.view, queues.options) is awaited
 
 
 def test_a_queue_says_how_far_its_jobs_may_go() -> None:
@@ -156,15 +155,15 @@ def test_a_queue_says_how_far_its_jobs_may_go() -> None:
 def test_an_ignored_setting_is_reported_with_the_one_that_counts() -> None:
     queues = scene(BY_QUEUE, overrides=Overrides())
     odd = workload("w", meta=meta("w", "ns", annotations=HOUR))
-    ruled, overrides = readiness.ruled_for(odd, queues.view, queues.options)
-    reported = list(readiness.limits(odd.meta, ruled, overrides))
+    ruled, overrides = rules.ruled_for(odd, queues.view, queues.options)
+    reported = list(rules.limits(odd.meta, ruled, overrides))
     end = "its ClusterQueue allows its jobs no more"
     assert f"{TIMEOUT}=87600h counts as 100s: {end}" in reported
     assert f"{OWN}/wait-for-pods-ready=false counts as true: {end}" in reported
     assert f"{LIMIT}=9 counts as 5: {end}" in reported
     assert len(reported) == len(HOUR)
     fine = meta("w", "ns", annotations={TIMEOUT: "5", LIMIT: "odd"})
-    assert not list(readiness.limits(fine, ruled, overrides))
+    assert not list(rules.limits(fine, ruled, overrides))
 
 
 def test_everything_can_be_said() -> None:
@@ -196,13 +195,13 @@ def test_what_cannot_be_read_hides_nothing_and_is_named() -> None:
     said = {TIMEOUT: "soon", LIMIT: "3", f"{OWN}/other": "x"}
     odd = meta("w", "ns", annotations=said, labels={TIMEOUT: "7", LIMIT: "-"})
     queues = scene()
-    found = readiness.policy_of(workload("w", meta=odd), queues.view, queues.options)
+    found = rules.policy_of(workload("w", meta=odd), queues.view, queues.options)
     assert found == replace(POLICY, timeout=7, backoff_limit=3)
-    assert list(readiness.unreadable(odd)) == [
+    assert list(rules.unreadable(odd)) == [
         f"{TIMEOUT}=soon is ignored: it is to be a duration such as 300, 90s or 5m, above 0",
         f"{LIMIT}=- is ignored: it is to be a whole number, 0 or more",
     ]
-    [reported] = readiness.unreadable(meta("w", labels={LIMIT: "9" * 5000}))
+    [reported] = rules.unreadable(meta("w", labels={LIMIT: "9" * 5000}))
     assert reported == f"{LIMIT}={'9' * 40} is ignored: it is to be a whole number, 0 or more"
 
 
@@ -230,22 +229,22 @@ def test_no_workload_is_late_at_once_or_waits_for_maybe() -> None:
 def test_until_when_pods_have_to_be_ready(
     ready: tuple[str, bool, float] | None, want: Deadline | None
 ) -> None:
-    assert readiness.deadline(admitted(ready), POLICY) == want
+    assert rules.deadline(admitted(ready), POLICY) == want
 
 
 def test_workloads_whose_pods_are_not_waited_for() -> None:
-    assert readiness.deadline(admitted(), replace(POLICY, enabled=False)) is None
-    assert readiness.deadline(admitted(active=False), POLICY) is None
-    assert readiness.deadline(admitted(admission=None), POLICY) is None
-    assert readiness.deadline(workload("w"), POLICY) is None
+    assert rules.deadline(admitted(), replace(POLICY, enabled=False)) is None
+    assert rules.deadline(admitted(active=False), POLICY) is None
+    assert rules.deadline(admitted(admission=None), POLICY) is None
+    assert rules.deadline(workload("w"), POLICY) is None
     evicted = to.evicted(admitted(), "Preempted", "", now=SINCE)
-    assert readiness.deadline(evicted, POLICY) is None
+    assert rules.deadline(evicted, POLICY) is None
     lost = admitted(("WaitForRecovery", False, 1050))
-    assert readiness.deadline(lost, replace(POLICY, recovery_timeout=None)) is None
+    assert rules.deadline(lost, replace(POLICY, recovery_timeout=None)) is None
 
 
 def test_each_back_off_is_twice_the_last_one_up_to_a_limit() -> None:
-    assert [readiness.back_off(times, POLICY) for times in (1, 2, 3, 4, 5000)] == [
+    assert [rules.back_off(times, POLICY) for times in (1, 2, 3, 4, 5000)] == [
         10,
         20,
         40,

@@ -12,7 +12,7 @@ from extender.queueing.cycle import NotAdmitted, Preempt
 from extender.queueing.lifecycle import finished, preempted, reserved
 from extender.queueing.pending import PendingQueues, recall, recalled
 from extender.queueing.quota import QuotaTree
-from extender.queueing.rules import AdmissionOptions, AdmissionRules, unreadable
+from extender.queueing.rules import AdmissionOptions, AdmissionRules, unreadable_room
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
@@ -348,7 +348,7 @@ def test_a_cluster_queue_may_say_otherwise(said: str, goes: bool, wrong: str | N
     there.put(gang("p", 1, priority=1))
     assert outcomes(there) == {"p": ["low"] if goes else "WaitingForRoom"}
     note = f"{PREEMPT_FOR_ROOM_ANNOTATION}={wrong} is ignored: it is to be Never or LowerPriority"
-    assert list(unreadable(about)) == ([note] if wrong else [])
+    assert list(unreadable_room(about)) == ([note] if wrong else [])
 
 
 # -- of which ClusterQueues

@@ -12,7 +12,7 @@ from extender.api.wellknown import POD_GROUP_LABEL, REQUIRE_ROOM_ANNOTATION
 from extender.fit.packer import Packer
 from extender.queueing import cycle
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
-from extender.queueing.rules import AdmissionOptions, unreadable
+from extender.queueing.rules import AdmissionOptions, unreadable_room
 from extender.resources.quantity import Resources
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import Grant, JobInfo
@@ -128,7 +128,7 @@ def test_the_word_is_read_as_people_write_it(said: str, admitted: bool, wrong: s
     queues.put(gang("w", 4))
     assert (reported(queues) == ["w"]) is admitted
     note = f"{REQUIRE_ROOM_ANNOTATION}={wrong} is ignored: it is to be true or false"
-    assert list(unreadable(queue.meta)) == ([note] if wrong else [])
+    assert list(unreadable_room(queue.meta)) == ([note] if wrong else [])
 
 
 WAITS: dict[str, tuple[list[Any], Any, str]] = {
