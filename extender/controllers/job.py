@@ -274,20 +274,12 @@ class JobController:
     def _report(self, of: JobObject, note: Note | None) -> None:
         if note is None:
             return
-        integration = self._options.integrations[of.kind]
-        meta = of.meta
-        which = integration.api_version, integration.kind, meta.namespace, meta.name, meta.uid
-        _log.debug("job", job=of.meta.key, reason=note.reason, message=note.message)
-        self._record(
-            Event(
-                about=ObjectRef(*which),
-                reason=note.reason,
-                note=note.message,
-                action=note.reason,
-                warning=note.warning,
-                occasion=note.message if note.warning else str(of.meta.version),
-            )
-        )
+        kind, meta = self._options.integrations[of.kind], of.meta
+        about = ObjectRef(kind.api_version, kind.kind, meta.namespace, meta.name, meta.uid)
+        _log.debug("job", job=meta.key, reason=note.reason, message=note.message)
+        occasion = note.message if note.warning else str(meta.version)
+        said = about, note.reason, note.message, note.reason
+        self._record(Event(*said, warning=note.warning, occasion=occasion))
 
     # -- the actions
 

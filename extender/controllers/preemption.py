@@ -160,9 +160,8 @@ class PreemptionController:
         if self._options.strict_budgets and not done.asked:
             # A budget may allow less by now, and a part of the victims would go for nothing.
             await self._all([self._writer.evict(_ref(pod), dry_run=True) for pod in singles])
-        about, occasion = about_group(pod_group), _since(done.nomination)
         note = preempt.sentence(done.nomination)
-        self._say(about, PreemptionReason.PREEMPTING, note, occasion=occasion)
+        self._say(about_group(pod_group), PreemptionReason.PREEMPTING, note, of=done)
         works = [
             self._stop(each, pods, by=pod_group, done=done) for each, pods in workloads.items()
         ]
@@ -255,8 +254,7 @@ class PreemptionController:
             else:
                 about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
                 message = self._message(by, pod.namespace)
-                occasion = _since(done.nomination)
-                self._say(about, PreemptionReason.PREEMPTED, message, occasion=occasion)
+                self._say(about, PreemptionReason.PREEMPTED, message, of=done)
 
     def _find_unsaid(self, pod_group: PodGroupInfo, done: _Done) -> None:
         """Note gangs that are leaving and do not say so: the leader before evicted their pods."""
@@ -274,17 +272,9 @@ class PreemptionController:
         for group, (uid, message) in [*done.to_say.items()]:
             pod_group = self._view.pod_group(group)
             if pod_group is not None and pod_group.uid == uid:
-                about, occasion = about_group(pod_group), _since(done.nomination)
-                self._say(about, PreemptionReason.PREEMPTED, message, occasion=occasion)
-                condition = ConditionInfo(
-                    ConditionType.PREEMPTED,
-                    "True",
-                    PreemptionReason.PREEMPTED,
-                    message,
-                    self._clock.wall(),
-                    pod_group.generation,
-                )
-                await self._writer.apply_condition(pod_group, condition)
+                reason = PreemptionReason.PREEMPTED
+                self._say(about_group(pod_group), reason, message, of=done)
+                await self._write_preempted(pod_group, reason, message, status="True")
             del done.to_say[group]
 
     async def _say_started(self, pod_group: PodGroupInfo) -> None:
@@ -294,20 +284,20 @@ class PreemptionController:
             return
         if not has_started_since(pod_group, said.transition, view=self._view):
             return
-        condition = ConditionInfo(
-            ConditionType.PREEMPTED,
-            "False",
-            PreemptionReason.STARTED,
-            EventReason.SCHEDULED,
-            self._clock.wall(),
-            pod_group.generation,
-        )
+        reason, message = PreemptionReason.STARTED, EventReason.SCHEDULED
+        await self._write_preempted(pod_group, reason, message, status="False")
+
+    async def _write_preempted(
+        self, pod_group: PodGroupInfo, reason: str, message: str, *, status: str
+    ) -> None:
+        said, now = (ConditionType.PREEMPTED, status, reason, message), self._clock.wall()
+        condition = ConditionInfo(*said, now, pod_group.generation)
         await self._writer.apply_condition(pod_group, condition)
 
-    def _say(
-        self, about: ObjectRef, reason: str, note: str, *, occasion: str, warning: bool = False
-    ) -> None:
-        self._record(Event(about, reason, note, "Preempting", warning=warning, occasion=occasion))
+    def _say(self, about: ObjectRef, reason: str, note: str, *, of: _Done) -> None:
+        """Record an Event about a preemption, one for each object."""
+        occasion = f"since {of.nomination.since:.0f}"
+        self._record(Event(about, reason, note, "Preempting", warning=False, occasion=occasion))
 
     # --- nominated nodes ---------------------------------------------------------------------
 
@@ -351,18 +341,14 @@ class PreemptionController:
         self._done.pop(group, None)
         if pod_group is not None and said is not None and said.reason in _IN_VAIN:
             occasion = f"until {said.transition:.0f}"
-            about = about_group(pod_group)
-            self._say(about, said.reason, said.message, occasion=occasion, warning=True)
+            what = about_group(pod_group), said.reason, said.message, "Preempting"
+            self._record(Event(*what, warning=True, occasion=occasion))
         return None
 
 
 def _gangs_of(nomination: PreemptedRoom) -> set[str]:
     """Return the UIDs of the gangs that go whole."""
     return {each.uid for each in nomination.victims if each.kind == "PodGroup"}
-
-
-def _since(nomination: PreemptedRoom) -> str:
-    return f"since {nomination.since:.0f}"
 
 
 def _waits(pod: PodInfo) -> bool:

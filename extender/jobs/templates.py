@@ -139,21 +139,23 @@ def added(template: Mapping[str, object], original: Mapping[str, object]) -> Obj
     return found
 
 
-def plain(found: object) -> object:
+def plain(found: object, *, bare: bool = False) -> object:
     """Return a value with fractions as text: the only ones in a template are quantities.
 
-    A kind that does not check its templates accepts numbers, a Workload does not.
+    A kind that does not check its templates accepts numbers, a Workload does not. If it is to be
+    `bare`, fields that are empty are left out.
     """
     if isinstance(found, dict):
-        return {name: plain(each) for name, each in found.items()}
+        inside = {name: plain(each, bare=bare) for name, each in found.items()}
+        return {n: each for n, each in inside.items() if not bare or each not in (None, {}, [])}
     if isinstance(found, list):
-        return [plain(each) for each in found]
+        return [plain(each, bare=bare) for each in found]
     return str(found) if isinstance(found, float) else found
 
 
 def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Return whether two templates ask for the same; an empty value counts as none."""
-    return one == other or _bare(one) == _bare(other)
+    return one == other or plain(one, bare=True) == plain(other, bare=True)
 
 
 def extends(template: Mapping[str, object], original: Mapping[str, object]) -> bool:
@@ -187,16 +189,6 @@ def _add_missing(template: Object, path: tuple[str, str], wanted: Sequence[Objec
     missing = [each for each in wanted if each not in has]
     if missing:
         fields.ensure(template, part)[name] = [*has, *missing]
-
-
-def _bare(found: object) -> object:
-    """Return a value without what is empty inside, and with fractions as text."""
-    if isinstance(found, dict):
-        inside = {name: _bare(each) for name, each in found.items()}
-        return {name: each for name, each in inside.items() if each not in (None, {}, [])}
-    if isinstance(found, list):
-        return [_bare(each) for each in found]
-    return str(found) if isinstance(found, float) else found
 
 
 _ONE_OF: Final = (
