@@ -167,8 +167,8 @@ class JobController:
             memory.unnoticed = now
         if now - memory.unnoticed >= UNNOTICED:
             said = (
-                "It is suspended, and its operator has not reported that it stopped the pods: "
-                "it is not started, and keeps its quota, until the status says so"
+                "It is suspended, and its operator has not reported that it is: it is not started, "
+                "and keeps its quota, until the status says so"
             )
             self._report(found, Note(JobReason.STOP_UNNOTICED, said, warning=True))
             memory.unnoticed = inf  # it is said once

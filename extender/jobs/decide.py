@@ -260,7 +260,9 @@ def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
 def _unqueueable(job: GenericJob, context: Context) -> ReportRefusal | None:
     if context.has_stopped:
         return refusal(job)
-    return ReportRefusal(JobReason.STOP_UNNOTICED, "Its operator has not reported its last stop")
+    return ReportRefusal(
+        JobReason.STOP_UNNOTICED, "Its operator has not reported that it is suspended"
+    )
 
 
 def _block(workload: WorkloadInfo, refused: ReportRefusal | None) -> Actions:

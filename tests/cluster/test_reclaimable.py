@@ -217,6 +217,9 @@ def test_a_job_of_another_controller_gives_back_what_its_status_says(
     api.apply(CRDS)
     queues.simple(cpu=cpu)
     api.create(fresh(source(), namespace=queues.namespace, queue="queue"))
+    noticed = {"type": "Suspended", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    body = {"status": {"conditions": [noticed | {"reason": "Suspended", "message": ""}]}}
+    api.patch(plural, "work", queues.namespace, body=body, subresource="status")
     api.wait_for("it has a workload", lambda: queues.workload("work"), PATIENT)
     queues.await_admitted("work")
     queues.job("next", run_for="1h")

@@ -109,6 +109,14 @@ class MPIJob(KubeflowJob):
     resumes_as_made: ClassVar = True
 
     @override
+    def has_stopped(self) -> bool:
+        """Return whether its operator has seen it suspended, also where it was created so.
+
+        The operator makes the launcher's Job before it says so, from the template that it has read.
+        """
+        return self.notices_stop() and not self.is_active()
+
+    @override
     def makes(self, kind: str, name: str) -> bool:
         return kind == "batch/job" and ("launcher", name) in self.child_jobs()
 

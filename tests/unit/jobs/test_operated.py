@@ -82,6 +82,14 @@ def test_a_job_that_was_never_stopped_is_not_waited_for() -> None:
     assert wrap(JOBSET, POD_SETS[JOBSET][0]()).has_stopped()
 
 
+@pytest.mark.parametrize(("status", "want"), [({}, False), (SUSPENDED, True)])
+def test_an_mpijob_that_is_created_suspended_starts_when_its_operator_has_seen_it(
+    status: Any, want: bool
+) -> None:
+    """By then it has made the launcher's Job, from the template that it has read."""
+    assert wrap(MPI, POD_SETS[MPI][0](), **status).has_stopped() is want
+
+
 def test_quota_is_kept_and_nothing_started_until_a_stop_is_noticed() -> None:
     held = stopped(TORCH, before={}, after={})
     evicted, admitted = workload(held, "Evicted", admitted=True), workload(held, admitted=True)
