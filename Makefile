@@ -14,6 +14,9 @@ NONE_CHOSEN = $(if $(ARGS),[ $$? -eq 5 ],false)
 # What `make coverage` adds; the floor is in pyproject.toml.
 MEASURED := --cov --cov-report=
 
+# Operators of other projects, which are built from their released sources.
+PARTNERS := tests/cluster/partners
+
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gang-extender
 UV_FOLDER := $(CACHE)/uv-$(UV_VERSION)
 UV := $(or $(shell command -v uv),$(UV_FOLDER)/bin/uv)
@@ -29,7 +32,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help simulate demo test coverage test-long check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool
+.PHONY: help simulate demo test coverage test-long test-partners check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -47,7 +50,7 @@ test: toolchain helm promtool ## run the tests: the fast ones, then those on con
 	@failed=0; part() { $(BIN)/pytest "$$@" $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
 	part tests/unit tests/protocol -n $(WORKERS) $(if $(COVERAGE),$(MEASURED)); \
 	(export EXAMPLES=$(or $(EXAMPLES),0.3); part tests/properties -n $(WORKERS); exit $$failed) || failed=1; \
-	part tests/cluster -n $(CONTROL_PLANES) -m "not long" --dist loadfile --no-loadscope-reorder --durations=10; \
+	part tests/cluster --ignore=$(PARTNERS) -n $(CONTROL_PLANES) -m "not long" --dist loadfile --no-loadscope-reorder --durations=10; \
 	exit $$failed
 
 coverage: environment ## run the fast tests and fail below the floor of branch coverage (WORKERS=)
@@ -57,8 +60,13 @@ test-long: toolchain ## run tests of benchmarks, all examples, repetitions, race
 	@failed=0; part() { $(BIN)/pytest "$$@" --durations=10 $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
 	part tests/properties -n $(WORKERS); \
 	part tests/bench -n $(WORKERS) -m "not long" --dist loadfile; \
-	part tests/bench tests/cluster -n $(CONTROL_PLANES) -m long --dist worksteal; \
+	part tests/bench tests/cluster --ignore=$(PARTNERS) -n $(CONTROL_PLANES) -m long --dist worksteal; \
 	exit $$failed
+
+test-partners: export GOGC ?= 400
+test-partners: toolchain ## run the tests beside the operators of other projects, built where missing (ARGS=, WORKERS=)
+	$(BIN)/python -m tests.harness.partners
+	$(BIN)/pytest $(PARTNERS) -n $(WORKERS) --dist loadgroup --durations=10 $(ARGS)
 
 check: environment ## look at format, lint, types, layers, the reference of settings and size
 	$(BIN)/ruff format --check

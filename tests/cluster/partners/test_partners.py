@@ -1,0 +1,213 @@
+"""What every kind of job does in a queue, with its real operator."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import POD_GROUPS
+from tests.cluster.partners.work import PRIORITY, SECONDS, Works
+from tests.cluster.pods_ready import BASE, TIMEOUT, await_count
+from tests.cluster.queues import API
+from tests.harness.client import Object
+
+NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def test_created_suspended_one_runs_and_the_next_follows_in_its_quota(
+    works: Works, nodes: NodeFactory
+) -> None:
+    nodes(2, "4")
+    cluster_queue, _ = works.queues.simple(cpu=4)
+    works.create("first")
+    works.await_running("first")
+    works.create("second")
+    works.await_pending("second")
+    assert works.is_suspended("second")
+    assert works.pods("second") == []
+
+    works.finish("first")
+
+    works.await_running("second")
+    works.finish("second")
+    works.api.wait_for("no quota is in use", lambda: works.used(cluster_queue) == "0", SECONDS)
+
+
+def test_created_running_it_is_stopped_and_every_pod_is_admitted(
+    works: Works, nodes: NodeFactory
+) -> None:
+    nodes(2, "4", labels={"example.com/pool": "a"})
+    flavor = works.queues.flavor("pool", nodeLabels={"example.com/pool": "a"})
+    works.queues.simple(cpu=4, flavor=flavor)
+
+    works.create("work", suspended=False)
+
+    works.await_running("work")
+    assert all(
+        pod["spec"]["nodeSelector"]["example.com/pool"] == "a"
+        for pod in works.pods("work", "Running")
+    )
+
+
+def test_as_a_gang_it_waits_for_room_and_starts_whole(works: Works, nodes: NodeFactory) -> None:
+    nodes(2, "1")
+    cluster_queue, _ = works.queues.simple(cpu=8)
+    works.api.patch(f"{API}/clusterqueues", cluster_queue, body=NEEDS_ROOM)
+    works.create("work")
+    works.await_pending("work")
+    assert works.pods("work") == []
+
+    nodes(2, "1", prefix="more")
+
+    pods = works.await_running("work")
+    [group] = works.api.list(POD_GROUPS, works.namespace)
+    members = [pod for pod in pods if label(pod, GROUP_LABEL) == group["metadata"]["name"]]
+    assert group["spec"]["minMember"] == len(members) == works.kind.members
+
+
+def test_preempted_it_stops_and_starts_again_whole(works: Works, nodes: NodeFactory) -> None:
+    nodes(2, "4")
+    works.queues.simple(cpu=4, preemption={"withinClusterQueue": "LowerPriority"})
+    high = works.queues.create("WorkloadPriorityClass", "high", {}, value=1000)
+    works.create("low")
+    works.await_running("low")
+
+    works.create("high", labels={PRIORITY: high})
+
+    works.await_running("high")
+    works.await_idle("low")
+    works.finish("high")
+    if works.kind.name == "RayJob":
+        works.dashboard.ended.clear()
+    works.await_running("low")
+
+
+def test_a_pod_that_fails_is_made_again_within_the_quota(works: Works, nodes: NodeFactory) -> None:
+    nodes(2, "4")
+    cluster_queue, _ = works.queues.simple(cpu=3)
+    works.create("work")
+    pods = works.await_running("work")
+    [failed] = [pod for pod in pods if works.kind.retried in name_of(pod)]
+
+    works.end(failed, code=1)
+
+    works.api.wait_for(
+        "the pod that failed is gone or ended",
+        lambda: uid(failed) not in {uid(pod) for pod in works.pods("work", "Running")},
+        SECONDS,
+    )
+    works.await_running("work")
+    works.finish("work")
+    works.api.wait_for("no quota is in use", lambda: works.used(cluster_queue) == "0", SECONDS)
+
+
+def test_late_it_is_sent_back_and_runs_once_there_is_room(works: Works, nodes: NodeFactory) -> None:
+    """Without `requireRoom` a job has quota before there is room for its pods."""
+    works.queues.job_overrides = "*"
+    works.queues.simple(cpu=4)
+    works.create("work", labels={TIMEOUT: "2", BASE: "1"})
+    await_count(works.queues, "work", 2)
+
+    nodes(2, "4")
+    works.label("work", TIMEOUT, "1h")
+
+    works.await_running("work")
+    works.queues.await_condition("work", "PodsReady", timeout=SECONDS)
+    assert works.queues.condition("work", "Evicted")["status"] == "False"
+    works.finish("work")
+
+
+def test_quota_of_pods_that_are_done_goes_to_the_next(works: Works, nodes: NodeFactory) -> None:
+    """No quota of a RayJob's pods is given back before it ends: all of them serve the job."""
+    nodes(2, "4")
+    cluster_queue, _ = works.queues.simple(cpu=5)
+    # A job that may restart as a whole needs the quota of its pods again.
+    works.create("first", change=lambda spec: spec.pop("failurePolicy", None))
+    pods = works.await_running("first")
+    works.create("second")
+    works.await_pending("second")
+
+    ended = works.kind.done_early
+    [done] = [pod for pod in pods if ended is None or ended in name_of(pod)][:1]
+    works.end(done)
+
+    if ended is None:
+        works.await_running("first")
+        assert works.is_suspended("second")
+        return
+    works.await_running("second")
+    assert len(works.pods("first", "Running")) == works.kind.pods - 1
+    works.api.wait_for("all quota is in use", lambda: works.used(cluster_queue) == "5", SECONDS)
+
+
+def test_deleted_half_way_it_leaves_no_pod_and_no_quota(works: Works, nodes: NodeFactory) -> None:
+    nodes(2, "4")
+    cluster_queue, _ = works.queues.simple(cpu=4)
+    works.create("work")
+    works.await_running("work")
+
+    works.api.delete(works.kind.resource, "work", works.namespace)
+
+    works.api.wait_for("its pods are gone", lambda: not works.pods("work"), SECONDS)
+    works.api.wait_for(
+        "its workload is gone", lambda: works.queues.workload("work") is None, SECONDS
+    )
+    works.api.wait_for("no quota is in use", lambda: works.used(cluster_queue) == "0", SECONDS)
+
+
+def test_moved_to_another_flavor_it_leaves_nothing_of_the_first_behind(
+    works: Works, nodes: NodeFactory
+) -> None:
+    for each in "ab":
+        labels = {f"example.com/pool-{each}": "yes"}
+        nodes(1, "4", prefix=each, labels=labels)
+        works.queues.flavor(each, nodeLabels=labels)
+    name = works.queues.create("ClusterQueue", "cq", two_flavors(works, 4, 4))
+    works.queues.local_queue("queue", name)
+    works.create("work")
+    assert selectors(works.await_running("work")) == [{"example.com/pool-a": "yes"}]
+    works.patch_workload("work", {"active": False})
+    works.await_idle("work")
+
+    works.api.patch(f"{API}/clusterqueues", name, body={"spec": two_flavors(works, 0, 4)})
+    works.patch_workload("work", {"active": True})
+
+    assert selectors(works.await_running("work")) == [{"example.com/pool-b": "yes"}]
+
+
+def two_flavors(works: Works, *quotas: int) -> Object:
+    flavors = [
+        {
+            "name": works.queues.name(each),
+            "resources": [
+                {"name": "cpu", "nominalQuota": cpu},
+                {"name": "memory", "nominalQuota": "8Gi"},
+            ],
+        }
+        for each, cpu in zip("ab", quotas, strict=True)
+    ]
+    groups = [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]
+    return {"namespaceSelector": {}, "resourceGroups": groups}
+
+
+def name_of(found: Object) -> str:
+    return str(found["metadata"]["name"])
+
+
+def uid(found: Object) -> str:
+    return str(found["metadata"]["uid"])
+
+
+def label(found: Object, name: str) -> str | None:
+    value: str | None = found["metadata"]["labels"].get(name)
+    return value
+
+
+def selectors(pods: list[Object]) -> list[Mapping[str, Any]]:
+    """Return the different node selectors of pods."""
+    found: list[Mapping[str, Any]] = []
+    for pod in pods:
+        selector = pod["spec"].get("nodeSelector", {})
+        if selector not in found:
+            found.append(selector)
+    return found

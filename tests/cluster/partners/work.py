@@ -1,0 +1,244 @@
+"""Jobs of others' kinds as the real operators run them: how each is made, read and ended."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.cluster.partners.dashboard import Dashboard
+from tests.cluster.queues import QUEUE, WORKLOADS, Queues
+from tests.harness.client import Api, Object
+from tests.harness.objects import EXIT_CODE, RUN_FOR
+from tests.harness.partners import JOBSET, KUBERAY, MPI, Partner
+
+SECONDS: Final = 180
+PRIORITY: Final = "kueue.x-k8s.io/priority-class"
+
+
+def template(cpu: str = "1", name: str = "main") -> Object:
+    """Return a pod template of one container; its pods run until a test ends them."""
+    resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+    container = {"name": name, "image": "example.invalid/nothing", "resources": resources}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    return {"metadata": {"annotations": {RUN_FOR: "1h"}}, "spec": spec}
+
+
+def jobset() -> Object:
+    """Return the spec of a JobSet: a driver and two Jobs of one worker each."""
+
+    def jobs(name: str, replicas: int) -> Object:
+        spec = {"parallelism": 1, "completions": 1, "backoffLimit": 0, "template": template()}
+        return {"name": name, "replicas": replicas, "template": {"spec": spec}}
+
+    failures = {"maxRestarts": 3}
+    return {"replicatedJobs": [jobs("driver", 1), jobs("workers", 2)], "failurePolicy": failures}
+
+
+def mpijob() -> Object:
+    """Return the spec of an MPIJob: a launcher and two workers."""
+    workers = {"replicas": 2, "restartPolicy": "OnFailure", "template": template()}
+    launcher = {"replicas": 1, "restartPolicy": "OnFailure", "template": template()}
+    specs = {"Launcher": launcher, "Worker": workers}
+    return {"slotsPerWorker": 1, "runPolicy": {"backoffLimit": 3}, "mpiReplicaSpecs": specs}
+
+
+def rayjob() -> Object:
+    """Return the spec of a RayJob: a head, a worker, and what submits the job."""
+    worker = {
+        "groupName": "workers",
+        "replicas": 1,
+        "minReplicas": 1,
+        "maxReplicas": 1,
+        "rayStartParams": {},
+        "template": template(name="ray-worker"),
+    }
+    head = {"rayStartParams": {}, "template": template(name="ray-head")}
+    return {
+        "entrypoint": "python job.py",
+        "shutdownAfterJobFinishes": True,
+        "submitterPodTemplate": template(name="ray-job-submitter"),
+        "rayClusterSpec": {
+            "rayVersion": "2.46.0",
+            "headGroupSpec": head,
+            "workerGroupSpecs": [worker],
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of job that an operator looks after."""
+
+    name: str
+    partner: Partner
+    resource: str
+    api_version: str
+    spec: Callable[[], Object]
+    suspend: tuple[str, ...]
+    """The field that holds a job back."""
+    retried: str
+    """The part of a pod's name that is in that of the one pod which fails in a test."""
+    done_early: str | None = None
+    """The same for a pod that is done before its job is, where its quota is given back."""
+    pods: int = 3
+    """The pods of a job that runs, with a CPU each."""
+    members: int = 3
+    """Those of them that start together."""
+
+
+KINDS: Final = {
+    "JobSet": Kind(
+        "JobSet",
+        JOBSET,
+        "jobset.x-k8s.io/v1alpha2/jobsets",
+        "jobset.x-k8s.io/v1alpha2",
+        jobset,
+        ("suspend",),
+        retried="workers-0",
+        done_early="workers-0",
+    ),
+    "MPIJob": Kind(
+        "MPIJob",
+        MPI,
+        "kubeflow.org/v2beta1/mpijobs",
+        "kubeflow.org/v2beta1",
+        mpijob,
+        ("runPolicy", "suspend"),
+        retried="launcher",
+        done_early="worker-0",
+    ),
+    "RayJob": Kind(
+        "RayJob",
+        KUBERAY,
+        "ray.io/v1/rayjobs",
+        "ray.io/v1",
+        rayjob,
+        ("suspend",),
+        retried="worker",
+        members=2,
+    ),
+}
+
+
+class Works:
+    """Jobs of one kind in the namespace of a test."""
+
+    def __init__(self, api: Api, queues: Queues, dashboard: Dashboard, kind: Kind) -> None:
+        self.api, self.queues, self.dashboard, self.kind = api, queues, dashboard, kind
+        self.namespace = queues.namespace
+
+    def create(
+        self,
+        name: str,
+        *,
+        suspended: bool = True,
+        labels: Mapping[str, str] | None = None,
+        change: Callable[[Object], object] = lambda _: None,
+    ) -> None:
+        """Create a job in the LocalQueue `queue`; `change` alters its spec before."""
+        spec = deepcopy(self.kind.spec())
+        holder = spec
+        for part in self.kind.suspend[:-1]:
+            holder = holder[part]
+        holder[self.kind.suspend[-1]] = suspended
+        change(spec)
+        meta = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": {QUEUE: "queue", **(labels or {})},
+        }
+        body = {
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.name,
+            "metadata": meta,
+            "spec": spec,
+        }
+        self.api.create(body)
+
+    def job(self, name: str) -> Object:
+        """Return a job as it is stored."""
+        return self.api.get(self.kind.resource, name, self.namespace)
+
+    def is_suspended(self, name: str) -> bool:
+        """Return whether a job is held back."""
+        value: Any = self.job(name)["spec"]
+        for part in self.kind.suspend:
+            value = value.get(part, {})
+        return value is True
+
+    def pods(self, name: str, *phases: str) -> list[Object]:
+        """Return the pods of a job that are not being deleted, in some phases or in all."""
+        return [
+            pod
+            for pod in self.api.list("pods", self.namespace)
+            if pod["metadata"]["name"].startswith(f"{name}-")
+            and "deletionTimestamp" not in pod["metadata"]
+            and (not phases or pod["status"].get("phase") in phases)
+        ]
+
+    def await_running(self, name: str) -> list[Object]:
+        """Wait until all pods of a job run, and no more of them, and return them."""
+
+        def running() -> list[Object]:
+            live, found = self.pods(name, "Pending", "Running"), self.pods(name, "Running")
+            return found if len(live) == len(found) == self.kind.pods else []
+
+        try:
+            return self.api.wait_for(f"all pods of {name} run", running, SECONDS)
+        except AssertionError as error:
+            pods = {pod["metadata"]["name"]: pod["status"] for pod in self.pods(name)}
+            raise AssertionError(
+                f"{error}; workload {self.queues.workload(name)}; pods {pods}; "
+                f"status {self.job(name).get('status')}"
+            ) from None
+
+    def await_idle(self, name: str) -> None:
+        """Wait until a job is suspended and has no live pod."""
+
+        def idle() -> bool:
+            return self.is_suspended(name) and not self.pods(name, "Pending", "Running")
+
+        self.api.wait_for(f"{name} is suspended without a pod", idle, SECONDS)
+
+    def finish(self, name: str) -> None:
+        """Let a job that runs succeed, and wait until its Workload is finished."""
+        if self.kind.name == "RayJob":
+            self.dashboard.ended[self.namespace] = "SUCCEEDED"
+        for pod in self.pods(name, "Running"):
+            self.end(pod)
+        self.queues.await_condition(name, "Finished", timeout=SECONDS)
+
+    def end(self, pod: Object, code: int = 0) -> None:
+        """Let a pod end with an exit code."""
+        annotations = {RUN_FOR: "1ms"} | ({EXIT_CODE: str(code)} if code else {})
+        body = {"metadata": {"annotations": annotations}}
+        self.api.patch("pods", pod["metadata"]["name"], self.namespace, body=body)
+
+    def await_reserved(self, name: str, *, timeout: float = SECONDS) -> None:
+        """Wait until a job's Workload is admitted."""
+        self.queues.await_condition(name, "Admitted", timeout=timeout)
+
+    def await_pending(self, name: str) -> None:
+        """Wait until a job's Workload waits for quota."""
+        self.queues.await_condition(name, "QuotaReserved", "False", timeout=SECONDS)
+
+    def used(self, cluster_queue: str) -> str:
+        """Return how much CPU of a ClusterQueue is in use."""
+        status = self.api.get("kueue.x-k8s.io/v1beta2/clusterqueues", cluster_queue)["status"]
+        for flavor in status.get("flavorsUsage", []):
+            for each in flavor["resources"]:
+                if each["name"] == "cpu":
+                    return str(each["total"])
+        return "0"
+
+    def patch_workload(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Change the spec of a job's Workload."""
+        workload = self.queues.workload(name)
+        assert workload is not None
+        found = workload["metadata"]["name"]
+        self.api.patch(WORKLOADS, found, self.namespace, body={"spec": dict(spec)})
+
+    def label(self, name: str, key: str, value: str) -> None:
+        """Give a job another label."""
+        body = {"metadata": {"labels": {key: value}}}
+        self.api.patch(self.kind.resource, name, self.namespace, body=body)

@@ -1,0 +1,332 @@
+"""The operators of others that jobs need, built from their released sources and run as they are.
+
+    python -m tests.harness.partners [NAME...]     build them; all of them without names
+
+Each is a Go module. It is compiled once per version into the user's cache, with the manifests that
+it is installed with: CRDs, roles and webhooks. An operator runs with the token of its own
+ServiceAccount, and listens on 127.0.0.1 alone.
+"""
+
+import base64
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import yaml
+
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.manifests import documents
+from tests.harness.process import Component, free_port
+from tests.harness.started import fetch
+from tests.harness.toolchain import Report, ToolchainError, built_once, find_go, go, print_line
+
+NAMESPACE: Final = "partners"
+_READY_SECONDS: Final = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """An operator: its module, and how it is installed and started."""
+
+    name: str
+    module: str
+    version: str
+    package: str
+    manifests: tuple[str, ...]
+    """The files and folders of its module that an administrator applies."""
+    account: str
+    arguments: Callable[["Start"], Sequence[str]]
+    env: Callable[["Start"], Mapping[str, str]] = lambda _: {}
+    changes: tuple[tuple[str, str, str], ...] = ()
+    """Changes of its source before the build: file, text, and what replaces it."""
+
+
+@dataclass(slots=True)
+class Start:
+    """Where one operator listens, and where its files are."""
+
+    folder: Path
+    kubeconfig: Path
+    certificates: Path
+    proxy: str = ""
+    """An HTTP proxy that it calls its jobs through."""
+    health: int = field(default_factory=free_port)
+    webhooks: int = field(default_factory=free_port)
+
+    def write(self, name: str, document: Mapping[str, Any]) -> str:
+        """Write a configuration file, and return its path."""
+        path = self.folder / name
+        path.write_text(yaml.safe_dump(dict(document)))
+        return str(path)
+
+
+def _jobset_configuration(start: Start) -> str:
+    return start.write(
+        "jobset.yaml",
+        {
+            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+            "webhook": {
+                "host": "127.0.0.1",
+                "port": start.webhooks,
+                "certDir": str(start.certificates),
+            },
+            "metrics": {"bindAddress": "0"},
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{start.health}"},
+        },
+    )
+
+
+JOBSET: Final = Partner(
+    name="jobset",
+    module="sigs.k8s.io/jobset",
+    version="v0.10.1",
+    package=".",
+    manifests=(
+        "config/components/crd/bases",
+        "config/components/rbac/role.yaml",
+        "config/components/webhook/manifests.yaml",
+    ),
+    account="jobset-controller-manager",
+    arguments=lambda start: [f"--config={_jobset_configuration(start)}"],
+    env=lambda start: {"KUBECONFIG": str(start.kubeconfig)},
+)
+MPI: Final = Partner(
+    name="mpi-operator",
+    module="github.com/kubeflow/mpi-operator",
+    version="v0.6.0",
+    package="./cmd/mpi-operator",
+    manifests=("manifests/base/kubeflow.org_mpijobs.yaml", "manifests/base/cluster-role.yaml"),
+    account="mpi-operator",
+    arguments=lambda start: [
+        f"--kubeConfig={start.kubeconfig}",
+        f"--lock-namespace={NAMESPACE}",
+        "--kube-api-qps=200",
+        "--kube-api-burst=200",
+    ],
+    env=lambda start: {"HEALTH_ADDRESS": f"127.0.0.1:{start.health}"},
+    # It listens for health checks on port 8080 of all addresses, and nothing says otherwise.
+    changes=(
+        (
+            "cmd/mpi-operator/app/server.go",
+            'fmt.Sprintf(":%d", healthCheckPort)',
+            'os.Getenv("HEALTH_ADDRESS")',
+        ),
+    ),
+)
+KUBERAY: Final = Partner(
+    name="kuberay",
+    module="github.com/ray-project/kuberay/ray-operator",
+    version="v1.5.0",
+    package=".",
+    manifests=("config/crd/bases", "config/rbac/role.yaml"),
+    account="kuberay-operator",
+    arguments=lambda start: [
+        "--metrics-addr=0",
+        f"--health-probe-bind-address=127.0.0.1:{start.health}",
+        "--enable-leader-election=false",
+    ],
+    env=lambda start: {
+        "KUBECONFIG": str(start.kubeconfig),
+        "ENABLE_WEBHOOKS": "false",
+        "ENABLE_INIT_CONTAINER_INJECTION": "false",
+        "ENABLE_PROBES_INJECTION": "false",
+        "HTTP_PROXY": start.proxy,
+        "NO_PROXY": "127.0.0.1",
+    },
+)
+PARTNERS: Final = {each.name: each for each in (JOBSET, MPI, KUBERAY)}
+
+
+def ensure_partner(partner: Partner, report: Report = print_line) -> Path:
+    """Return the folder with an operator's program and manifests, built first where missing."""
+    program = find_go(report)
+
+    def build(part: Path) -> None:
+        source = part / "source"
+        shutil.copytree(_downloaded(partner, program, part), source)
+        for path in (source, *source.rglob("*")):
+            path.chmod(path.stat().st_mode | 0o200)  # the cache of modules is read-only
+        for name, text, replacement in partner.changes:
+            lines = (source / name).read_text()
+            if lines.count(text) != 1:
+                raise ToolchainError(f"{partner.module}@{partner.version}: {name} lacks {text}")
+            (source / name).write_text(lines.replace(text, replacement))
+        go(
+            [
+                *("build", "-v", "-mod=mod", "-trimpath", "-ldflags=-s -w"),
+                *("-o", str(part / partner.name), partner.package),
+            ],
+            cwd=source,
+            what=f"{partner.name} {partner.version} (2-8 minutes when cold)",
+            report=report,
+        )
+        for name in partner.manifests:
+            target = part / "manifests" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            found = source / name
+            (shutil.copytree if found.is_dir() else shutil.copy)(found, target)
+        shutil.rmtree(source)
+
+    return built_once(f"{partner.name}-{partner.version}", build, report)
+
+
+def _downloaded(partner: Partner, program: str, folder: Path) -> Path:
+    """Return the folder of a module's source in the cache of modules, downloaded where missing."""
+    done = subprocess.run(
+        [program, "mod", "download", "-json", f"{partner.module}@{partner.version}"],
+        capture_output=True,
+        text=True,
+        cwd=folder,  # outside of any module
+        check=False,
+    )
+    found: Mapping[str, str] = json.loads(done.stdout or "{}")
+    if "Dir" not in found:
+        why = found.get("Error", done.stderr)
+        raise ToolchainError(f"{partner.module}@{partner.version} cannot be downloaded: {why}")
+    return Path(found["Dir"])
+
+
+def install(control_plane: ControlPlane, partner: Partner, folder: Path, start: Start) -> None:
+    """Apply an operator's CRDs, roles and webhooks, and give its account these roles."""
+    subject = {"kind": "ServiceAccount", "name": partner.account, "namespace": NAMESPACE}
+    with Api(control_plane.admin_kubeconfig) as api:
+        if api.find("namespaces", NAMESPACE) is None:
+            api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        api.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": partner.account, "namespace": NAMESPACE},
+            }
+        )
+        for each in _objects(folder / "manifests"):
+            kind, name = each["kind"], f"{partner.name}-{each['metadata']['name']}"
+            if kind == "CustomResourceDefinition":
+                api.apply(each)
+            elif kind == "ClusterRole":
+                role = {**each, "metadata": {"name": name}}
+                api.create(role, _binding("ClusterRole", name, subject))
+            elif kind == "Role":
+                role = {**each, "metadata": {"name": name, "namespace": NAMESPACE}}
+                api.create(role, _binding("Role", name, subject, NAMESPACE))
+            elif kind.endswith("WebhookConfiguration"):
+                api.create(_webhooks(each, name, start.webhooks, control_plane.authority))
+        # The leases of leader elections, whose roles differ in every operator.
+        api.create(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "Role",
+                "metadata": {"name": f"{partner.name}-leases", "namespace": NAMESPACE},
+                "rules": [
+                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+                    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+                ],
+            },
+            _binding("Role", f"{partner.name}-leases", subject, NAMESPACE),
+        )
+
+
+def uninstall(control_plane: ControlPlane, partner: Partner) -> None:
+    """Delete an operator's webhooks, so that the API server asks it no more."""
+    with Api(control_plane.admin_kubeconfig) as api:
+        for each in _objects(ensure_partner(partner) / "manifests"):
+            if each["kind"].endswith("WebhookConfiguration"):
+                resource = f"{each['apiVersion']}/{each['kind'].lower()}s"
+                api.delete(resource, f"{partner.name}-{each['metadata']['name']}")
+
+
+def _objects(folder: Path) -> list[dict[str, Any]]:
+    return [each for path in sorted(folder.rglob("*.yaml")) for each in documents(path)]
+
+
+def _binding(
+    kind: str, name: str, subject: Mapping[str, str], namespace: str = ""
+) -> dict[str, Any]:
+    meta = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": f"{kind}Binding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [dict(subject)],
+    }
+
+
+def _webhooks(each: dict[str, Any], name: str, port: int, authority: Path) -> dict[str, Any]:
+    """Return a configuration of webhooks that are served on a port of 127.0.0.1."""
+    bundle = base64.b64encode(authority.read_bytes()).decode()
+    webhooks = [
+        {
+            **webhook,
+            "clientConfig": {
+                "url": f"https://127.0.0.1:{port}{webhook['clientConfig']['service']['path']}",
+                "caBundle": bundle,
+            },
+        }
+        for webhook in each["webhooks"]
+    ]
+    return {**each, "metadata": {"name": name}, "webhooks": webhooks}
+
+
+def start_partner(control_plane: ControlPlane, partner: Partner, *, proxy: str = "") -> Component:
+    """Install an operator, start it, and return it once it answers."""
+    built = ensure_partner(partner)
+    folder = control_plane.folder / partner.name
+    certificates = folder / "certificates"
+    certificates.mkdir(parents=True)
+    shutil.copy(control_plane.serving.certificate, certificates / "tls.crt")
+    shutil.copy(control_plane.serving.key, certificates / "tls.key")
+    start = Start(folder, folder / "kubeconfig", certificates, proxy)
+    install(control_plane, partner, built, start)
+    account = control_plane.service_account_kubeconfig(NAMESPACE, partner.account)
+    start.kubeconfig.write_bytes(account.read_bytes())
+    component = control_plane.spawn(
+        partner.name,
+        [built / partner.name, *partner.arguments(start)],
+        env=partner.env(start),
+        url=f"http://127.0.0.1:{start.health}",
+    )
+    control_plane.wait_until(
+        f"{partner.name} answers",
+        lambda: _is_healthy(component),
+        _READY_SECONDS,
+    )
+    return component
+
+
+def _is_healthy(component: Component) -> bool:
+    if not component.running:
+        raise RuntimeError(f"{component.name} ended\n{component.tail(40)}")
+    try:
+        return fetch(f"{component.url}/healthz").status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+def main(names: Sequence[str]) -> int:
+    """Build the operators with these names, or all of them; print where they are."""
+    unknown = [name for name in names if name not in PARTNERS]
+    if unknown:
+        print(f"{unknown[0]} is not one of {', '.join(PARTNERS)}", file=sys.stderr)
+        return 2
+    try:
+        for name in names or PARTNERS:
+            print(f"{name}: {ensure_partner(PARTNERS[name])}", flush=True)
+    except ToolchainError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
