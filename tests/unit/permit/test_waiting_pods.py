@@ -172,28 +172,44 @@ async def test_the_old_connection_breaking_later_leaves_the_newer_hold_alone(
         assert (old.done(), new.done(), scene.waiting.held) == (True, False, 1)
 
 
-async def test_a_deleted_member_breaks_the_quorum_for_all(cluster: Cluster) -> None:
-    scene = Scene(cluster, FACTS)
+NO_NODE = "0/3 nodes are available"
+OURS = f"{NO_NODE}: 3 gang ns/gang: 1 of the 3 pods that it needs exist."
+ROOM = planned(gang_0="n0", gang_1="n0", gang_2="n1")
+SUBSTITUTE = pod("substitute", group="gang")
+MEMBER_GONE = (Reason.MEMBER_DELETED, Reason.NOT_ENOUGH_PODS)
+LATE = (Reason.SCHEDULE_TIMEOUT,) * 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "change", "want", "at"),
+    [
+        ((), deleted(A.uid), MEMBER_GONE, 0),
+        (SUBSTITUTE, replace(A, terminating=True), (Reason.MEMBER_DELETED, LATE[0]), 30),
+        ((), deleted((GROUP_X, GANG), PodGroupInfo), (Reason.POD_GROUP_DELETED,) * 2, 0),
+        ((), pod_group(min_member=2), (None, None), 0),
+        ((), pod_group(min_member=4), (Reason.NOT_ENOUGH_PODS,) * 2, 0),
+        ((), replace(C, node="n1"), (None, None), 0),
+        (ROOM, replace(C, unschedulable=NO_NODE), (Reason.MEMBER_UNSCHEDULABLE,) * 2, 0),
+        (ROOM, replace(C, unschedulable=OURS), LATE, 30),
+    ],
+    ids=[
+        *("a member is deleted", "a substitute takes its place", "the PodGroup is deleted"),
+        *("fewer suffice", "more are asked for than there are", "another client binds one"),
+        *("a planned member has no node", "our own refusal is repeated"),
+    ],
+)
+async def test_two_members_that_are_held_when(
+    cluster: Cluster, facts: Any, change: Any, want: tuple[str | None, ...], at: float
+) -> None:
+    scene = Scene(cluster, FACTS, facts)
     async with asyncio.TaskGroup() as tasks:
-        a, b = (tasks.create_task(scene.hold(each, "n0")) for each in (A, B))
+        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
         await until(lambda: scene.waiting.held == 2)
-        observe(cluster, deleted(A.uid))
+        observe(cluster, change)
 
-    assert (a.result(), b.result()) == (Reason.MEMBER_DELETED, Reason.NOT_ENOUGH_PODS)
-    assert scene.loop.time() == 0
-    scene.idle()
-
-
-async def test_a_deleted_member_with_a_substitute_ends_its_own_hold_only(cluster: Cluster) -> None:
-    scene = Scene(cluster, FACTS, pod("substitute", group="gang"))
-    async with asyncio.TaskGroup() as tasks:
-        a, b = (tasks.create_task(scene.hold(each, "n0")) for each in (A, B))
-        await until(lambda: scene.waiting.held == 2)
-        observe(cluster, replace(A, terminating=True))
-        await until(a.done)
-        assert not b.done()
-
-    assert (a.result(), b.result()) == (Reason.MEMBER_DELETED, Reason.SCHEDULE_TIMEOUT)
+    assert tuple(task.result() for task in held) == want
+    assert scene.loop.time() == pytest.approx(at, abs=0.01)
+    assert not scene.view.planned
     scene.idle()
 
 
@@ -214,28 +230,6 @@ async def test_a_member_that_is_being_deleted_does_not_count_towards_quorum(
         bound = [task.result() for task in (*held, late) if task.done()]
         assert None not in bound
         observe(cluster, deleted((GROUP_X, GANG), PodGroupInfo))
-
-
-async def test_a_deleted_pod_group_refuses_all(cluster: Cluster) -> None:
-    scene = Scene(cluster, FACTS)
-    async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
-        observe(cluster, deleted((GROUP_X, GANG), PodGroupInfo))
-
-    assert [task.result() for task in held] == [Reason.POD_GROUP_DELETED] * 2
-    scene.idle()
-
-
-async def test_a_lower_min_member_releases(cluster: Cluster) -> None:
-    scene = Scene(cluster, FACTS)
-    async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
-        observe(cluster, pod_group(min_member=2))
-
-    assert [task.result() for task in held] == [None, None]
-    scene.idle()
 
 
 async def test_a_cancelled_request_ends_its_hold(cluster: Cluster) -> None:
@@ -286,7 +280,7 @@ async def test_a_planned_member_that_is_not_tried_again_gives_the_others_free(
     cluster: Cluster,
 ) -> None:
     scene = Scene(cluster, FACTS, replace(C, unschedulable=STUCK))
-    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n1"))
+    observe(cluster, ROOM)
 
     assert await scene.hold(A, "n0") == Reason.MEMBER_UNSCHEDULABLE
     assert scene.loop.time() == pytest.approx(3, abs=0.01)
@@ -298,7 +292,7 @@ async def test_a_planned_member_that_is_tried_again_in_time_stops_no_other(
     cluster: Cluster,
 ) -> None:
     scene = Scene(cluster, FACTS, replace(C, unschedulable=STUCK))
-    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n1"))
+    observe(cluster, ROOM)
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, C)]
         await asyncio.sleep(10)
@@ -354,13 +348,12 @@ LEADER = replace(A, labels={"role": "leader"})
 WORKERS = [
     replace(each, shape=replace(each.shape, seeks=(NEAR,)), unschedulable=STUCK) for each in (B, C)
 ]
-PLANNED = planned(gang_0="n0", gang_1="n0", gang_2="n1")
 
 
 async def test_members_that_seek_a_held_one_are_tried_again_once_for_each_that_comes(
     cluster: Cluster,
 ) -> None:
-    scene = Scene(cluster, FACTS, LEADER, WORKERS, PLANNED)
+    scene = Scene(cluster, FACTS, LEADER, WORKERS, ROOM)
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(scene.hold(LEADER, "n0"))]
         await asyncio.sleep(2)
@@ -379,7 +372,7 @@ async def test_members_that_seek_a_held_one_are_tried_again_once_for_each_that_c
 async def test_a_member_that_seeks_a_held_one_is_stuck_when_it_was_tried_after_that(
     cluster: Cluster,
 ) -> None:
-    scene = Scene(cluster, FACTS, LEADER, WORKERS, PLANNED)
+    scene = Scene(cluster, FACTS, LEADER, WORKERS, ROOM)
     async with asyncio.TaskGroup() as tasks:
         held = tasks.create_task(scene.hold(LEADER, "n0"))
         await asyncio.sleep(1)
@@ -394,7 +387,7 @@ async def test_a_member_that_seeks_a_held_one_is_stuck_when_it_was_tried_after_t
 
 async def test_connections_that_break_do_not_make_the_wait_a_longer_one(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
-    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n1"))
+    observe(cluster, ROOM)
 
     async def hang_up() -> None:
         await asyncio.sleep(20)
@@ -416,33 +409,6 @@ async def test_a_deletion_after_the_release_refuses_no_member(cluster: Cluster) 
     assert [task.result() for task in held] == [None] * 3
 
 
-async def test_a_planned_member_without_a_node_sends_the_others_away(cluster: Cluster) -> None:
-    scene = Scene(cluster, FACTS)
-    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n1"))
-    async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
-        observe(cluster, replace(C, unschedulable="0/3 nodes are available"))
-
-    assert [task.result() for task in held] == [Reason.MEMBER_UNSCHEDULABLE] * 2
-    assert not scene.view.planned
-    scene.idle()
-
-
-async def test_a_condition_that_repeats_our_own_refusal_is_no_news(cluster: Cluster) -> None:
-    scene = Scene(cluster, FACTS)
-    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n1"))
-    async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
-        ours = "0/3 nodes are available: 3 gang ns/gang: 1 of the 3 pods that it needs exist."
-        observe(cluster, replace(C, unschedulable=ours))
-        await asyncio.sleep(1)
-        assert scene.waiting.held == 2
-
-    assert [task.result() for task in held] == [Reason.SCHEDULE_TIMEOUT] * 2
-
-
 async def test_a_lost_plan_sends_the_others_away_though_our_own_refusal_was_the_last_news(
     cluster: Cluster,
 ) -> None:
@@ -451,9 +417,8 @@ async def test_a_lost_plan_sends_the_others_away_though_our_own_refusal_was_the_
     PostFilter takes that old text for the cause and does nothing, so that the others wait for the
     time-out while this pod is tried again every 50 ms.
     """
-    ours = "0/3 nodes are available: 3 gang ns/gang: 1 of the 3 pods that it needs exist."
-    scene = Scene(cluster, FACTS, replace(C, unschedulable=ours))
-    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n1"))
+    scene = Scene(cluster, FACTS, replace(C, unschedulable=OURS))
+    observe(cluster, ROOM)
     observe(cluster, pod("thief", 8, on="n2", priority=9))
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
@@ -641,28 +606,6 @@ async def test_a_client_that_hangs_up_after_the_release_changes_nothing(cluster:
     assert scene.view.tally(GANG).binding == {A.uid, B.uid}
 
 
-async def test_a_higher_min_member_than_there_are_pods_refuses(cluster: Cluster) -> None:
-    scene = Scene(cluster, FACTS)
-    async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
-        observe(cluster, pod_group(min_member=4))
-
-    assert [task.result() for task in held] == [Reason.NOT_ENOUGH_PODS] * 2
-    scene.idle()
-
-
-async def test_a_member_bound_by_another_client_counts(cluster: Cluster) -> None:
-    scene = Scene(cluster, FACTS)
-    async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
-        observe(cluster, replace(C, node="n1"))
-
-    assert [task.result() for task in held] == [None, None]
-    scene.idle()
-
-
 async def test_the_wait_starts_over_after_the_denied_window(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
     await scene.hold(A, "n0")
@@ -676,11 +619,11 @@ async def test_the_wait_starts_over_after_the_denied_window(cluster: Cluster) ->
 
 async def test_at_a_hundred_per_cent_the_others_go_on_waiting(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS, options=GangOptions(reject_percentage=100))
-    observe(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n1"))
+    observe(cluster, ROOM)
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
         await until(lambda: scene.waiting.held == 2)
-        observe(cluster, replace(C, unschedulable="0/3 nodes are available"))
+        observe(cluster, replace(C, unschedulable=NO_NODE))
         await asyncio.sleep(1)
         assert scene.waiting.held == 2
 
