@@ -66,12 +66,24 @@ class Play:
         assert isinstance(verdict, OneNode)
         assert await self.scene.bind(subject, verdict.node) == ""
 
+    async def sees(self, *facts: Any) -> None:
+        """Have the watch show facts, and half a second pass."""
+        observe(self.scene.cluster, *facts)
+        await asyncio.sleep(0.5)
+
     def filter(self, subject: PodInfo, *sent: str) -> Any:
         names = sent or [*self.scene.view.nodes]
         return self.scene.decide(subject, names)
 
     def written(self, *groups: str) -> list[str]:
         return [name for name, _ in self.calls if name.rpartition("-")[0] in groups]
+
+
+async def judged(cluster: Cluster, *facts: Any, options: GangOptions | None = None) -> Play:
+    """Return the play of a kube-scheduler that has judged a pod."""
+    play = Play(cluster, *facts, options=options)
+    await play.judge()
+    return play
 
 
 def gang(name: str, count: int, *, created: float = 0, **more: Any) -> Sequence[Any]:
@@ -95,8 +107,7 @@ async def test_gangs_begin_without_a_request_once_an_equal_pod_was_judged(cluste
 
 
 async def test_a_gang_begins_as_soon_as_its_last_pod_is_there(cluster: Cluster) -> None:
-    play = Play(cluster, nodes(4, 4))
-    await play.judge()
+    play = await judged(cluster, nodes(4, 4))
     group, members = gang("a", 3)
     observe(cluster, group, members[:2])
     await asyncio.sleep(0.1)
@@ -108,14 +119,11 @@ async def test_a_gang_begins_as_soon_as_its_last_pod_is_there(cluster: Cluster) 
 
 
 async def test_a_gang_begins_when_there_is_room_again(cluster: Cluster) -> None:
-    play = Play(cluster, nodes(4), pod("old", 2, on="n0"))
-    await play.judge()
-    observe(cluster, gang("a", 3))
-    await asyncio.sleep(0.5)
+    play = await judged(cluster, nodes(4), pod("old", 2, on="n0"))
+    await play.sees(gang("a", 3))
     assert play.calls == []
     play.ahead.asked()
-    observe(cluster, deleted("old"))
-    await asyncio.sleep(0.5)
+    await play.sees(deleted("old"))
 
     assert len(play.calls) == 3
 
@@ -123,8 +131,7 @@ async def test_a_gang_begins_when_there_is_room_again(cluster: Cluster) -> None:
 async def test_only_nodes_that_were_sent_and_have_not_changed_since(cluster: Cluster) -> None:
     play = Play(cluster, nodes(2, 2, 2))
     await play.judge(EQUAL, "n0", "n1")
-    observe(cluster, node("n1", 2, labels={"a": "b"}), gang("a", 1), gang("b", 1))
-    await asyncio.sleep(0.5)
+    await play.sees(node("n1", 2, labels={"a": "b"}), gang("a", 1), gang("b", 1))
 
     assert [where for _, where in play.calls] == ["n0"]
 
@@ -143,10 +150,8 @@ async def test_only_nodes_that_were_sent_and_have_not_changed_since(cluster: Clu
 async def test_a_gang_that_kube_scheduler_is_to_judge_holds_up_those_behind_it(
     cluster: Cluster, facts: Any
 ) -> None:
-    play = Play(cluster, nodes(8, 8))
-    await play.judge()
-    observe(cluster, facts, gang("b", 2, created=1))
-    await asyncio.sleep(0.5)
+    play = await judged(cluster, nodes(8, 8))
+    await play.sees(facts, gang("b", 2, created=1))
 
     assert play.calls == []
 
@@ -165,8 +170,7 @@ async def test_a_gang_that_kube_scheduler_is_to_judge_holds_up_those_behind_it(
 async def test_a_gang_that_cannot_start_does_not_hold_up_those_behind_it(
     cluster: Cluster, facts: Any
 ) -> None:
-    play = Play(cluster, nodes(8, 8))
-    await play.judge()
+    play = await judged(cluster, nodes(8, 8))
     observe_all(cluster, facts, gang("b", 2, created=1))
     await asyncio.sleep(0.5)
 
@@ -184,15 +188,12 @@ def observe_all(cluster: Cluster, *facts: Any) -> None:
 
 async def test_in_strict_order_none_passes_a_gang_that_lacks_room(cluster: Cluster) -> None:
     options = GangOptions(bind_equal=True, strict_order=True)
-    play = Play(cluster, nodes(8, 8), pod("old", 4, on="n0"), options=options)
-    await play.judge()
+    play = await judged(cluster, nodes(8, 8), pod("old", 4, on="n0"), options=options)
     observe(cluster, gang("x", 1, scheduler="another", created=-2))
     observe(cluster, gang("y", 1, cpu=20, pattern=OTHER, unschedulable=NO_CPU, created=-1))
-    observe(cluster, gang("a", 13), gang("b", 2, created=1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("a", 13), gang("b", 2, created=1))
     assert play.calls == []
-    observe(cluster, deleted("a-0"))
-    await asyncio.sleep(0.5)
+    await play.sees(deleted("a-0"))
 
     assert sorted(play.calls)[0][0] == "b-0"
 
@@ -208,16 +209,13 @@ async def test_in_strict_order_none_passes_a_gang_that_lacks_room(cluster: Clust
 )
 async def test_none_passes_a_pod_of_higher_priority(cluster: Cluster, first: PodInfo) -> None:
     """Room comes, and kube-scheduler may bring that one first."""
-    play = Play(cluster, nodes(4), pod("old", 3, on="n0"), pod_group("late", 5))
-    await play.judge()
+    play = await judged(cluster, nodes(4), pod("old", 3, on="n0"), pod_group("late", 5))
     observe(cluster, first, gang("a", 1), gang("b", 1, priority=9))
     play.ahead.asked()
-    observe(cluster, deleted("old"))
-    await asyncio.sleep(0.5)
+    await play.sees(deleted("old"))
     assert play.written("a", "b") == ["b-0"]
     play.ahead.asked()
-    observe(cluster, deleted("vip"))
-    await asyncio.sleep(0.5)
+    await play.sees(deleted("vip"))
 
     assert play.written("a", "b") == ["b-0", "a-0"]
 
@@ -237,18 +235,15 @@ async def test_a_gang_that_only_kube_scheduler_can_read_is_passed_by_its_priorit
     cluster: Cluster, change: dict[str, Any]
 ) -> None:
     """A place for it may come at any time, and kube-scheduler gives it to that one first."""
-    play = Play(cluster, nodes(4), pod("old", 3, on="n0"))
-    await play.judge()
+    play = await judged(cluster, nodes(4), pod("old", 3, on="n0"))
     first, members = gang("first", 1, priority=5)
     unreadable = [replace(each, **change) for each in members]
     observe(cluster, first, unreadable, gang("a", 1), gang("b", 1, priority=5, created=1))
     play.ahead.asked()
-    observe(cluster, deleted("old"))
-    await asyncio.sleep(0.5)
+    await play.sees(deleted("old"))
     assert play.written("first", "a", "b") == ["b-0"]
     play.ahead.asked()
-    observe(cluster, deleted("first-0"))
-    await asyncio.sleep(0.5)
+    await play.sees(deleted("first-0"))
 
     assert play.written("first", "a", "b") == ["b-0", "a-0"]
 
@@ -256,20 +251,16 @@ async def test_a_gang_that_only_kube_scheduler_can_read_is_passed_by_its_priorit
 async def test_a_pod_of_a_daemon_set_that_found_its_node_full_holds_up_none(
     cluster: Cluster,
 ) -> None:
-    play = Play(cluster, nodes(4))
-    await play.judge()
-    observe(cluster, pod("agent", priority=9, only_node="n0", unschedulable=NO_CPU), gang("a", 1))
-    await asyncio.sleep(0.5)
+    play = await judged(cluster, nodes(4))
+    await play.sees(pod("agent", priority=9, only_node="n0", unschedulable=NO_CPU), gang("a", 1))
 
     assert play.written("a") == ["a-0"]
 
 
 async def test_none_begins_while_kube_scheduler_does_not_call(cluster: Cluster) -> None:
-    play = Play(cluster, nodes(4))
-    await play.judge()
+    play = await judged(cluster, nodes(4))
     await asyncio.sleep(SILENT_SECONDS + 0.1)
-    observe(cluster, gang("a", 1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("a", 1))
     assert play.calls == []
     play.filter(pod("plain"))
     await asyncio.sleep(0.5)
@@ -277,20 +268,22 @@ async def test_none_begins_while_kube_scheduler_does_not_call(cluster: Cluster) 
     assert play.written("a") == ["a-0"]
 
 
-async def test_an_open_request_says_that_kube_scheduler_is_there(cluster: Cluster) -> None:
+async def with_open_request(cluster: Cluster) -> tuple[Play, "asyncio.Task[str]"]:
+    """Return the play of a kube-scheduler that waits for the rest of a gang, and its request."""
     launcher = replace(pods(1, group="c")[0], pattern=OTHER)
-    play = Play(cluster, nodes(8), pod_group("c", 2), launcher, pod("c-1", group="c"))
-    await play.judge()
+    play = await judged(cluster, nodes(8), pod_group("c", 2), launcher, pod("c-1", group="c"))
     verdict = play.filter(launcher)
     assert isinstance(verdict, OneNode)
-    waits = play.scene.loop.create_task(play.scene.bind(launcher, verdict.node))
+    return play, play.scene.loop.create_task(play.scene.bind(launcher, verdict.node))
+
+
+async def test_an_open_request_says_that_kube_scheduler_is_there(cluster: Cluster) -> None:
+    play, waits = await with_open_request(cluster)
     await asyncio.sleep(SILENT_SECONDS + 1)
-    observe(cluster, gang("a", 1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("a", 1))
     assert play.written("a") == ["a-0"]
     play.ahead.hung_up()
-    observe(cluster, gang("b", 1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("b", 1))
 
     assert play.written("b") == []
     waits.cancel()
@@ -301,15 +294,13 @@ async def test_none_begins_once_the_connection_of_filter_has_ended(cluster: Clus
     play = Play(cluster, nodes(8))
     play.scene.is_connected = False
     await play.judge()
-    observe(cluster, gang("a", 1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("a", 1))
 
     assert play.calls == []
 
 
 async def test_what_began_ends_with_the_connection_of_filter(cluster: Cluster) -> None:
-    play = Play(cluster, nodes(MANY, slots=MANY))
-    await play.judge()
+    play = await judged(cluster, nodes(MANY, slots=MANY))
     may = asyncio.Event()
     play.scene.binder.before = lambda _: may.wait()  # type: ignore[assignment,return-value]
     observe(cluster, gang("a", 2 * PARALLEL))
@@ -327,8 +318,7 @@ async def test_what_began_ends_with_the_connection_of_filter(cluster: Cluster) -
 
 async def test_a_process_that_stops_finishes_what_is_on_its_way(cluster: Cluster) -> None:
     """It closes the connection of filter itself."""
-    play = Play(cluster, nodes(MANY, slots=MANY))
-    await play.judge()
+    play = await judged(cluster, nodes(MANY, slots=MANY))
     may = asyncio.Event()
     play.scene.binder.before = lambda _: may.wait()  # type: ignore[assignment,return-value]
     observe(cluster, gang("a", 2 * PARALLEL))
@@ -345,17 +335,11 @@ async def test_a_process_that_stops_finishes_what_is_on_its_way(cluster: Cluster
 
 
 async def test_an_open_request_says_more_than_the_connection_of_filter(cluster: Cluster) -> None:
-    launcher = replace(pods(1, group="c")[0], pattern=OTHER)
-    play = Play(cluster, nodes(8), pod_group("c", 2), launcher, pod("c-1", group="c"))
+    play, waits = await with_open_request(cluster)
     play.scene.is_connected = False
-    await play.judge()
-    verdict = play.filter(launcher)
-    assert isinstance(verdict, OneNode)
-    waits = play.scene.loop.create_task(play.scene.bind(launcher, verdict.node))
     await asyncio.sleep(0)
     play.ahead.lost()
-    observe(cluster, gang("a", 1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("a", 1))
 
     assert play.written("a") == ["a-0"]
     waits.cancel()
@@ -365,19 +349,12 @@ async def test_an_open_request_says_little_of_a_kube_scheduler_that_is_silent(
     cluster: Cluster,
 ) -> None:
     """Its process may stand still, and lose its lease."""
-    launcher = replace(pods(1, group="c")[0], pattern=OTHER)
-    play = Play(cluster, nodes(8), pod_group("c", 2), launcher, pod("c-1", group="c"))
-    await play.judge()
-    verdict = play.filter(launcher)
-    assert isinstance(verdict, OneNode)
-    waits = play.scene.loop.create_task(play.scene.bind(launcher, verdict.node))
+    play, waits = await with_open_request(cluster)
     await asyncio.sleep(STOPPED_SECONDS + 0.5)
-    observe(cluster, gang("a", 1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("a", 1))
     assert play.written("a") == []
     play.ahead.asked()
-    observe(cluster, gang("b", 1, created=1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("b", 1, created=1))
 
     assert sorted(play.written("a", "b")) == ["a-0", "b-0"]
     waits.cancel()
@@ -405,8 +382,7 @@ async def test_an_answer_that_is_held_says_more_than_the_connection_of_filter(
 
 
 async def test_a_member_in_hand_leaves_its_gang_to_kube_scheduler(cluster: Cluster) -> None:
-    play = Play(cluster, nodes(4))
-    await play.judge()
+    play = await judged(cluster, nodes(4))
     group, members = gang("a", 2)
     observe(cluster, group, members)
     assert isinstance(play.filter(members[0]), OneNode)
@@ -440,27 +416,23 @@ async def test_a_gang_that_was_planned_before_passes_no_pod_of_higher_priority(
     await play.judge(OTHER)
     observe(cluster, gang("a", 2), gang("b", 2, created=1))
     assert isinstance(play.filter(play.scene.view.pods["b-0"]), OneNode)
-    observe(cluster, pod("vip", 8, priority=9, unschedulable=NO_CPU))
-    await asyncio.sleep(0.5)
+    await play.sees(pod("vip", 8, priority=9, unschedulable=NO_CPU))
 
     assert play.calls == []
 
 
 async def test_none_passes_a_gang_whose_plan_is_being_made(cluster: Cluster) -> None:
-    play = Play(cluster, nodes(8))
-    await play.judge()
+    play = await judged(cluster, nodes(8))
 
     def work() -> Generator[None, None, bool]:
         yield
         return True
 
     play.scene.plans.planner.go_on(key("a"), work())
-    observe(cluster, gang("a", 2), gang("b", 2, created=1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("a", 2), gang("b", 2, created=1))
     assert play.calls == []
     play.scene.plans.planner.work()
-    observe(cluster, pod("plain"))
-    await asyncio.sleep(0.5)
+    await play.sees(pod("plain"))
 
     assert len(play.calls) == 4
 
@@ -469,10 +441,8 @@ async def test_a_gang_that_was_found_too_large_keeps_room_when_there_is_some(
     cluster: Cluster,
 ) -> None:
     """kube-scheduler has said nothing of its nodes: it is to try it."""
-    play = Play(cluster, nodes(8))
-    await play.judge()
-    observe(cluster, gang("a", 2, pattern=OTHER, unschedulable=NO_CPU), gang("b", 2, created=1))
-    await asyncio.sleep(0.5)
+    play = await judged(cluster, nodes(8))
+    await play.sees(gang("a", 2, pattern=OTHER, unschedulable=NO_CPU), gang("b", 2, created=1))
 
     assert sorted(play.written("a", "b")) == ["b-0", "b-1"]
     assert len(play.scene.view.tally(key("a")).planned) == 2
@@ -481,17 +451,14 @@ async def test_a_gang_that_was_found_too_large_keeps_room_when_there_is_some(
 async def test_few_gangs_keep_room_that_kube_scheduler_is_to_try(cluster: Cluster) -> None:
     """They lose it when kube-scheduler does not come to them soon, and count as failed then."""
     size = PODS_AT_ONCE // 2
-    play = Play(cluster, nodes(400, slots=400))
-    await play.judge()
+    play = await judged(cluster, nodes(400, slots=400))
     waiting = [gang(n, size, pattern=OTHER, unschedulable=NO_CPU) for n in "abcd"]
-    observe(cluster, *waiting, gang("z", 1, created=1))
-    await asyncio.sleep(0.5)
+    await play.sees(*waiting, gang("z", 1, created=1))
     view = play.scene.view
     kept = [each for each in "abcd" if view.tally(key(each)).planned]
     assert (kept, play.written("z")) == (["a", "b"], [])
     play.ahead.asked()
-    observe(cluster, *(deleted(f"a-{n}") for n in range(size)))
-    await asyncio.sleep(0.5)
+    await play.sees(*(deleted(f"a-{n}") for n in range(size)))
 
     assert view.tally(key("c")).planned
 
@@ -514,8 +481,7 @@ async def test_few_begin_at_a_time(cluster: Cluster) -> None:
 
     await play.judge()
     play.scene.binder.before = wait
-    observe(cluster, *(gang(f"g{n:03}", 1, created=n) for n in range(200)))
-    await asyncio.sleep(0.5)
+    await play.sees(*(gang(f"g{n:03}", 1, created=n) for n in range(200)))
     view = play.scene.view
     binding = {group for group in view.groups if view.tally(group).binding}
     begun = binding - {key("judged")}
@@ -543,8 +509,7 @@ async def test_other_pods_of_a_gang_whose_binding_failed_begin_at_once(cluster: 
     await asyncio.sleep(0.1)
     assert play.written("a") == ["a-0"]
     play.ahead.asked()
-    observe(cluster, deleted("a-0"), pod("a-1", group="a", pattern=EQUAL))
-    await asyncio.sleep(0.5)
+    await play.sees(deleted("a-0"), pod("a-1", group="a", pattern=EQUAL))
 
     assert play.written("a") == ["a-0", "a-1"]
 
@@ -572,8 +537,7 @@ async def test_a_gang_that_was_asked_for_in_vain_is_asked_for_again(
 
 
 async def test_a_recent_failure_counts(cluster: Cluster) -> None:
-    play = Play(cluster, nodes(8))
-    await play.judge()
+    play = await judged(cluster, nodes(8))
     observe(cluster, *gang("a", 2)[1])
     group = pod_group("a", 2)
     play.scene.verdicts.failed(key("a"), Refuse(Reason.SCHEDULE_TIMEOUT, "it failed", deny=True))
@@ -588,11 +552,9 @@ async def test_a_recent_failure_counts(cluster: Cluster) -> None:
 async def test_none_passes_a_gang_whose_plan_takes_long(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = Play(cluster, nodes(8))
-    await play.judge()
+    play = await judged(cluster, nodes(8))
     monkeypatch.setattr(ahead, "SLICE_SECONDS", 0.0)
-    observe(cluster, gang("a", 2), gang("b", 2, created=1))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("a", 2), gang("b", 2, created=1))
     assert play.calls == []
     assert [*play.scene.plans.planner.planned] == [key("a")]
     play.scene.plans.planner.work()
@@ -605,19 +567,15 @@ async def test_none_passes_a_gang_whose_plan_takes_long(
 async def test_a_large_gang_that_found_no_room_holds_up_none(
     cluster: Cluster, pattern: Pattern
 ) -> None:
-    play = Play(cluster, nodes(8))
-    await play.judge()
-    observe(cluster, gang("a", 20, pattern=pattern, unschedulable=NO_CPU), gang("b", 1, created=1))
-    await asyncio.sleep(0.5)
+    play = await judged(cluster, nodes(8))
+    await play.sees(gang("a", 20, pattern=pattern, unschedulable=NO_CPU), gang("b", 1, created=1))
 
     assert play.written("a", "b") == ["b-0"]
 
 
 async def test_nothing_begins_when_the_process_is_about_to_stop(cluster: Cluster) -> None:
-    play = Play(cluster, nodes(8))
-    await play.judge()
+    play = await judged(cluster, nodes(8))
     play.scene.waiting.refuse_all()
-    observe(cluster, gang("a", 2))
-    await asyncio.sleep(0.5)
+    await play.sees(gang("a", 2))
 
     assert play.calls == []

@@ -83,6 +83,13 @@ class Play:
         """Have kube-scheduler try a pod; its bind request is left alone."""
         self.requests.append(self.begin(subject))
 
+    async def writing(self) -> "asyncio.Task[str]":
+        """Return the bind request of the first member; the Bindings of all are on their way."""
+        self.may.clear()
+        self.requests.append(self.begin(A))
+        await until(lambda: len(self.scene.binder.calls) == 4)
+        return self.requests[-1]
+
     @property
     def ahead(self) -> float:
         return float(self.scene.metrics.bindings.labels("ahead", "ok")._value.get())
@@ -165,9 +172,7 @@ async def test_a_member_whose_bind_request_is_due_counts_and_comes_itself(play: 
 
 
 async def test_a_member_whose_binding_is_on_its_way_has_that_node(play: Play) -> None:
-    play.may.clear()
-    first = play.begin(A)
-    await until(lambda: len(play.scene.binder.calls) == 4)
+    first = await play.writing()
 
     assert play.filter(D) == OneNode("n1")
     assert not isinstance(play.filter(D, "n0"), OneNode)
@@ -180,9 +185,7 @@ async def test_a_member_whose_binding_is_on_its_way_has_that_node(play: Play) ->
 
 
 async def test_a_bind_request_joins_the_write(play: Play) -> None:
-    play.may.clear()
-    play.start(A)
-    await until(lambda: len(play.scene.binder.calls) == 4)
+    await play.writing()
     assert D.uid in play.scene.view.unseen
     play.scene.binder.script["gang-3"] = [ForbiddenError("a policy", status=403)]
     later = play.scene.loop.create_task(play.scene.bind(D, "n1"))
@@ -358,9 +361,7 @@ async def test_a_gang_that_waited_long_is_not_partial(cluster: Cluster) -> None:
 
 
 async def test_a_write_ends_soon_after_the_last_call_of_kube_scheduler(play: Play) -> None:
-    play.may.clear()
-    play.start(A)
-    await until(lambda: len(play.scene.binder.calls) == 4)
+    await play.writing()
     await asyncio.sleep(AHEAD_SECONDS + 0.1)
 
     assert play.scene.view.tally(GANG).binding == {A.uid}
@@ -390,13 +391,8 @@ async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
     cluster: Cluster,
 ) -> None:
     count = 2 * SLICE_PODS + 10
-    many = pods(count, pattern=EQUAL)
-    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
-    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    scene = Scene(cluster)
-    play = Play(scene)
-    first = play.begin(many[0])
-    await until(lambda: scene.view.tally(GANG).binding)
+    play = await sliced(cluster, count)
+    scene, [first] = play.scene, play.requests
     binding = len(scene.view.tally(GANG).binding)
     assert 0 < binding <= SLICE_PODS
     assert scene.binder.calls == []
@@ -483,9 +479,7 @@ async def test_a_member_that_begins_anew_is_not_written_before_its_quorum(
 
 
 async def test_a_bind_request_that_waits_for_a_write_ends_with_its_caller(play: Play) -> None:
-    play.may.clear()
-    play.start(A)
-    await until(lambda: len(play.scene.binder.calls) == 4)
+    await play.writing()
     gone = asyncio.Event()
 
     async def hangs_up() -> None:
@@ -663,24 +657,15 @@ async def test_a_member_whose_bind_request_is_overdue_does_not_count(play: Play)
 @pytest.mark.usefixtures("in_pieces")
 @pytest.mark.parametrize("meanwhile", ["a member is lost", "the process is about to stop"])
 async def test_a_large_gang_does_not_start_if_meanwhile(cluster: Cluster, meanwhile: str) -> None:
-    count = 2 * SLICE_PODS
-    many = pods(count, pattern=EQUAL)
-    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
-    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    scene = Scene(cluster)
-    play = Play(scene)
-    play.start(many[0])
-    await until(lambda: play.scene.view.tally(GANG).binding)
+    scene = (await sliced(cluster, 2 * SLICE_PODS)).scene
     if meanwhile == "a member is lost":
-        cluster.apply(deleted(many[1].uid))
+        cluster.apply(deleted("gang-1"))
     else:
         scene.waiting.refuse_all()
         scene.ahead.stop()
     await asyncio.sleep(1)
 
     assert scene.binder.calls == []
-    if meanwhile == "a member is lost":
-        assert not scene.view.tally(GANG).binding
     assert not scene.view.tally(GANG).binding
 
 

@@ -32,8 +32,7 @@ FACTS = [*nodes(8, 8, 8), A, B, C, pod_group(schedule_timeout=30.0)]
 async def test_members_are_held_until_quorum_and_then_all_released(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
     async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
+        held = await scene.holding(tasks, A, B)
         await asyncio.sleep(10)
         assert not any(task.done() for task in held)
         held.append(tasks.create_task(scene.hold(C, "n1")))
@@ -203,8 +202,7 @@ async def test_two_members_that_are_held_when(
 ) -> None:
     scene = Scene(cluster, FACTS, facts)
     async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
+        held = await scene.holding(tasks, A, B)
         observe(cluster, change)
 
     assert tuple(task.result() for task in held) == want
@@ -223,8 +221,7 @@ async def test_a_member_that_is_being_deleted_does_not_count_towards_quorum(
     scene = Scene(cluster, FACTS, replace(A, terminating=True), pod("substitute", group="gang"))
     dying = scene.view.pods[A.uid]
     async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (B, C)]
-        await until(lambda: scene.waiting.held == 2)
+        held = await scene.holding(tasks, B, C)
         late = tasks.create_task(scene.hold(dying, "n1"))
         await asyncio.sleep(1)
         bound = [task.result() for task in (*held, late) if task.done()]
@@ -247,8 +244,7 @@ async def test_a_cancelled_request_ends_its_hold(cluster: Cluster) -> None:
 async def test_a_release_just_before_the_time_out_stands(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
     async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
+        held = await scene.holding(tasks, A, B)
         held.append(tasks.create_task(scene.hold(C, "n0")))
         await asyncio.sleep(0)
         # the timer fires in the very moment of the release
@@ -421,8 +417,7 @@ async def test_a_lost_plan_sends_the_others_away_though_our_own_refusal_was_the_
     observe(cluster, ROOM)
     observe(cluster, pod("thief", 8, on="n2", priority=9))
     async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
+        held = await scene.holding(tasks, A, B)
         scene.filter(C.uid, ["n2"], group="gang")
         await asyncio.sleep(1)
         done = [task.done() for task in held]
@@ -456,8 +451,7 @@ async def test_stopping_refuses_all_groups(cluster: Cluster) -> None:
     other = pods(2, group="other")
     scene = Scene(cluster, FACTS, other, pod_group("other", 2))
     async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B, other[0])]
-        await until(lambda: scene.waiting.held == 3)
+        held = await scene.holding(tasks, A, B, other[0])
         scene.waiting.refuse_all()
 
     assert [task.result() for task in held] == [Reason.TERMINATING] * 3
@@ -621,8 +615,7 @@ async def test_at_a_hundred_per_cent_the_others_go_on_waiting(cluster: Cluster) 
     scene = Scene(cluster, FACTS, options=GangOptions(reject_percentage=100))
     observe(cluster, ROOM)
     async with asyncio.TaskGroup() as tasks:
-        held = [tasks.create_task(scene.hold(each, "n0")) for each in (A, B)]
-        await until(lambda: scene.waiting.held == 2)
+        held = await scene.holding(tasks, A, B)
         observe(cluster, replace(C, unschedulable=NO_NODE))
         await asyncio.sleep(1)
         assert scene.waiting.held == 2

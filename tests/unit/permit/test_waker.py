@@ -100,6 +100,11 @@ class Bench:
         self.plans = Plans(cluster, verdicts)
         self.waker = Waker(cluster, self.patcher, self.plans, metrics=self.metrics)
 
+    async def sees(self, *facts: Any, seconds: float = 1) -> None:
+        """Have the watch show facts, and time pass."""
+        observe(self.cluster, *facts)
+        await asyncio.sleep(seconds)
+
     def failures(self, error: str) -> float:
         name = "gang_extender_wake_failures_total"
         return self.metrics.registry.get_sample_value(name, {"error": error}) or 0
@@ -121,11 +126,9 @@ async def bench(cluster: Cluster) -> AsyncIterator[Bench]:
 
 
 async def test_gates_are_taken_away_at_quorum(bench: Bench) -> None:
-    observe(bench.cluster, pod_group(), *GATED[:2])
-    await asyncio.sleep(1)
+    await bench.sees(pod_group(), *GATED[:2])
     assert bench.patcher.done == []
-    observe(bench.cluster, GATED[2])
-    await asyncio.sleep(1)
+    await bench.sees(GATED[2])
 
     assert sorted(bench.patcher.done) == [("ungate", each.name) for each in GATED]
     assert bench.woken("gate") == 3
@@ -145,27 +148,22 @@ async def test_members_are_tried_beside_siblings_by_their_label_and_a_planned_no
 async def test_gates_of_native_pods_are_taken_away_where_they_are_not_ours(bench: Bench) -> None:
     """The second one comes when its group is none here, and its patch fails once."""
     native = [replace(each, native=key("gang")) for each in GATED[:2]]
-    observe(bench.cluster, native[0])
-    await asyncio.sleep(1)
+    await bench.sees(native[0])
     assert bench.patcher.done == [("ungate", native[0].name)]
 
     bench.cluster.apply(ev.NativesDecided(ours=False))
-    observe(bench.cluster, replace(native[0], gates=()))
-    await asyncio.sleep(1)
+    await bench.sees(replace(native[0], gates=()))
     bench.patcher.failures = [UnavailableError("no")]
-    observe(bench.cluster, native[1])
-    await asyncio.sleep(60)
+    await bench.sees(native[1], seconds=60)
 
     assert bench.patcher.done == [("ungate", each.name) for each in (native[0], *native[1:] * 2)]
 
 
 async def test_one_refused_sibling_is_woken_at_quorum(bench: Bench) -> None:
     observe(bench.cluster, pod_group(), A, B)
-    observe(bench.cluster, *(ev.PodRefused(each, Reason.NOT_ENOUGH_PODS) for each in (A, B)))
-    await asyncio.sleep(1)
+    await bench.sees(*(ev.PodRefused(each, Reason.NOT_ENOUGH_PODS) for each in (A, B)))
     assert bench.patcher.done == []
-    observe(bench.cluster, C)
-    await asyncio.sleep(1)
+    await bench.sees(C)
 
     assert bench.patcher.done == [("wake", A.name)]
     assert bench.patcher.stamps == {AT}
@@ -176,18 +174,15 @@ async def test_one_refused_sibling_is_woken_at_quorum(bench: Bench) -> None:
 async def test_a_plan_wakes_those_that_it_counts_on(bench: Bench) -> None:
     observe(bench.cluster, pod_group(), A, B, C)
     observe(bench.cluster, *(ev.PodRefused(each, Reason.NOT_ENOUGH_PODS) for each in (B, C)))
-    observe(bench.cluster, planned(gang_0="n0", gang_1="n0", gang_2="n0"))
-    await asyncio.sleep(1)
+    await bench.sees(planned(gang_0="n0", gang_1="n0", gang_2="n0"))
 
     assert sorted(bench.patcher.done) == [("wake", B.name), ("wake", C.name)]
 
 
 async def test_room_that_was_given_back_wakes_the_pods_that_lacked_it(bench: Bench) -> None:
-    observe(bench.cluster, A, PLAIN, planned(gang_0="n0"), ev.PodRefused(PLAIN, Reason.RESERVED))
-    await asyncio.sleep(1)
+    await bench.sees(A, PLAIN, planned(gang_0="n0"), ev.PodRefused(PLAIN, Reason.RESERVED))
     assert bench.patcher.done == []
-    observe(bench.cluster, ev.Unreserved([A.uid]))
-    await asyncio.sleep(1)
+    await bench.sees(ev.Unreserved([A.uid]))
 
     assert bench.patcher.done == [("wake", PLAIN.name)]
 
@@ -199,24 +194,21 @@ async def test_a_label_of_a_node_wakes_groups_that_ask_for_its_domains(
 ) -> None:
     """kube-scheduler may have tried the pod again before the label was known here."""
     group: dict[str, Any] = {asks: "rack"}
-    observe(bench.cluster, pod_group(**group), A, B, C)
-    await asyncio.sleep(1)
+    await bench.sees(pod_group(**group), A, B, C)
     observe(bench.cluster, ev.PodRefused(A, reason))
     observe(
         bench.cluster, node("n0", 8, labels={"colour": "red"}), node("new", labels={"rack": "a"})
     )
     await asyncio.sleep(1)
     assert bench.patcher.done == []
-    observe(bench.cluster, node("n0", 8, labels={"colour": "red", "rack": "a"}))
-    await asyncio.sleep(1)
+    await bench.sees(node("n0", 8, labels={"colour": "red", "rack": "a"}))
 
     assert bench.patcher.done == [("wake", A.name)]
 
 
 async def test_a_gate_that_could_not_be_taken_away_is_tried_again(bench: Bench) -> None:
     bench.patcher.failures = [UnavailableError("down", status=503)]
-    observe(bench.cluster, pod_group(min_member=1), GATED[0])
-    await asyncio.sleep(3)
+    await bench.sees(pod_group(min_member=1), GATED[0], seconds=3)
 
     assert bench.patcher.done[:2] == [("ungate", A.name)] * 2
     assert bench.woken("gate") >= 1
@@ -225,26 +217,22 @@ async def test_a_gate_that_could_not_be_taken_away_is_tried_again(bench: Bench) 
 async def test_a_plain_pod_that_could_not_be_woken_is_tried_again(bench: Bench) -> None:
     bench.patcher.failures = [UnavailableError("down", status=503)]
     observe(bench.cluster, A, PLAIN, planned(gang_0="n0"), ev.PodRefused(PLAIN, Reason.RESERVED))
-    observe(bench.cluster, ev.Unreserved([A.uid]))
-    await asyncio.sleep(5)
+    await bench.sees(ev.Unreserved([A.uid]), seconds=5)
 
     assert bench.patcher.done == [("wake", PLAIN.name)] * 2
 
 
 async def test_a_pod_that_is_gone_is_not_tried_again(bench: Bench) -> None:
     bench.patcher.failures = [UnavailableError("down", status=503)]
-    observe(bench.cluster, pod_group(), A, B, ev.PodRefused(A, Reason.NOT_ENOUGH_PODS), C)
-    await asyncio.sleep(0.5)
-    observe(bench.cluster, deleted(A.uid))
-    await asyncio.sleep(5)
+    await bench.sees(pod_group(), A, B, ev.PodRefused(A, Reason.NOT_ENOUGH_PODS), C, seconds=0.5)
+    await bench.sees(deleted(A.uid), seconds=5)
 
     assert bench.patcher.done == [("wake", A.name)]
 
 
 async def test_only_so_many_are_patched_at_once(bench: Bench) -> None:
     many = [replace(each, gates=(GANG_GATE,)) for each in pods(100)]
-    observe(bench.cluster, many, pod_group(min_member=100))
-    await asyncio.sleep(1)
+    await bench.sees(many, pod_group(min_member=100))
 
     assert len(bench.patcher.patches) == 100
     assert bench.patcher.most_at_once == 32
@@ -258,8 +246,7 @@ async def test_namespaces_are_patched_in_turn(bench: Bench) -> None:
         replace(each, namespace="tenant", group="tenant/other", gates=(GANG_GATE,))
         for each in pods(2, group="other")
     ]
-    observe(bench.cluster, other, replace(pod_group("other", 2), namespace="tenant"))
-    await asyncio.sleep(5)
+    await bench.sees(other, replace(pod_group("other", 2), namespace="tenant"), seconds=5)
 
     order = [name for _, _, name in bench.patcher.patches]
     assert len(order) == 202
@@ -269,8 +256,9 @@ async def test_namespaces_are_patched_in_turn(bench: Bench) -> None:
 async def test_a_gang_picks_another_pod_where_one_cannot_be_patched(bench: Bench) -> None:
     bench.patcher.broken = {A.name: ForbiddenError("a webhook says no", status=403)}
     observe(bench.cluster, pod_group(), A, B)
-    observe(bench.cluster, *(ev.PodRefused(each, Reason.NOT_ENOUGH_PODS) for each in (A, B)), C)
-    await asyncio.sleep(5)
+    await bench.sees(
+        *(ev.PodRefused(each, Reason.NOT_ENOUGH_PODS) for each in (A, B)), C, seconds=5
+    )
 
     assert bench.patcher.done == [("wake", A.name), ("wake", B.name)]
     assert bench.failures("Forbidden") == 1
@@ -454,8 +442,7 @@ async def test_a_gate_is_taken_away_once_though_the_group_changes_meanwhile(benc
     observe(bench.cluster, pod_group(), *GATED)
     await asyncio.sleep(0.05)
     assert len(bench.patcher.patches) == 3
-    observe(bench.cluster, pod("late", group="gang", gates=(GANG_GATE,)))
-    await asyncio.sleep(1)
+    await bench.sees(pod("late", group="gang", gates=(GANG_GATE,)))
 
     assert Counter(name for _, _, name in bench.patcher.patches) == {
         **{each.name: 1 for each in GATED},
@@ -486,8 +473,7 @@ async def test_a_pod_that_has_a_node_by_now_is_not_tried_again(bench: Bench) -> 
     observe(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
     bench.waker.after("", 0)
     await asyncio.sleep(0.05)
-    observe(bench.cluster, replace(PLAIN, node="n0"))
-    await asyncio.sleep(5)
+    await bench.sees(replace(PLAIN, node="n0"), seconds=5)
 
     assert bench.patcher.done == [("wake", PLAIN.name)]
     assert bench.cluster.view().refused == {}
@@ -502,16 +488,14 @@ async def test_a_pod_that_found_a_node_while_it_waited_for_its_patch_is_left_alo
     observe(bench.cluster, *(ev.PodRefused(each, Reason.NOT_ENOUGH_PODS) for each in many))
     observe(bench.cluster, ev.Planned({each.uid: "n0" for each in many}))
     await asyncio.sleep(0.05)
-    observe(bench.cluster, *(ev.PodBinding(each, "n0") for each in many[32:]))
-    await asyncio.sleep(1)
+    await bench.sees(*(ev.PodBinding(each, "n0") for each in many[32:]))
 
     assert bench.patcher.done == [("wake", each.name) for each in many[:32]]
     assert bench.woken("annotation") == 32
 
     # The Bindings fail, and their room is kept: kube-scheduler may not have asked for them.
     observe(bench.cluster, replace(many[32], node="n0"))
-    observe(bench.cluster, ev.Planned({each.uid: "n0" for each in many[33:]}))
-    await asyncio.sleep(1)
+    await bench.sees(ev.Planned({each.uid: "n0" for each in many[33:]}))
     assert bench.patcher.done[32:] == [("wake", each.name) for each in many[33:]]
 
 

@@ -27,7 +27,7 @@ from extender.server.verbs import LIKEWISE, SchedulingVerbs
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
-from tests.makers import NAMESPACE, LoopClock, ManualClock, never, observe, pod_json
+from tests.makers import NAMESPACE, LoopClock, ManualClock, never, observe, pod_json, until
 from tests.recount import check_tables
 
 Call = tuple[str, str]
@@ -208,6 +208,18 @@ class Scene:
         """Return the reason of the refusal, or None where the member may be bound."""
         refusal = await self.waiting.wait(pod, node, gone)
         return refusal.reason if refusal else None
+
+    async def holding(
+        self, tasks: asyncio.TaskGroup, *members: PodInfo
+    ) -> "list[asyncio.Task[str | None]]":
+        """Return the holds of members on n0, which have begun."""
+        held = [tasks.create_task(self.hold(each, "n0")) for each in members]
+        await until(lambda: self.waiting.held == len(members))
+        return held
+
+    async def bind_all(self, *members: PodInfo) -> list[str]:
+        """Return the errors of bind requests to n0 that are made at the same time."""
+        return await asyncio.gather(*(self.bind(each, "n0") for each in members))
 
     async def bind(
         self, pod: PodInfo, node: str, gone: Callable[[], Awaitable[None]] = never

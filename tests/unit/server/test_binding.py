@@ -101,10 +101,7 @@ async def test_trouble_that_stays_keeps_the_room_of_a_member_for_its_next_try(
 ) -> None:
     scene = Scene(cluster, FACTS)
     scene.binder.script["gang-0"] = [UnavailableError("down", status=503)] * 99
-    async with asyncio.TaskGroup() as tasks:
-        a, b = (tasks.create_task(scene.bind(each, "n0")) for each in (A, B))
-
-    assert (a.result(), b.result()) == ("down", "")
+    assert await scene.bind_all(A, B) == ["down", ""]
     assert scene.view.planned_node(A.uid) == "n0"
 
 
@@ -119,9 +116,7 @@ async def test_a_gang_has_failed_when_all_its_bindings_are_refused(
     scene = Scene(cluster, FACTS)
     for each in (A, B):
         scene.binder.script[each.name] = [error(SAID, status=422)]
-    async with asyncio.TaskGroup() as tasks:
-        for each in (A, B):
-            tasks.create_task(scene.bind(each, "n0"))
+    await scene.bind_all(A, B)
 
     found = scene.verdicts.denied(GANG)
     assert found is not None
@@ -154,9 +149,7 @@ async def test_a_refused_binding_of_one_member_is_noted_and_has_failed_when_its_
 async def test_a_released_member_is_bound_though_the_others_are_done(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
     scene.binder.script["gang-0"] = [ConflictError("taken", status=409)]
-    async with asyncio.TaskGroup() as tasks:
-        for each in (A, B):
-            tasks.create_task(scene.bind(each, "n0"))
+    await scene.bind_all(A, B)
     observe(cluster, replace(B, node="n0"))
     cluster.apply(deleted(B.uid))
     assert scene.view.planned_node(A.uid) == "n0"
@@ -170,9 +163,7 @@ async def test_a_member_whose_kept_room_is_lost_starts_with_its_gang_again(
 ) -> None:
     scene = Scene(cluster, FACTS)
     scene.binder.script["gang-0"] = [ConflictError("taken", status=409)]
-    async with asyncio.TaskGroup() as tasks:
-        for each in (A, B):
-            tasks.create_task(scene.bind(each, "n0"))
+    await scene.bind_all(A, B)
     cluster.apply(deleted(B.uid))
     cluster.apply(ev.Unreserved((A.uid,)))
     observe(cluster, pod("gang-2", group="gang"))
@@ -236,10 +227,7 @@ async def test_what_will_not_pass_is_not_tried_again(
 ) -> None:
     scene = Scene(cluster, FACTS)
     scene.binder.script["gang-0"] = [error]
-    async with asyncio.TaskGroup() as tasks:
-        a, b = (tasks.create_task(scene.bind(each, "n0")) for each in (A, B))
-
-    assert (a.result(), b.result()) == (str(error), "")
+    assert await scene.bind_all(A, B) == [str(error), ""]
     assert sorted(scene.binder.calls) == [("gang-0", "n0"), ("gang-1", "n0")]
     assert scene.view.tally(GANG).binding == {B.uid}
     assert scene.view.used("n0") == B.shape.requests
@@ -272,10 +260,7 @@ async def test_a_member_deleted_while_it_is_written_leaves_nothing(cluster: Clus
             observe(cluster, deleted(A.uid))
 
     scene.binder.before = delete
-    async with asyncio.TaskGroup() as tasks:
-        a, b = (tasks.create_task(scene.bind(each, "n0")) for each in (A, B))
-
-    assert (a.result(), b.result()) == ("no such pod", "")
+    assert await scene.bind_all(A, B) == ["no such pod", ""]
     assert scene.view.used("n0") == B.shape.requests
     scene.idle()
 

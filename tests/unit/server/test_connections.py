@@ -123,6 +123,11 @@ class Net:
         return value
 
 
+def connected(*, reads: bool = True) -> tuple[Net, Wire]:
+    net = Net(reads=reads)
+    return net, net.connect()
+
+
 GET = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -155,8 +160,7 @@ async def bytewise(net: Net, wire: Wire, data: bytes, *, pause: float) -> float:
     ],
 )
 async def test_a_client_that_sends_a_byte_a_second_is_cut(request_: bytes) -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
 
     took = await bytewise(net, wire, request_, pause=1.0)
 
@@ -167,8 +171,7 @@ async def test_a_client_that_sends_a_byte_a_second_is_cut(request_: bytes) -> No
 
 
 async def test_a_client_that_says_nothing_is_cut() -> None:
-    net = Net()
-    wire = net.connect()
+    _, wire = connected()
 
     await asyncio.sleep(LIMITS.read_seconds + 1)
 
@@ -176,8 +179,7 @@ async def test_a_client_that_says_nothing_is_cut() -> None:
 
 
 async def test_the_deadline_of_a_second_request_begins_with_it() -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
     net.send(wire, GET)
     await until(lambda: b"ok" in wire.written)
     await asyncio.sleep(KEEP_ALIVE - 10)
@@ -190,8 +192,7 @@ async def test_the_deadline_of_a_second_request_begins_with_it() -> None:
 
 
 async def test_an_idle_connection_lives_for_its_keep_alive_and_no_longer() -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
     net.send(wire, GET)
     await asyncio.sleep(KEEP_ALIVE - 1)
     assert wire.is_open()
@@ -202,8 +203,7 @@ async def test_an_idle_connection_lives_for_its_keep_alive_and_no_longer() -> No
 
 
 async def test_a_held_request_has_no_deadline() -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
     net.send(wire, REQUEST)
     await asyncio.sleep(10_000)
     assert wire.ended is None
@@ -214,8 +214,7 @@ async def test_a_held_request_has_no_deadline() -> None:
 
 
 async def test_an_answer_before_the_end_of_the_request_leaves_the_deadline() -> None:
-    net = Net(reads=False)
-    wire = net.connect()
+    net, wire = connected(reads=False)
     net.send(wire, REQUEST.replace(b"/bind", b"/x")[:-1])
     await until(lambda: b"ok" in wire.written)
     await asyncio.sleep(LIMITS.read_seconds + 1)
@@ -232,8 +231,7 @@ async def test_an_answer_before_the_end_of_the_request_leaves_the_deadline() -> 
     ],
 )
 async def test_a_client_with_a_head_that_is_too_large_is_cut(head: bytes) -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
     size = len(head) // 100
 
     for start in range(0, len(head), size):
@@ -244,8 +242,7 @@ async def test_a_client_with_a_head_that_is_too_large_is_cut(head: bytes) -> Non
 
 
 async def test_many_requests_on_one_connection_are_each_within_the_limit_of_a_head() -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
     for number in range(100):
         net.send(wire, GET)
         await until(lambda count=number + 1: len(net.bodies) == count)  # type: ignore[misc]
@@ -254,8 +251,7 @@ async def test_many_requests_on_one_connection_are_each_within_the_limit_of_a_he
 
 
 async def test_requests_behind_a_held_one_are_bounded() -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
     net.send(wire, REQUEST)
     await until(lambda: net.held)
     for _ in range(50):
@@ -297,8 +293,7 @@ async def test_one_connection_too_many_is_at_the_cost_of_the_one_that_says_nothi
 
 
 async def test_a_client_that_takes_no_answer_is_cut() -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
     wire.stuck = True
     net.send(wire, REQUEST)
     await until(lambda: net.held)
@@ -312,8 +307,7 @@ async def test_a_client_that_takes_no_answer_is_cut() -> None:
 
 
 async def test_a_client_that_takes_its_answer_late_is_not_cut() -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
     net.send(wire, REQUEST)
     await until(lambda: net.held)
     assert wire.protocol is not None
@@ -328,8 +322,7 @@ async def test_a_client_that_takes_its_answer_late_is_not_cut() -> None:
 
 
 async def test_a_closed_connection_whose_client_takes_nothing_ends() -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
     wire.stuck = True
     net.send(wire, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
     await until(lambda: b"ok" in wire.written)
@@ -370,8 +363,7 @@ async def test_old_connections_end_after_their_answer() -> None:
     ],
 )
 async def test_what_is_no_request_is_refused(data: bytes) -> None:
-    net = Net()
-    wire = net.connect()
+    net, wire = connected()
 
     net.send(wire, data)
     await asyncio.sleep(LIMITS.read_seconds + KEEP_ALIVE)
