@@ -58,6 +58,11 @@ class Scene:
         assert pod_group is not None
         return self.plans.plan(first, pod_group, Offer())
 
+    def begin(self) -> None:
+        """Have a member tried, and do the first slice of the plan."""
+        self.plan()
+        self.plans.planner.work()
+
     def work(self) -> int:
         """Do all slices; return how many there were."""
         slices = 0
@@ -121,23 +126,18 @@ def test_a_plan_that_fails_is_remembered_and_rests() -> None:
     assert not scene.plans.planner.is_busy(key("gang"))
 
 
-def test_room_that_others_took_meanwhile_is_found_elsewhere() -> None:
-    scene = Scene([node("spare", 60)])
-    scene.plan()
-    scene.plans.planner.work()
-    observe(scene.cluster, *FULL[:5])
+@pytest.mark.parametrize(
+    ("spare", "taken", "want"),
+    [([node("spare", 60)], 5, MANY), ([], 30, 0)],
+    ids=["it is found elsewhere", "nothing is kept with too little left"],
+)
+def test_room_that_others_took_meanwhile(spare: list[Any], taken: int, want: int) -> None:
+    scene = Scene(spare)
+    scene.begin()
+    observe(scene.cluster, *FULL[:taken])
     scene.work()
-    assert scene.planned == MANY
-
-
-def test_with_too_little_room_left_nothing_is_kept() -> None:
-    scene = Scene()
-    scene.plan()
-    scene.plans.planner.work()
-    observe(scene.cluster, *FULL[:30])
-    scene.work()
-    assert scene.planned == 0
-    assert not scene.view.keeps_room
+    assert scene.planned == want
+    assert scene.view.keeps_room == bool(want)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,7 @@ def test_with_too_little_room_left_nothing_is_kept() -> None:
 )
 def test_what_goes_meanwhile_ends_the_plan(gone: list[Any]) -> None:
     scene = Scene()
-    scene.plan()
-    scene.plans.planner.work()
+    scene.begin()
     scene.apply(gone)
     scene.work()
     assert not scene.view.planned
@@ -202,22 +201,17 @@ def test_a_plan_without_end_is_given_up_and_others_have_their_turn() -> None:
     assert not scene.plans.planner.is_busy(key("gang"))
 
 
-def end_rest(scene: Scene) -> None:
-    scene.clock.step = 0.0
-    scene.clock._seconds += scene.verdicts.rest_left(key("gang"))
-
-
 def test_room_that_appears_behind_a_plan_is_worth_another_one() -> None:
     """The nodes were full when the plan passed them."""
     scene = Scene(FULL[10:])
-    scene.plan()
-    scene.plans.planner.work()
+    scene.begin()
     assert scene.plans.planner.is_busy(key("gang"))
     for each in FULL[10:]:
         scene.cluster.apply(ev.ObjectDeleted(PodInfo, each.uid))
     scene.work()
     assert scene.planned == 0  # else the room came before the plan looked
-    end_rest(scene)
+    scene.clock.step = 0.0
+    scene.clock._seconds += scene.verdicts.rest_left(key("gang"))
     assert reason_of(scene.plan()) is Reason.PLANNING
     scene.work()
     assert scene.planned == MANY
@@ -225,8 +219,7 @@ def test_room_that_appears_behind_a_plan_is_worth_another_one() -> None:
 
 def test_a_refusal_of_a_group_that_has_changed_meanwhile_is_dropped() -> None:
     scene = Scene(FULL[10:])
-    scene.plan()
-    scene.plans.planner.work()
+    scene.begin()
     assert scene.plans.planner.is_busy(key("gang"))
     scene.apply(pod_group("gang", 15))
     scene.verdicts.changed(key("gang"))

@@ -1,7 +1,6 @@
 """The extender begins and ends preemptions, and follows what is stored of them."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +45,6 @@ from tests.makers import (
     pods,
     requests,
 )
-from tests.recount import check_tables
 
 pytestmark = pytest.mark.looptime
 
@@ -103,6 +101,11 @@ class Play(PreemptorWriter):
             loop = asyncio.get_running_loop()
             loop.call_later(self.lag, self.cluster.apply, ev.ObjectApplied(shown))
 
+    async def sees(self, seconds: float, *facts: Any) -> None:
+        """Have the watch show facts, and time pass."""
+        observe(self.cluster, *facts)
+        await asyncio.sleep(seconds)
+
     @property
     def said(self) -> list[tuple[bool, str]]:
         """Whether something was kept in each write, and the reason."""
@@ -154,8 +157,7 @@ def chosen() -> PreemptedRoom:
 
 
 async def test_room_is_kept_from_the_choice_on_and_stored(play: Play) -> None:
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(2)
+    await play.sees(2, WAITS)
 
     [(stored, condition)] = play.written
     assert stored is not None
@@ -170,12 +172,10 @@ async def test_room_is_kept_from_the_choice_on_and_stored(play: Play) -> None:
 async def test_nothing_else_is_begun_for_it_meanwhile_and_it_ends_with_its_start(
     play: Play, looks: list[str]
 ) -> None:
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(10)
+    await play.sees(10, WAITS)
     assert looks == [GROUP]
     observe(play.cluster, [deleted(each.uid) for each in LOW])
-    observe(play.cluster, planned(high_0="n0", high_1="n1"))
-    await asyncio.sleep(2)
+    await play.sees(2, planned(high_0="n0", high_1="n1"))
     assert play.view.nominated
     observe(play.cluster, [ev.PodBinding(each, f"n{n}") for n, each in enumerate(HIGH)])
     assert not play.view.nominated
@@ -190,8 +190,7 @@ async def test_room_that_victims_have_left_is_offered_until_the_group_has_its_pl
     play: Play,
 ) -> None:
     """A member that was tried a moment before may have nothing else that wakes it."""
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(1)
+    await play.sees(1, WAITS)
     changes = list[ClusterChange]()
     play.cluster.subscribe(changes.append)
     await asyncio.sleep(5)
@@ -212,8 +211,7 @@ async def test_room_that_victims_have_left_is_offered_until_the_group_has_its_pl
 async def test_one_that_comes_to_nothing_is_given_up_and_tried_again_later(
     play: Play, looks: list[str]
 ) -> None:
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(34)
+    await play.sees(34, WAITS)
     assert play.said == [(True, "Evicting"), (False, "VictimsStay")]
     assert not play.view.nominated
     await asyncio.sleep(20)
@@ -238,8 +236,7 @@ async def lost(play: Play, *came: Any) -> None:
     await reached(play, 1)
     observe(play.cluster, [deleted(each.uid) for each in LOW], *came)
     await reached(play, 0)
-    observe(play.cluster, LOW)
-    await asyncio.sleep(1)
+    await play.sees(1, LOW)
 
 
 @pytest.mark.parametrize(("scheduler", "reason", "rests"), TAKERS)
@@ -271,14 +268,12 @@ async def test_one_that_has_evicted_in_vain_several_times_gives_up_until_it_chan
 
     now = play.view.pod_group(GROUP)
     assert now is not None
-    observe(play.cluster, replace(now, generation=7))
-    await asyncio.sleep(2)
+    await play.sees(2, replace(now, generation=7))
     assert looks == [GROUP] * (TRIES + 1)
 
 
 async def test_one_that_nobody_evicts_for_does_not_give_up(play: Play) -> None:
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(3600)
+    await play.sees(3600, WAITS)
     reasons = {reason for kept, reason in play.said if not kept}
     assert reasons == {"VictimsStay"}
 
@@ -321,8 +316,7 @@ NOT_YET: dict[str, list[Any]] = {
 async def test_no_victims_are_looked_for_where(
     facts: list[Any], play: Play, looks: list[str]
 ) -> None:
-    observe(play.cluster, facts)
-    await asyncio.sleep(10)
+    await play.sees(10, facts)
     assert looks == []
 
 
@@ -330,8 +324,7 @@ async def test_no_victims_are_looked_for_while_our_watch_is_behind_for_any_pod(
     play: Play, looks: list[str]
 ) -> None:
     play.is_behind = True
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(10)
+    await play.sees(10, WAITS)
     assert looks == []
     play.is_behind = False
     await asyncio.sleep(2)
@@ -344,8 +337,7 @@ async def test_no_victims_are_looked_for_where_no_scheduler_asks_or_it_is_off(
     play.is_asked = False
     off = Play(cluster, GangOptions(preempts=False))
     running = asyncio.create_task(off.shell.run())
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(10)
+    await play.sees(10, WAITS)
     running.cancel()
     assert looks == []
 
@@ -354,8 +346,7 @@ async def test_a_group_without_victims_is_looked_at_ever_more_seldom(
     play: Play, looks: list[str]
 ) -> None:
     observe(play.cluster, pod_group("odd", 2))
-    observe(play.cluster, pods(2, 4, group="odd", priority=10, unschedulable=NO_CPU))
-    await asyncio.sleep(20)
+    await play.sees(20, pods(2, 4, group="odd", priority=10, unschedulable=NO_CPU))
     assert looks == [key("odd")] * 4
     await asyncio.sleep(300)
     assert len(looks) <= 4 + 11
@@ -366,8 +357,7 @@ async def test_a_group_without_victims_is_looked_at_again_soon_while_others_pree
 ) -> None:
     """What their victims leave is taken then, and what is chosen may be another."""
     observe(play.cluster, WAITS, pod_group("odd", 2))
-    observe(play.cluster, pods(2, 4, group="odd", priority=10, unschedulable=NO_CPU))
-    await asyncio.sleep(20)
+    await play.sees(20, pods(2, 4, group="odd", priority=10, unschedulable=NO_CPU))
     assert play.shell.under_way == 1
     assert looks.count(key("odd")) >= 8
 
@@ -423,11 +413,9 @@ async def test_time_spent_in_vain_for_a_namespace_is_its_own(
 async def test_a_choice_that_is_of_no_use_any_more_is_given_up_at_once(
     play: Play, looks: list[str]
 ) -> None:
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(1)
+    await play.sees(1, WAITS)
     assert play.said == [(True, "Evicting")]
-    observe(play.cluster, replace(LOW[0], priority=10))
-    await asyncio.sleep(1.5)
+    await play.sees(1.5, replace(LOW[0], priority=10))
     assert play.said[1:] == [(False, "Overtaken")]
     assert not play.view.nominated
     assert play.counted("Overtaken") == 1
@@ -435,11 +423,16 @@ async def test_a_choice_that_is_of_no_use_any_more_is_given_up_at_once(
     assert looks == [GROUP] * 2
 
 
-async def test_what_is_stored_is_gone_on_with(cluster: Cluster, looks: list[str]) -> None:
+def recovered(cluster: Cluster) -> Play:
+    """Return the play of a process that has found a preemption in the status of its group."""
     observe(cluster, FACTS, HIGH, replace(WAITING, nomination=chosen()))
     play = Play(cluster)
-    for _ in play.shell.recover():
-        pass
+    [*play.shell.recover()]
+    return play
+
+
+async def test_what_is_stored_is_gone_on_with(cluster: Cluster, looks: list[str]) -> None:
+    play = recovered(cluster)
     assert play.view.nominated[GROUP].amounts == {"n0": requests(4)}
     play.store(None)
     await asyncio.sleep(0.1)
@@ -454,11 +447,9 @@ async def test_what_is_stored_is_gone_on_with(cluster: Cluster, looks: list[str]
 async def test_a_process_that_is_not_asked_ends_one_later(
     why: str, cluster: Cluster, looks: list[str]
 ) -> None:
-    observe(cluster, FACTS, HIGH, replace(WAITING, nomination=chosen()))
-    play = Play(cluster)
+    play = recovered(cluster)
     play.is_asked = why == "it asks about others"
     play.plans.schedulers.clear()
-    [*play.shell.recover()]
     running = asyncio.create_task(play.shell.run())
     await asyncio.sleep(32 + UNSURE_SECONDS - 2)
     assert play.written == []
@@ -471,10 +462,8 @@ async def test_a_process_that_is_not_asked_gives_lost_room_up_later(
     cluster: Cluster, looks: list[str]
 ) -> None:
     """The process that is asked knows why the room is lost, and pauses."""
-    observe(cluster, FACTS, HIGH, replace(WAITING, nomination=chosen()))
-    play = Play(cluster)
+    play = recovered(cluster)
     play.plans.schedulers.clear()
-    [*play.shell.recover()]
     running = asyncio.create_task(play.shell.run())
     gone = (deleted(f"low-{n}") for n in range(2))
     observe(cluster, *gone, pod("new", 4, on="n0", scheduler="other"))
@@ -487,8 +476,7 @@ async def test_a_process_that_is_not_asked_gives_lost_room_up_later(
 
 async def test_what_the_watch_shows_late_ends_nothing(play: Play) -> None:
     play.lag = 5.0
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(2)
+    await play.sees(2, WAITS)
     play.cluster.apply(ev.ObjectApplied(replace(WAITING, generation=7)))
     shown = replace(WAITING, status=replace(WAITING.status, phase="Pending"))
     play.cluster.apply(ev.ObjectApplied(shown))
@@ -501,13 +489,11 @@ async def test_what_the_watch_shows_late_ends_nothing(play: Play) -> None:
 
 
 async def test_a_deleted_group_and_one_of_the_same_name(play: Play, looks: list[str]) -> None:
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(2)
+    await play.sees(2, WAITS)
     observe(play.cluster, deleted((WAITING.api_group, GROUP), PodGroupInfo))
     assert not play.view.nominated
     assert play.shell.under_way == 0
-    observe(play.cluster, pod_group("high", 2, uid="another"))
-    await asyncio.sleep(3)
+    await play.sees(3, pod_group("high", 2, uid="another"))
     assert looks == [GROUP] * 2
     assert play.view.nominated.keys() == {GROUP}
 
@@ -515,27 +501,25 @@ async def test_a_deleted_group_and_one_of_the_same_name(play: Play, looks: list[
 @pytest.mark.parametrize("error", [UnavailableError("busy"), RuntimeError("odd")])
 async def test_a_write_is_tried_again(play: Play, error: Exception) -> None:
     play.fails = [error, error]
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(1)
+    await play.sees(1, WAITS)
     assert play.written == []
     await asyncio.sleep(4)
     assert play.said == [(True, "Evicting")]
 
 
-async def test_too_many_victims_for_a_status_are_none(play: Play, looks: list[str]) -> None:
-    play.fails = [TooManyVictimsError("100000 victims are too many for a status")]
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(10)
-    assert play.said == [(False, "TooManyVictims")]
-    assert not play.view.nominated
-    assert looks == [GROUP]
-
-
-async def test_no_room_is_kept_where_its_record_is_dropped(play: Play, looks: list[str]) -> None:
-    play.fails = [NotStoredError("the CustomResourceDefinition has no such field")]
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(10)
-    assert play.said == [(False, "NotStored")]
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (TooManyVictimsError("100000 victims are too many for a status"), "TooManyVictims"),
+        (NotStoredError("the CustomResourceDefinition has no such field"), "NotStored"),
+    ],
+)
+async def test_no_room_is_kept_for_what_cannot_be_stored(
+    play: Play, looks: list[str], error: Exception, reason: str
+) -> None:
+    play.fails = [error]
+    await play.sees(10, WAITS)
+    assert play.said == [(False, reason)]
     assert not play.view.nominated
     assert play.shell.under_way == 0
     assert looks == [GROUP]
@@ -553,8 +537,7 @@ async def test_a_choice_that_has_been_overtaken_is_dropped(
         return found
 
     monkeypatch.setattr(preempt, "choosing", slow)
-    observe(play.cluster, WAITS)
-    await asyncio.sleep(0.1)
+    await play.sees(0.1, WAITS)
     assert play.written == []
     assert not play.view.nominated
 
@@ -569,10 +552,3 @@ async def test_in_strict_order_only_the_first_group_preempts(
     await asyncio.sleep(10)
     running.cancel()
     assert set(looks) == {key("first")}
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    cluster = Cluster()
-    yield cluster
-    check_tables(cluster)

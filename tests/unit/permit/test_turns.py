@@ -234,14 +234,8 @@ async def test_only_a_share_of_the_time_is_spent_in_vain(
 
 
 async def test_in_strict_order_no_group_passes(cluster: Cluster) -> None:
-    scene = Scene(
-        cluster,
-        nodes(4, 4),
-        pod("old", 2, on="n0"),
-        group("large", 1.0, size=2, cpu=4),
-        group("small", 5.0),
-        options=STRICT,
-    )
+    large, old = group("large", 1.0, size=2, cpu=4), pod("old", 2, on="n0")
+    scene = Scene(cluster, nodes(4, 4), old, large, group("small", 5.0), options=STRICT)
     behind = "gang ns/small: another gang is ahead of it, and the order is strict"
 
     assert reported(scene, "small-0", ["n0", "n1"], group="small") == behind
@@ -252,14 +246,8 @@ async def test_in_strict_order_no_group_passes(cluster: Cluster) -> None:
 
 
 async def test_in_strict_order_a_failure_changes_nothing(cluster: Cluster) -> None:
-    scene = Scene(
-        cluster,
-        nodes(4, 4),
-        pod("old", 2, on="n0"),
-        group("large", 1.0, size=2, cpu=4),
-        group("small", 5.0),
-        options=STRICT,
-    )
+    large, old = group("large", 1.0, size=2, cpu=4), pod("old", 2, on="n0")
+    scene = Scene(cluster, nodes(4, 4), old, large, group("small", 5.0), options=STRICT)
 
     assert "short of cpu" in reported(scene, "large-0", ["n1"], group="large")
     assert "strict" in reported(scene, "small-0", ["n0", "n1"], group="small")
