@@ -53,7 +53,7 @@ _PATIENCE: Final = f"{PATIENCE_SECONDS:.0f} s"
 _ENDS: Final[Mapping[KeptKind, str]] = {
     "Plan": _STARTS,
     "Held": _STARTS,
-    "Claim": f"the group starts, or could have for {aging.PATIENCE_SECONDS:.0f} s",
+    "Claim": f"the group starts, or could have for {_PATIENCE}",
     "Grant": "the group has a plan, or its time has passed",
     "Preemption": f"the group starts, or has not {_PATIENCE} after its victims have gone",
 }
@@ -379,7 +379,7 @@ class _Kept:
         self.pods += of_pod
         self.until = reservation.until
         if isinstance(reservation, Claim) and reservation.fits_since is not None:
-            self.until = reservation.fits_since + aging.PATIENCE_SECONDS
+            self.until = reservation.fits_since + PATIENCE_SECONDS
         for node, amounts in reservation.amounts.items():
             self.nodes[node] = self.nodes.get(node, 0) + 1
             add(self.amounts, amounts)

@@ -546,9 +546,9 @@ class RoomLeft:
     def slots(self, node: NodeInfo, pod: PodShape) -> int:
         """Return how many pods a node takes beside what is on it."""
         there = slots(pod.shape, self.on(node))
-        if not there or not pod.shape.one_per_node:
-            return there
-        return 0 if self._conflicts.exclude(node.name, pod) else 1
+        if there and pod.shape.one_per_node and self._conflicts.exclude(node.name, pod):
+            return 0
+        return there
 
     def slack(self, node: NodeInfo, shape: Shape) -> float:
         """Return how much of what pods ask for is left, in parts of the node."""
@@ -565,7 +565,6 @@ class RoomLeft:
         if shape.one_per_node:
             if self._conflicts.exclude(node.name, pod):
                 return None
-            count = 1
             self._conflicts.put(node.name, pod, count)
         for name, amount in shape.requests.items():
             if amount:
@@ -686,8 +685,11 @@ class RoomLeft:
 
 
 def slots(shape: Shape, left: Mapping[str, int]) -> int:
-    """Return for how many pods there is room by amounts; any number where they ask for nothing."""
-    most = 1 << 30
+    """Return for how many pods of a shape there is room by amounts; any number if it asks for none.
+
+    Of pods that go one to a node it is one at most.
+    """
+    most = 1 if shape.one_per_node else 1 << 30
     for name, amount in shape.requests.items():
         if amount:
             found = left.get(name, 0) // amount

@@ -76,7 +76,7 @@ def counting(
             if looked > PIECE:
                 looked = 0
                 yield
-            counts = (_slots(pod, amounts(node)) for node in nodes if allows(node))
+            counts = (slots(pod.shape, amounts(node)) for node in nodes if allows(node))
             found[value] += sum(counts) if len(wanted) == 1 else _up_to(most, counts)
     return found
 
@@ -89,11 +89,6 @@ def _up_to(most: int, counts: Iterable[int]) -> int:
         if total >= most:
             return most
     return total
-
-
-def _slots(pod: PodShape, left: Mapping[str, int]) -> int:
-    there = slots(pod.shape, left)
-    return min(there, 1) if pod.shape.one_per_node else there
 
 
 def fewest(capacity: Mapping[K, int], wanted: int) -> list[K]:
@@ -253,9 +248,9 @@ class _Tree:
             return 0 if wanted else _NOTHING
         while True:
             units = self._units[level]
-            one = _smallest(units, wanted)
-            if one is not None:
-                return {one: wanted}
+            enough = [(n, domain) for domain, n in units.items() if n >= wanted]
+            if enough:
+                return {min(enough)[1]: wanted}  # the one with the least beyond that
             if self._asked.required:
                 return max(units.values(), default=0)
             if not level or self._asked.unconstrained:
@@ -307,12 +302,6 @@ def _summed(parts: Iterable[tuple[Domain, int]], level: int) -> _Units:
     for domain, n in parts:
         found[domain[: level + 1]] = found.get(domain[: level + 1], 0) + n
     return found
-
-
-def _smallest(units: _Units, wanted: int) -> Domain | None:
-    """Return the domain that takes all and the least beyond that."""
-    enough = [(n, domain) for domain, n in units.items() if n >= wanted]
-    return min(enough)[1] if enough else None
 
 
 def _few(units: _Units, wanted: int) -> dict[Domain, int]:

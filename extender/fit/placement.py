@@ -17,8 +17,8 @@ from extender.fit.candidates import Candidates, Placed, PodShape, RoomLeft
 from extender.state.cluster.records import NodeInfo
 from extender.steps import PIECE, Steps
 
-_SAMPLE: Final = 100
-"""kube-scheduler itself chooses from so many good nodes at least, where there are so many."""
+MIN_SAMPLE: Final = 100
+"""kube-scheduler sends all feasible nodes if there are fewer than this (minFeasibleNodesToFind)."""
 
 
 class GangPlacement(StrEnum):
@@ -60,7 +60,7 @@ def are_enough(spots: Sequence[Spot], count: int, placement: GangPlacement) -> b
         return False
     if placement is GangPlacement.PACK:
         return True
-    return len(spots) >= _SAMPLE and sum(not spot.siblings for spot in spots) >= count
+    return len(spots) >= MIN_SAMPLE and sum(not spot.siblings for spot in spots) >= count
 
 
 def choosing(

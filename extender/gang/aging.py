@@ -32,6 +32,7 @@ from extender.fit.packer import Found, Packer, Wanted
 from extender.gang import gates, topology
 from extender.gang.fit import candidates, fitting, pod_shape
 from extender.gang.verdicts import GangOptions
+from extender.gang.victims import PATIENCE_SECONDS
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster.records import Domain, NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.reservations import Claim
@@ -44,8 +45,6 @@ group's pod shapes that decide which nodes it can use."""
 LARGEST = 3
 """The largest multiple of its own room that a group may claim. Pods of services never end, and
 their new pods must find room whatever a gang waits for."""
-PATIENCE_SECONDS = 30.0
-"""The time for which a group that could start may keep its claim without starting."""
 
 Places = Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]
 """The nodes of each domain, with the pods that go there."""
@@ -216,7 +215,8 @@ class _Look:
     def claim(self, aged: _Aged, now: float) -> Steps[Claim | None]:
         """Return a group's claim; None if it has room without one, or has long had room with one.
 
-        It then waits for something that no claim brings about, for example a volume.
+        A group with room starts within `PATIENCE_SECONDS`, or waits for something that no claim
+        brings about, for example a volume.
         """
         group, wanted = aged.pod_group.key, len(aged.pods)
         present, fits_since = self.view.claims.get(group), None

@@ -200,8 +200,8 @@ class MembersAhead:
         free = self._view.free(node, priority=priority, group=self._group)
         subtract(free, anywhere.sum)
         for other in chain(self._assumed_on(name), anywhere.planned):
-            if not self._is_counted(other, name, priority):
-                subtract(free, other.shape.requests)
+            if other.priority < priority or self._view.planned_node(other.uid) != name:
+                subtract(free, other.shape.requests)  # no plan keeps it from these members
         return all(free.get(what, 0) >= 0 for what in kind.asked)
 
     def _ports_taken(self, pod: PodInfo, node: str) -> bool:
@@ -229,11 +229,6 @@ class MembersAhead:
                 if pod.shape.host_ports:
                     found.with_ports.append(pod)
         return self._anywhere
-
-    def _is_counted(self, pod: PodInfo, node: str, priority: int) -> bool:
-        """Return whether a plan keeps the room of a pod from members of a priority."""
-        kept = self._view.planned_node(pod.uid) == node
-        return kept and pod.priority >= priority
 
 
 # --- the members that are bound ----------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from extender.api.core_v1 import matches_term
 from extender.api.reasons import Reason
 from extender.fit.candidates import clashes
+from extender.fit.placement import MIN_SAMPLE
 from extender.gang import score, topology
 from extender.gang.fit import Fit, Offer, fits
 from extender.gang.gates import CAN_START, MAY_BE_PLANNED, Known, asked, first_refusal
@@ -31,9 +32,6 @@ from extender.state.cluster.records import (
 )
 from extender.state.cluster.reservations import SYSTEM_CRITICAL, ReservationKind
 from extender.state.cluster.view import ClusterView
-
-MIN_SAMPLE: Final = 100
-"""kube-scheduler sends all feasible nodes if there are fewer than this (minFeasibleNodesToFind)."""
 
 ELSEWHERE: Final = "the room planned for this pod is not on the nodes to choose from"
 OUTSIDE: Final = "none of the nodes to choose from is in the domain where the gang is"
@@ -475,14 +473,12 @@ def _is_small(pod: PodInfo, node: NodeInfo, view: ClusterView) -> bool:
     together = Resources(pod.shape.requests)
     for uid in chain(view.pods_on(node.name), view.coming_to(node.name)):
         other = view.pods.get(uid)
-        if other is not None and other.uid != pod.uid and _is_alike(other, pod):
+        if other is None or other.uid == pod.uid or other.only_node is None:
+            continue
+        if other.namespace == pod.namespace:
             add(together, other.shape.requests)
     whole = node.allocatable
     return all(value * 100 <= whole.get(name, 0) * SHARE for name, value in together.items())
-
-
-def _is_alike(other: PodInfo, pod: PodInfo) -> bool:
-    return other.only_node is not None and other.namespace == pod.namespace
 
 
 # --- the dry round of a gang whose members claim volumes or devices ------------------------------

@@ -133,7 +133,7 @@ def is_readable(group: str, *, view: ClusterView) -> bool:
     return not any(pod.shape.individually_constrained for pod in view.members(group))
 
 
-def fitting(
+def fitting(  # noqa: PLR0913 - each is a fact of its own
     pods: Sequence[PodInfo],
     wanted: int,
     *,
@@ -141,8 +141,11 @@ def fitting(
     view: ClusterView,
     offer: Offer = NO_OFFER,
     room: Room = Room.FREE,
+    gone: Sequence[Placed] = (),
 ) -> Steps[Fit]:
     """Place `wanted` of a group's pods, always including the first; others may be passed over.
+
+    Pods that are `gone` count as having left their nodes.
 
     The nodes that kube-scheduler offers for the first pod are feasible for every pod of its shape.
     They are used first; if the offer is complete, that shape uses no others. Next are the nodes
@@ -151,26 +154,11 @@ def fitting(
     Within the domains its placement decides which nodes they use.
     """
     asked = topology.topology_of(view.pod_group(group))
-    return (yield from _found(_Places(pods, wanted, group, view, offer, room, asked)))
-
-
-def fitting_without(
-    gone: Sequence[Placed], pods: Sequence[PodInfo], *, group: str, view: ClusterView
-) -> Steps[Fit]:
-    """Place all of these pods of a group as if the pods in `gone` had left their nodes."""
-    asked = topology.topology_of(view.pod_group(group))
-    places = _Places(pods, len(pods), group, view, NO_OFFER, Room.FREE, asked, gone)
-    return (yield from _found(places))
-
-
-def _found(places: "_Places") -> Steps[Fit]:
-    """Place the pods of a group as its topology asks."""
-    pod_group = places.view.pod_group(places.group)
+    places = _Places(pods, wanted, group, view, offer, room, asked, gone)
+    pod_group = view.pod_group(group)
     if pod_group is not None and pod_group.assigned:
         return (yield from _as_assigned(places, pod_group))
-    return (
-        yield from places.on(None) if places.asked is None else _in_domains(places, places.asked)
-    )
+    return (yield from places.on(None) if asked is None else _in_domains(places, asked))
 
 
 def _as_assigned(places: "_Places", pod_group: PodGroupInfo) -> Steps[Fit]:

@@ -31,8 +31,8 @@ from typing import Final
 
 from extender.api.reasons import EventReason, Reason
 from extender.api.wellknown import ConditionType, Phase
-from extender.gang.verdicts import OnPartial, OnPartialOverrides, Pending
-from extender.state.cluster.records import ConditionInfo, JobInfo, PodGroupStatusInfo, PodInfo
+from extender.gang.verdicts import GangOptions, OnPartial, OnPartialOverrides, Pending
+from extender.state.cluster.records import JobInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 
 
@@ -132,7 +132,7 @@ def decide(
         running=have.running,
         succeeded=have.succeeded,
         failed=have.failed,
-        occupied_by=_owners(pods),
+        occupied_by=",".join(sorted({owner for pod in pods for owner in pod.owners})),
         started=started,
     )
 
@@ -182,10 +182,6 @@ def _as_it_ended(have: Progress, stored: PodGroupStatusInfo) -> PodGroupStatusIn
         occupied_by=stored.occupied_by,
         started=stored.started,
     )
-
-
-def _owners(pods: Iterable[PodInfo]) -> str:
-    return ",".join(sorted({owner for pod in pods for owner in pod.owners}))
 
 
 # --- Jobs that run more pods than they run at once ---------------------------------------------
@@ -264,32 +260,6 @@ class Watched:
     """The answer to what the group waits for, if it was worked out before: that may take long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The seconds for which a gang may be partial, and its fate after that."""
-
-    patience: float
-    then: OnPartial
-    watched: float
-    """The seconds for which this process has seen the same pods with nodes, and too few of them."""
-    begun: bool
-    """True if the gang has once started as a whole."""
-    shows_whole: bool
-    """True if the status alone shows that. The status is then kept while the gang lacks pods."""
-
-
-def has_begun(pods: Iterable[PodInfo], *, stored: PodGroupStatusInfo, generation: int) -> bool:
-    """Return whether a group that lacks nodes for some members has once started as a gang.
-
-    Either it was whole with its PodGroup as it is now; or its PodGroup was never changed, and all
-    members have the same scheduler, which binds none without quorum.
-    """
-    live = [pod for pod in pods if not pod.finished]
-    return was_whole(stored, generation=generation) or (
-        generation <= 1 and len({pod.scheduler for pod in live}) == 1
-    )
-
-
 def was_whole(stored: PodGroupStatusInfo, *, generation: int) -> bool:
     """Return whether a group was whole with its PodGroup as it is now, and has kept some nodes.
 
@@ -305,14 +275,13 @@ def was_whole(stored: PodGroupStatusInfo, *, generation: int) -> bool:
     )
 
 
-def refused_at_start(pods: Iterable[PodInfo]) -> bool:
+def refused_at_start(pods: Sequence[PodInfo]) -> bool:
     """Return whether a node refused a pod in the start in which the bound pods got their nodes.
 
     The refused pod was created before they had nodes, so it does not replace a pod that ran with
     them. It was refused after they were created, so it is not of an earlier start. The API server's
     times are whole seconds.
     """
-    pods = list(pods)
     bound = [pod for pod in pods if pod.node is not None and not pod.finished]
     if not bound:
         return False
@@ -323,22 +292,30 @@ def refused_at_start(pods: Iterable[PodInfo]) -> bool:
     )
 
 
-def decide_partial(
-    pods: Iterable[PodInfo],
+def decide_partial(  # noqa: PLR0913 - each is a fact of its own
+    pod_group: PodGroupInfo,
+    pods: Sequence[PodInfo],
     have: Progress,
     *,
     quorum: int,
-    before: ConditionInfo | None,
+    stored: PodGroupStatusInfo,
     now: float,
-    rules: Rules,
+    options: GangOptions,
+    watched: Watched,
 ) -> Partial:
     """Return what to do about a gang of which some live members have a node and others do not.
 
-    `quorum` is the number of pods that it needs besides those that are done, `before` its condition
-    so far. A gang that was whole and lacks pods gets a condition too: new pods may find no room.
+    `quorum` is the number of pods that it needs besides those that are done, `stored` its status so
+    far. A gang that was whole and lacks pods gets a condition too: new pods may find no room.
+
+    It must have started as a gang once. Either it was whole with its PodGroup as it is now; or its
+    PodGroup was never changed, and all members have the same scheduler, which binds none without
+    quorum: the pods alone show it then, so nothing is kept in the status for it.
     """
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
-    if rules.shows_whole and 0 < have.bound < quorum and have.bound >= have.live:
+    before, changed = stored.condition(ConditionType.PARTIAL), pod_group.generation > 1
+    whole = was_whole(stored, generation=pod_group.generation)
+    if changed and whole and 0 < have.bound < quorum and have.bound >= have.live:
         return Partial(
             Statement(
                 ConditionType.PARTIAL,
@@ -347,19 +324,27 @@ def decide_partial(
                 message=f"{text}, and it has no others",
             )
         )
-    if not rules.begun or not 0 < have.bound < min(quorum, have.live):
+    schedulers = {pod.scheduler for pod in pods if not pod.finished}
+    begun = whole or (not changed and len(schedulers) == 1)
+    if not begun or not 0 < have.bound < min(quorum, have.live):
         if before is None:
             return Partial()
         reason = EventReason.WHOLE if 0 < have.bound >= quorum else EventReason.NOT_SCHEDULED
         return Partial(Statement(ConditionType.PARTIAL, holds=False, reason=reason, message=""))
+    then = policy(pod_group.on_partial, watched.default, watched.overrides)
+    if pod_group.on_partial != OnPartial.KEEP and refused_at_start(pods):
+        then = then if then is OnPartial.EVICT else options.on_refused
+    patience = options.timeout(pod_group.schedule_timeout)
+    if then is OnPartial.EVICT:
+        patience = max(patience, options.evict_after)
     since = before.transition if before is not None and before.status == "True" else ceil(now)
-    left = max(since + rules.patience - now, rules.patience - rules.watched)
+    left = max(since + patience - now, patience - watched.seconds)
     if left > 0:
         return Partial(_holds(EventReason.PARTIALLY_SCHEDULED, text), look_again=left)
     # A pod without an owner would be gone for good.
     on_nodes = (p for p in pods if p.node is not None and not p.terminating and not p.finished)
     evict = tuple(pod for pod in on_nodes if pod.owners)
-    if rules.then is OnPartial.KEEP or not evict:
+    if then is OnPartial.KEEP or not evict:
         return Partial(_holds(EventReason.PARTIAL_GANG, text))
     return Partial(_holds(EventReason.EVICTED, text), evict=evict)
 

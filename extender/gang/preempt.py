@@ -125,10 +125,9 @@ def ended(  # noqa: PLR0913 - each is a fact of its own
     if seen.absent is not None and now - seen.absent >= PATIENCE_SECONDS + standby:
         text = "it does not wait for room any more: it lacks pods, or they are gated"
         return Ended(PreemptionReason.NOT_NEEDED, text)
-    left = [*remaining(nomination, view=view)]
-    pods = sum(len(each.pods) for each in nomination.victims)
-    if planned and len(left) == pods and not any(pod.terminating for pod in left):
+    if planned and not has_cost(nomination, view=view):
         return Ended(PreemptionReason.NOT_NEEDED, "it has room without its victims")
+    left = [*remaining(nomination, view=view)]
     if left:
         seen.gone = None
         return _late_victims(left, nomination, now - standby)
@@ -236,15 +235,13 @@ def overtaken(pod_group: PodGroupInfo, nomination: PreemptedRoom, *, view: Clust
 
     Only the extender calls this, because it knows the plans of groups.
     """
-    left = [*remaining(nomination, view=view)]
-    if len(left) < sum(len(each.pods) for each in nomination.victims):
-        return ""
-    if any(pod.terminating for pod in left):
+    if has_cost(nomination, view=view):
         return ""
     missing = view.quorum(pod_group) - view.tally(pod_group.key).committed
     chosen = sum(len(room.pods) for room in nomination.rooms.values())
     if pod_group.key in view.queue and missing > chosen:
         return "the group needs more pods by now than room was chosen for"
+    left = [*remaining(nomination, view=view)]
     return _outranked(pod_group, left, view=view) or _of_no_use(nomination, left, view=view)
 
 

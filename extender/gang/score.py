@@ -12,14 +12,14 @@ from extender.resources.quantity import PODS
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
 
-HIGHEST: Final = 10
 _SIBLING, _DOMAIN = 0.8, 0.4
 """The nearness of a sibling's node, and of a node of its domain; 1 is that of the next in rank."""
-_NEAR, _FULL = 8, 2
-"""The points, to pack, for nearness and for used room, which is worth less than a step nearer."""
 _ALONE, _ZONE, _EMPTY = 7, 2, 1
 """The points, to spread, for few siblings on the node, few in its zone, and free room. A node with
 more siblings than the fewest gets at most half of the first: the others do not make up for it."""
+HIGHEST: Final = _ALONE + _ZONE + _EMPTY
+_FULL = _ZONE
+"""The points, to pack, for used room: less than a step nearer is worth. Nearness has the others."""
 
 
 def score(pod: PodInfo | None, sent: Sequence[str], *, view: ClusterView) -> Mapping[str, int]:
@@ -68,7 +68,7 @@ class _Gang:
         if self.placement is None:
             return {name: round(HIGHEST * near[name]) for name in sent}
         used = self._used(sent)
-        return {name: round(_NEAR * near[name] + _FULL * used[name]) for name in sent}
+        return {name: round((HIGHEST - _FULL) * near[name] + _FULL * used[name]) for name in sent}
 
     def _near(self, sent: Sequence[str]) -> Mapping[str, float]:
         domains = {name: self._domain(name, self.label) for name in sent}

@@ -12,7 +12,7 @@ from extender.fit.candidates import is_feasible
 from extender.gang import gates, phase, preempt
 from extender.gang.fit import Fit, candidates, finds_no_node
 from extender.gang.gates import cannot_start
-from extender.gang.phase import Progress, Rules, Statement, Watched, is_scheduled, runs
+from extender.gang.phase import Progress, Statement, Watched, is_scheduled, runs
 from extender.gang.verdicts import GangOptions, OnPartial, Pending, Refuse, about, not_admitted
 from extender.state.cluster.records import (
     ConditionInfo,
@@ -88,27 +88,16 @@ def decide(
     # Succeeded pods count though they may be gone: see `phase.decide`.
     done = max(status.succeeded - jobs.replaced, jobs.done) if jobs else status.succeeded
     have = replace(phase.progress(pods), done=done)
-    then = phase.policy(pod_group.on_partial, watched.default, watched.overrides)
-    if pod_group.on_partial != OnPartial.KEEP and phase.refused_at_start(pods):
-        then = then if then is OnPartial.EVICT else options.on_refused
     split = phase.decide_partial(
+        pod_group,
         pods,
         have,
         # In a later wave a waiting pod does not make the others useless, so none is evicted.
         quorum=need - max(status.succeeded, done),
-        before=stored.condition(ConditionType.PARTIAL),
+        stored=stored,
         now=now,
-        rules=Rules(
-            max(
-                options.timeout(pod_group.schedule_timeout),
-                options.evict_after if then is OnPartial.EVICT else 0.0,
-            ),
-            then,
-            watched.seconds,
-            phase.has_begun(pods, stored=stored, generation=pod_group.generation),
-            # While the PodGroup has never been changed, the pods alone show that the gang started.
-            pod_group.generation > 1 and phase.was_whole(stored, generation=pod_group.generation),
-        ),
+        options=options,
+        watched=watched,
     )
     places = {pod.node for pod in pods if pod.node is not None and pod.node in view.nodes}
     whole = phase.is_scheduled(have, need)
@@ -173,17 +162,13 @@ def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable
         if before is not None and before.reason == now.reason:
             continue
         if now.type == ConditionType.SCHEDULED:
-            yield _notice(now, now.reason, "Scheduling", warning=now.reason in _BAD)
+            yield Notice(now.reason, now.message, "Scheduling", warning=now.reason in _BAD)
         elif now.type == ConditionType.PARTIAL and now.reason in {
             EventReason.PARTIAL_GANG,
             EventReason.EVICTED,
         }:
             action = "Evicting" if now.reason == EventReason.EVICTED else "Keeping"
-            yield _notice(now, EventReason.PARTIAL_GANG, action, warning=True)
-
-
-def _notice(condition: ConditionInfo, reason: str, action: str, *, warning: bool) -> Notice:
-    return Notice(reason, condition.message, action, warning)
+            yield Notice(EventReason.PARTIAL_GANG, now.message, action, warning=True)
 
 
 def _mixed_priorities(pods: Iterable[PodInfo]) -> Iterable[Notice]:

@@ -138,15 +138,9 @@ def unknown_placement(pod_group: PodGroupInfo) -> Refuse | None:
 def placement_choice(group: str, *, view: ClusterView) -> PlacementChoice | None:
     """Return how the nodes of a group's plan are chosen; None if it asks for no placement."""
     asked = placement_of(view.pod_group(group))
-    return None if asked is None else PlacementChoice(asked, siblings_by_node(group, view=view))
-
-
-def siblings_by_node(group: str, *, view: ClusterView, but: str | None = None) -> Counter[str]:
-    """Return the number of members on each node, or planned for it.
-
-    Members that are being deleted and the one with the UID `but` do not count.
-    """
-    return Counter(node for _, node in with_nodes(group, view=view, but=but))
+    if asked is None:
+        return None
+    return PlacementChoice(asked, Counter(node for _, node in with_nodes(group, view=view)))
 
 
 def with_nodes(

@@ -105,7 +105,7 @@ class Lack:
         free = room_on(node, self.room, view=view, priority=self.priority, group=self.group)
         # kube-scheduler may judge node affinity differently, so a shape with affinity counts.
         open_to = (s for s in self.shapes if s.affinity is not None or is_feasible(s, node))
-        return max((_count(shape, free) for shape in open_to), default=0)
+        return max((slots(shape, free) for shape in open_to), default=0)
 
 
 def lack_of(
@@ -114,10 +114,6 @@ def lack_of(
     """Return the lack of a gang of which `missing` pods did not fit."""
     shapes = tuple(dict.fromkeys(pod.shape for pod in pods))
     return Lack(group, view.tally(group).priority, shapes, missing if len(shapes) == 1 else 1, room)
-
-
-def _count(shape: Shape, free: Mapping[str, int]) -> int:
-    return min(slots(shape, free), 1) if shape.one_per_node else slots(shape, free)
 
 
 # --- settings and answers ------------------------------------------------------------------------

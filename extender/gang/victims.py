@@ -35,7 +35,6 @@ from extender.gang.fit import (
     candidates,
     finds_no_node,
     fitting,
-    fitting_without,
     is_readable,
     lacking_resources,
     packer_of,
@@ -603,7 +602,7 @@ def _confirmed(
     now: float,
 ) -> Steps[Preemption | None]:
     """Return the preemption with these victims, if the gang then fits; else None."""
-    fit = yield from fitting_without(gone, pods, group=pod_group.key, view=view)
+    fit = yield from fitting(pods, len(pods), group=pod_group.key, view=view, gone=gone)
     short = yield from lacking_resources(pod_group, view=view)
     for some in cut([pod for unit in victims for part in unit.parts for pod in part.pods]):
         for pod, name in product(some, short):

@@ -81,19 +81,8 @@ def is_woken_by(waker: Occasion, reason: str) -> bool:
 MOST_LOOKS: Final = 10_000
 """The number of nodes that one decision looks at for all pods: this takes some milliseconds."""
 
-
-MOST_OF_A_KIND: Final = MOST_LOOKS // 4
-"""The number of pods of one kind that can find room in one decision: each costs four looks."""
 PodKind = tuple[Shape, int]
 """A shape and a priority. If a node has no room for one pod of a kind, it has none for others."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodsWithRoom:
-    """The pods that find room, and the kinds to pass as `looked` to the next decision."""
-
-    pods: tuple[PodInfo, ...]
-    looked: frozenset[PodKind]
 
 
 class UngroupedPods:
@@ -106,18 +95,19 @@ class UngroupedPods:
         """Add a pod. If a kind has very many pods, only the oldest are kept."""
         there = self._kinds.setdefault((pod.shape, pod.priority), [])
         there.append(pod)
-        if len(there) >= 2 * MOST_OF_A_KIND:
+        if len(there) >= 2 * MOST_LOOKS:
             there.sort(key=_age)
-            del there[MOST_OF_A_KIND:]
+            del there[MOST_LOOKS:]
 
     def with_room(
         self, view: ClusterView, *, looked: Collection[PodKind] = ()
-    ) -> Steps[PodsWithRoom]:
+    ) -> Steps[tuple[Sequence[PodInfo], frozenset[PodKind]]]:
         """Return the pods that find room beside each other, by priority and age.
 
-        Kinds that earlier decisions have `looked` for come last, so that each kind has its turn,
-        even if kinds that never fit use up all looks. Room is judged by amounts, selectors and
-        taints. Everything else is left to kube-scheduler: a pod woken in vain costs it one try.
+        Return also the kinds to pass as `looked` to the next decision. Kinds that earlier decisions
+        have `looked` for come last, so that each kind has its turn, even if kinds that never fit
+        use up all looks. Room is judged by amounts, selectors and taints. Everything else is left
+        to kube-scheduler: a pod woken in vain costs it one try.
         """
         before = frozenset(looked)
         if before.issuperset(self._kinds):
@@ -141,7 +131,7 @@ class UngroupedPods:
                 heappop(order)
             else:
                 heapreplace(order, (_turn(turn[0], following, turn[-1]), following, rest))
-        return PodsWithRoom(tuple(found), frozenset() if rooms.may_look else before | begun)
+        return found, frozenset() if rooms.may_look else before | begun
 
 
 def _age(pod: PodInfo) -> float:
@@ -228,7 +218,7 @@ def decide_group(
         return Wake(ungate=tuple(pod for pod in ungate if pod.uid not in resting))
     uids = (uid for uid in view.refused_of(group) if uid not in resting)
     pods = (view.pods.get(uid) for uid in uids)
-    refused = [pod for pod in pods if pod is not None and _waits_for_node(pod, group, view)]
+    refused = [p for p in pods if p and p.group == group and view.bound_node(p) is None]
     planned = [pod for pod in refused if view.planned_node(pod.uid) is not None]
     expected = tuple(p for p in planned if view.refused[p.uid].reason not in DRY_ROUND)
     others = [
@@ -308,21 +298,17 @@ def deciding_room(
             ungrouped.add(pod)
         elif is_woken_by(Occasion.ROOM, refusal.reason):
             lacking.setdefault(pod.group, []).append(pod)
-    found = yield from ungrouped.with_room(view, looked=looked)
+    found, looked = yield from ungrouped.with_room(view, looked=looked)
     order = _in_order(lacking, view, strict=strict)
     woken = (_for_room(group, lacking[group], view) for group in order)
-    retry = (*(pod for pods in woken for pod in pods), *view.admitted_of(free), *found.pods)
-    return Wake(retry=retry, looked=found.looked)
+    retry = (*(pod for pods in woken for pod in pods), *view.admitted_of(free), *found)
+    return Wake(retry=retry, looked=looked)
 
 
 def _is_held(refusal: Refusal, view: ClusterView) -> bool:
     """Return whether a refused pod still waits for its job to be admitted."""
     held = refusal.reason == Reason.NOT_ADMITTED
     return held and view.awaits_admission(refusal.pod) is not None
-
-
-def _waits_for_node(pod: PodInfo, group: str, view: ClusterView) -> bool:
-    return pod.group == group and view.bound_node(pod) is None
 
 
 def _is_good(pod: PodInfo, node: str | None, view: ClusterView) -> bool:
@@ -398,8 +384,8 @@ def refused_before(pod: PodInfo) -> Reason | None:
 # it, or wait for something that only kube-scheduler knows.
 
 
-_ENDED_BY_ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY))
-_ENDED_BY_TIME: Final = frozenset((
+_MAY_BE_MISSED: Final = frozenset((
+    *(Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY),
     *(Reason.NOT_SEEN_YET, Reason.PLANNING, Reason.RECENTLY_DENIED),
     *(Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES),
 ))  # fmt: skip
@@ -441,7 +427,7 @@ def _may_be_missed(refusal: Refusal, view: ClusterView) -> bool:
     """Return whether the reason of a refusal may be over; for reserved room, if none is kept."""
     if refusal.reason == Reason.RESERVED:
         return not view.keeps_room
-    return refusal.reason in _ENDED_BY_ROOM or refusal.reason in _ENDED_BY_TIME
+    return refusal.reason in _MAY_BE_MISSED
 
 
 def _is_ours(refusal: Refusal) -> bool:

@@ -19,10 +19,10 @@ from cachetools import TTLCache
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
+from extender.fit.placement import MIN_SAMPLE
 from extender.gang import ahead, gates
 from extender.gang.filter import (
     DRY_ROUND,
-    MIN_SAMPLE,
     beside_plans,
     decide,
     disagreement,

@@ -100,8 +100,8 @@ def test_a_nominated_pod_is_woken_for_the_room_that_is_made_for_it() -> None:
     waiting = UngroupedPods()
     waiting.add(PREEMPTOR)
 
-    found = at_once(waiting.with_room(cluster_of(nodes(3), PREEMPTOR).view()))
-    assert found.pods == (PREEMPTOR,)
+    found, _ = at_once(waiting.with_room(cluster_of(nodes(3), PREEMPTOR).view()))
+    assert found == [PREEMPTOR]
 
 
 CHANGES: dict[str, Any] = {

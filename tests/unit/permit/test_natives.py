@@ -7,7 +7,7 @@ import pytest
 from extender.api.core_v1 import Affinity
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
-from extender.gang.filter import MIN_SAMPLE
+from extender.fit.placement import MIN_SAMPLE
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
 from extender.permit.filter import NOT_FOUND, UNDECIDED, NativeGangs
 from extender.permit.timing import LOOK_SECONDS, SETTLED_SECONDS
