@@ -44,6 +44,7 @@ from tests.makers import (
 NOW = 1000.0
 PRIORITY = 5
 GANG = [pod_group("gang", 2), pods(2, 4, priority=PRIORITY)]
+ONE = [pod_group("gang", 1), pods(1, 4, priority=PRIORITY)]
 OPTIONS = GangOptions()
 
 
@@ -59,7 +60,10 @@ def chosen(
 
 def victims(*facts: Any, options: GangOptions = OPTIONS) -> set[str] | None:
     """Return the names of the pods that go; None where there is no preemption."""
-    found, _ = chosen(*facts, options=options)
+    return names(chosen(*facts, options=options)[0])
+
+
+def names(found: Preemption | None) -> set[str] | None:
     return None if found is None else {pod.name for unit in found.victims for pod in unit.all_pods}
 
 
@@ -120,8 +124,7 @@ OTHERS: dict[str, tuple[list[Any], set[str] | None]] = {
     "in their order, however many pods go": (
         [
             nodes(4, 4),
-            pod_group("gang", 1),
-            pods(1, 4, priority=PRIORITY),
+            ONE,
             [pod(f"a{n}", 1, on="n0") for n in range(4)],
             pod("b", 4, on="n1", cost=1),
         ],
@@ -130,8 +133,7 @@ OTHERS: dict[str, tuple[list[Any], set[str] | None]] = {
     "none that could have stayed": (
         [
             nodes(4, 4),
-            pod_group("gang", 1),
-            pods(1, 4, priority=PRIORITY),
+            ONE,
             [pod(f"a{n}", 1, on="n0") for n in range(4)],
             pod("b", 4, on="n1", cost=-1),
         ],
@@ -458,7 +460,7 @@ def test_victims_are_in_the_domains_that_a_queue_chose(
     facts: list[Any], want: set[str] | None
 ) -> None:
     found, cluster = chosen(*facts)
-    assert (None if found is None else {p.name for u in found.victims for p in u.all_pods}) == want
+    assert names(found) == want
     view = cluster.view()
     given = view.pod_group(key("gang"))
     assert given is not None
@@ -474,9 +476,7 @@ def test_each_of_many_hosts_makes_room_that_has_none() -> None:
     full = [pod(f"p{n}", 4, on=name) for n, name in enumerate([*hosts[:200], "spare"])]
     found, _ = chosen(there, in_zones(*hosts), full)
     assert found is not None
-    assert {p.name for unit in found.victims for p in unit.all_pods} == {
-        f"p{n}" for n in range(200)
-    }
+    assert names(found) == {f"p{n}" for n in range(200)}
     assert found.pods == {f"gang-{n}": name for n, name in enumerate(hosts)}
 
 
@@ -646,8 +646,7 @@ UNDER_WAY: dict[str, tuple[list[Any], set[str] | None]] = {
 
 @pytest.mark.parametrize(("facts", "want"), UNDER_WAY.values(), ids=UNDER_WAY)
 def test_victims_that_make_room_for_another_gang(facts: list[Any], want: set[str] | None) -> None:
-    one = [pod_group("gang", 1), pods(1, 4, priority=PRIORITY)]
-    gang = GANG if want is not None and len(want) == 2 else one
+    gang = GANG if want is not None and len(want) == 2 else ONE
     assert victims(gang, OTHER, facts) == want
 
 

@@ -85,10 +85,6 @@ def test_large_gangs_are_judged_in_pieces() -> None:
     assert scene.judge() is Prospect.ASKED_FOR
 
 
-def _in_hand(scene: Scene) -> None:
-    scene.in_hand.begin("gang-0", "n0")
-
-
 def _unproven(scene: Scene) -> None:
     scene.proven = ()
 
@@ -104,10 +100,6 @@ def _only_requested(scene: Scene) -> None:
     observe(scene.cluster, ev.PodSeen(replace(scene.members[0], uid="gang-9")))
 
 
-def _disagrees(scene: Scene) -> None:
-    observe(scene.cluster, ev.Looked(JUDGED, (), 2.0, agrees=False))
-
-
 ONE: Final[dict[str, tuple[Callable[[Scene], None], Prospect]]] = {
     "unequal": (lambda s: s.change(0, pattern=OTHER), Prospect.ASKED_FOR),
     "no pattern": (lambda s: s.change(0, pattern=None), Prospect.ASKED_FOR),
@@ -115,8 +107,11 @@ ONE: Final[dict[str, tuple[Callable[[Scene], None], Prospect]]] = {
     "nominated": (lambda s: s.change(0, nominated="n0"), Prospect.ASKED_FOR),
     "unproven scheduler": (_unproven, Prospect.ASKED_FOR),
     "shown by a request alone": (_only_requested, Prospect.ASKED_FOR),
-    "the books differ": (_disagrees, Prospect.ASKED_FOR),
-    "in hand": (_in_hand, Prospect.IN_HAND),
+    "the books differ": (
+        lambda scene: observe(scene.cluster, ev.Looked(JUDGED, (), 2.0, agrees=False)),
+        Prospect.ASKED_FOR,
+    ),
+    "in hand": (lambda scene: scene.in_hand.begin("gang-0", "n0"), Prospect.IN_HAND),
     "of another scheduler": (lambda s: s.change(0, scheduler="x"), Prospect.STANDS_ASIDE),
     "no node": (lambda s: s.change(0, unschedulable=NO_MATCH), Prospect.UNREADABLE),
     "not admitted": (_not_admitted, Prospect.STANDS_ASIDE),

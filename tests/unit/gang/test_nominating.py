@@ -73,6 +73,12 @@ def chosen(cluster: Cluster) -> PreemptedRoom:
     return nomination(found, view=cluster.view(), now=SINCE + 0.7)
 
 
+def group_of(cluster: Cluster, name: str = "high") -> PodGroupInfo:
+    found = cluster.view().pod_group(key(name))
+    assert found is not None
+    return found
+
+
 def without(cluster: Cluster, *uids: str) -> None:
     observe(cluster, [deleted(uid) for uid in uids])
 
@@ -173,8 +179,7 @@ def test_a_preemption_ends(
     facts: list[Any], now: float, seen: Seen, want: PreemptionReason | None
 ) -> None:
     cluster = scene()
-    stored, group = chosen(cluster), cluster.view().pod_group(key("high"))
-    assert group is not None
+    stored, group = chosen(cluster), group_of(cluster)
     observe(cluster, facts)
 
     found = ended(group, stored, seen=replace(seen), view=cluster.view(), now=now)
@@ -208,8 +213,7 @@ def test_a_group_that_is_gone_keeps_no_room(gone: str) -> None:
     observe(cluster, ev.Nominated(key("high"), chosen(cluster)))
     changes: list[ev.ClusterChange] = []
     cluster.subscribe(changes.append)
-    group = cluster.view().pod_group(key("high"))
-    assert group is not None
+    group = group_of(cluster)
     if gone == "its PodGroup":
         cluster.apply(deleted((group.api_group, group.key), PodGroupInfo))
     else:
@@ -220,8 +224,7 @@ def test_a_group_that_is_gone_keeps_no_room(gone: str) -> None:
 
 def test_the_reconciler_evicts_what_was_chosen_and_is_not_leaving() -> None:
     cluster = scene()
-    stored, group = chosen(cluster), cluster.view().pod_group(key("high"))
-    assert group is not None
+    stored, group = chosen(cluster), group_of(cluster)
     observe(cluster, replace(LOW[0], terminating=True))
     without(cluster, "single")
 
@@ -259,8 +262,7 @@ CHANGED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("fact", "want"), CHANGED.values(), ids=CHANGED)
 def test_nothing_is_begun_that_would_be_of_no_use(fact: Any, want: str) -> None:
     cluster = scene()
-    stored, group = chosen(cluster), cluster.view().pod_group(key("high"))
-    assert group is not None
+    stored, group = chosen(cluster), group_of(cluster)
     view = cluster.view()
     assert overtaken(group, stored, view=view) == ""
     observe(cluster, fact)
@@ -282,8 +284,7 @@ def test_members_that_a_gang_could_do_without_stay_when_it_cannot() -> None:
         *(pod_group("high", 2), pods(2, 4, group="high", priority=10)),
     )
     victims = tuple(VictimInfo("Pod", each.uid, (each.uid,)) for each in wide[:2])
-    view, group = cluster.view(), cluster.view().pod_group(key("high"))
-    assert group is not None
+    view, group = cluster.view(), group_of(cluster)
     stored = PreemptedRoom(SINCE, {}, victims)
     assert len(check(group, stored, view=view, enabled=True).evict) == 2
     without(cluster, "w-0")
@@ -303,8 +304,7 @@ def test_a_choice_is_overtaken_by(change: str) -> None:
     else:
         observe(cluster, replace(SINGLE, priority=10))
         want = "a victim has the priority 10 by now"
-    group = cluster.view().pod_group(key("high"))
-    assert group is not None
+    group = group_of(cluster)
     assert overtaken(group, stored, view=cluster.view()) == want
     without(cluster, "single")
     assert overtaken(group, stored, view=cluster.view()) == ""
@@ -313,8 +313,7 @@ def test_a_choice_is_overtaken_by(change: str) -> None:
 @pytest.mark.parametrize(("facts", "enabled", "want"), REFUSED.values(), ids=REFUSED)
 def test_the_reconciler_evicts_nothing_where(facts: list[Any], *, enabled: bool, want: str) -> None:
     cluster = scene()
-    stored, group = chosen(cluster), cluster.view().pod_group(key("high"))
-    assert group is not None
+    stored, group = chosen(cluster), group_of(cluster)
     observe(cluster, facts)
 
     found = check(group, stored, view=cluster.view(), enabled=enabled)
@@ -324,8 +323,7 @@ def test_the_reconciler_evicts_nothing_where(facts: list[Any], *, enabled: bool,
 
 def test_a_gang_has_started_again_when_other_pods_of_it_run() -> None:
     cluster = scene()
-    group = cluster.view().pod_group(key("low"))
-    assert group is not None
+    group = group_of(cluster, "low")
     assert not has_started_since(group, SINCE, view=cluster.view())
     observe(cluster, [replace(each, bound_at=SINCE) for each in LOW])
     assert has_started_since(group, SINCE, view=cluster.view())

@@ -50,53 +50,47 @@ def lack_of(missing: int, *shapes: Shape, room: Room = Room.FREE) -> Refuse:
     return Refuse(reason, "short", deny=True, lack=lack)
 
 
-def test_room_for_fewer_than_lack_it_is_no_reason_for_another_look() -> None:
-    cluster = cluster_of(nodes(4, 4, 4), [pod(f"p{n}", 2, on=f"n{n // 2}") for n in range(6)])
+HALVES = [nodes(4, 4, 4), [pod(f"p{n}", 2, on=f"n{n // 2}") for n in range(6)]]
+ENDS: dict[str, tuple[list[Any], Refuse, list[list[Any]], Any]] = {
+    "room for as many as lack it, and not for fewer or for the same once more": (
+        HALVES,
+        lack_of(3),
+        [[deleted("p0"), deleted("p1")], [pod("q", 2, on="n0"), deleted("q")]],
+        deleted("p2"),
+    ),
+    "room for one of unequal pods": (
+        [nodes(4), pod("p", 3, on="n0"), pod("q", 1, on="n0")],
+        lack_of(1, shape(4), shape(2)),
+        [[deleted("q")]],
+        deleted("p"),
+    ),
+    "a changed node that would take it, and no other": (
+        nodes(1, 1),
+        lack_of(1, room=Room.EMPTY),
+        [[node("n0", 1, labels={"rack": "a"})]],
+        node("n0", 2),
+    ),
+    "a node that may be used, and no other": (
+        nodes(4, ready=False),
+        lack_of(1),
+        [[node("n0", 4, unschedulable=True)]],
+        node("n0", 4),
+    ),
+    "a node that went: it may never fit": (nodes(1, 1), lack_of(9), [], deleted("n1", NodeInfo)),
+}
+
+
+@pytest.mark.parametrize(("there", "lack", "before", "end"), ENDS.values(), ids=ENDS)
+def test_what_ends_a_refusal(
+    there: list[Any], lack: Refuse, before: list[list[Any]], end: Any
+) -> None:
+    cluster = cluster_of(there)
     view = cluster.view()
-    standing = Standing(lack_of(3), versions_of(view))
-    observe(cluster, deleted("p0"), deleted("p1"))
-    assert standing.stands(view)
-    observe(cluster, pod("q", 2, on="n0"), deleted("q"))  # the same room once more
-    assert standing.stands(view)
-    observe(cluster, deleted("p2"))
-    assert not standing.stands(view)
-
-
-def test_one_of_unequal_pods_is_reason_enough() -> None:
-    cluster = cluster_of(nodes(4), pod("p", 3, on="n0"), pod("q", 1, on="n0"))
-    view = cluster.view()
-    standing = Standing(lack_of(1, shape(4), shape(2)), versions_of(view))
-    observe(cluster, deleted("q"))
-    assert standing.stands(view)
-    observe(cluster, deleted("p"))
-    assert not standing.stands(view)
-
-
-def test_a_relabelled_node_ends_only_what_it_would_take() -> None:
-    cluster = cluster_of(nodes(1, 1))
-    view = cluster.view()
-    standing = Standing(lack_of(1, room=Room.EMPTY), versions_of(view))
-    observe(cluster, node("n0", 1, labels={"rack": "a"}))
-    assert standing.stands(view)
-    observe(cluster, node("n0", 2))
-    assert not standing.stands(view)
-
-
-def test_a_node_that_may_not_be_used_makes_up_for_nothing() -> None:
-    cluster = cluster_of(nodes(4, ready=False))
-    view = cluster.view()
-    standing = Standing(lack_of(1), versions_of(view))
-    observe(cluster, node("n0", 4, unschedulable=True))
-    assert standing.stands(view)
-    observe(cluster, node("n0", 4))
-    assert not standing.stands(view)
-
-
-def test_with_a_node_that_went_it_may_never_fit() -> None:
-    cluster = cluster_of(nodes(1, 1))
-    view = cluster.view()
-    standing = Standing(lack_of(9), versions_of(view))
-    observe(cluster, deleted("n1", NodeInfo))
+    standing = Standing(lack, versions_of(view))
+    for facts in before:
+        observe(cluster, *facts)
+        assert standing.stands(view)
+    observe(cluster, end)
     assert not standing.stands(view)
 
 

@@ -117,52 +117,10 @@ def test_a_planned_gang_is_bound_the_last_member_first() -> None:
 # --- what keeps one member, and so the gang
 
 
-def _node_changed(scene: Scene) -> None:
-    scene.change(node("n0", labels={"a": "b"}))
-
-
-def _node_made_anew(scene: Scene) -> None:
-    scene.change(ev.ObjectDeleted(NodeInfo, "n0"), node("n0"), planned(gang_0="n0"))
-
-
-def _not_looked_at(scene: Scene) -> None:
-    scene.change(node("n3"), planned(gang_0="n3"))
-
-
-def _our_watch_is_ahead(scene: Scene) -> None:
-    """kube-scheduler has looked at the node as it was before the taint that we have seen."""
-    scene.change(node("n0", taints=(taint(),)), ev.Looked(scene.pattern, ("n0",), 1000.0))
-
-
-def _other_pattern(scene: Scene) -> None:
-    scene.change_member(0, pattern=pattern(scene.shape, app="y"))
-
-
-def _no_pattern(scene: Scene) -> None:
-    scene.change_member(0, pattern=None)
-
-
-def _gated(scene: Scene) -> None:
-    scene.change_member(0, gates=(GANG_GATE,))
-
-
-def _nominated(scene: Scene) -> None:
-    scene.change_member(0, nominated="n0")
-
-
 def _in_hand(scene: Scene) -> None:
     scene.in_hand = AwaitingBind(clock := ManualClock())
     scene.in_hand.begin("gang-0", "n0")
     clock.now += LOOK_SECONDS
-
-
-def _left_a_choice(scene: Scene) -> None:
-    """It was a member that the gang could do without, when it was filtered."""
-    scene.in_hand.begin("gang-0", None)
-
-
-def _another_profile(scene: Scene) -> None:
-    scene.change_member(0, scheduler="gpu-scheduler")
 
 
 def _only_requested(scene: Scene) -> None:
@@ -185,10 +143,6 @@ def _others_there_just_now(scene: Scene) -> None:
     scene.change(ev.ObjectDeleted(PodInfo, "theirs"))
 
 
-def _no_room(scene: Scene) -> None:
-    scene.change(pod("late", 4, on="n0"))
-
-
 def _being_bound(scene: Scene) -> None:
     late = pod("late", 4)
     scene.change(late, ev.PodBinding(late, "n0"))
@@ -199,10 +153,6 @@ def _held(scene: Scene) -> None:
     scene.change(late, ev.PodWaiting(late, "n0"))
 
 
-def _a_better_plan(scene: Scene) -> None:
-    scene.change(pod("late", 4, group="other", priority=5), planned(late="n0"))
-
-
 def _no_slot(scene: Scene) -> None:
     scene.change(node("n0", slots=1))
     scene.look("n0")
@@ -210,25 +160,52 @@ def _no_slot(scene: Scene) -> None:
 
 
 ONE: dict[str, tuple[Callable[[Scene], None], Left]] = {
-    "its node changed": (_node_changed, Left.NOT_LOOKED_AT),
-    "its node was made anew": (_node_made_anew, Left.NOT_LOOKED_AT),
-    "its node was not sent": (_not_looked_at, Left.NOT_LOOKED_AT),
-    "our watch is ahead of kube-scheduler's": (_our_watch_is_ahead, Left.NOT_FEASIBLE),
-    "no look at its pattern": (_other_pattern, Left.UNEQUAL),
-    "no pattern": (_no_pattern, Left.CONSTRAINED),
-    "gated": (_gated, Left.GATED),
-    "nominated": (_nominated, Left.NOMINATED),
+    "its node changed": (
+        lambda scene: scene.change(node("n0", labels={"a": "b"})),
+        Left.NOT_LOOKED_AT,
+    ),
+    "its node was made anew": (
+        lambda scene: scene.change(
+            ev.ObjectDeleted(NodeInfo, "n0"), node("n0"), planned(gang_0="n0")
+        ),
+        Left.NOT_LOOKED_AT,
+    ),
+    "its node was not sent": (
+        lambda scene: scene.change(node("n3"), planned(gang_0="n3")),
+        Left.NOT_LOOKED_AT,
+    ),
+    # kube-scheduler has looked at the node as it was before the taint that we have seen.
+    "our watch is ahead of kube-scheduler's": (
+        lambda scene: scene.change(
+            node("n0", taints=(taint(),)), ev.Looked(scene.pattern, ("n0",), 1000.0)
+        ),
+        Left.NOT_FEASIBLE,
+    ),
+    "no look at its pattern": (
+        lambda scene: scene.change_member(0, pattern=pattern(scene.shape, app="y")),
+        Left.UNEQUAL,
+    ),
+    "no pattern": (lambda scene: scene.change_member(0, pattern=None), Left.CONSTRAINED),
+    "gated": (lambda scene: scene.change_member(0, gates=(GANG_GATE,)), Left.GATED),
+    "nominated": (lambda scene: scene.change_member(0, nominated="n0"), Left.NOMINATED),
     "in hand": (_in_hand, Left.IN_HAND),
-    "in hand, on any node": (_left_a_choice, Left.IN_HAND),
-    "a scheduler that may not ask about all pods": (_another_profile, Left.MANAGED),
+    # It was a member that the gang could do without, when it was filtered.
+    "in hand, on any node": (lambda scene: scene.in_hand.begin("gang-0", None), Left.IN_HAND),
+    "a scheduler that may not ask about all pods": (
+        lambda scene: scene.change_member(0, scheduler="gpu-scheduler"),
+        Left.MANAGED,
+    ),
     "shown by a request alone": (_only_requested, Left.UNCONFIRMED),
     "its Job waits in a queue": (_not_admitted, Left.NOT_ADMITTED),
     "another scheduler's pod is on its node": (_others_there, Left.OTHER_SCHEDULER),
     "another scheduler's pod was": (_others_there_just_now, Left.OTHER_SCHEDULER),
-    "a pod has its room": (_no_room, Left.NO_ROOM),
+    "a pod has its room": (lambda scene: scene.change(pod("late", 4, on="n0")), Left.NO_ROOM),
     "a pod that is being bound has its room": (_being_bound, Left.NO_ROOM),
     "a member that waits has its room": (_held, Left.NO_ROOM),
-    "a better plan has its room": (_a_better_plan, Left.NO_ROOM),
+    "a better plan has its room": (
+        lambda scene: scene.change(pod("late", 4, group="other", priority=5), planned(late="n0")),
+        Left.NO_ROOM,
+    ),
     "no slot": (_no_slot, Left.NO_ROOM),
 }
 
@@ -274,10 +251,6 @@ def _affinity_of_a_pending_pod(scene: Scene) -> None:
     scene.change(near, ev.PodRefused(near, "r"))
 
 
-def _higher(scene: Scene) -> None:
-    scene.change(pod("high", priority=1))
-
-
 def _higher_of_another_profile(scene: Scene) -> None:
     scene.schedulers = (OURS, "another")
     scene.change(pod("high", priority=1, scheduler="another"))
@@ -295,7 +268,10 @@ EVERY: dict[str, tuple[Callable[[Scene], None], Left]] = {
     "the books differ": (_other_books, Left.DISAGREES),
     "anti-affinity of a pod on any node": (_anti_affinity, Left.NAMED),
     "affinity of a pending pod": (_affinity_of_a_pending_pod, Left.NAMED),
-    "a pod of higher priority was not judged": (_higher, Left.PRIORITY),
+    "a pod of higher priority was not judged": (
+        lambda scene: scene.change(pod("high", priority=1)),
+        Left.PRIORITY,
+    ),
     "one of another profile": (_higher_of_another_profile, Left.PRIORITY),
     "kube-scheduler is behind": (_behind, Left.BEHIND),
     "its scheduler may not ask about all pods": (_unproven, Left.MANAGED),
@@ -314,26 +290,6 @@ def test_some_things_keep_every_member(change: Callable[[Scene], None], left: Le
 # --- what keeps none
 
 
-def _equal_priority(scene: Scene) -> None:
-    scene.change(pod("late"))
-
-
-def _judged_before(scene: Scene) -> None:
-    scene.change(pod("high", priority=5, unschedulable="0/3 nodes are available"))
-
-
-def _higher_elsewhere(scene: Scene) -> None:
-    scene.change(pod("high", priority=5, scheduler="another"))
-
-
-def _lower_plan(scene: Scene) -> None:
-    scene.change(pod("low", 4, group="other", priority=-5), planned(low="n0"))
-
-
-def _ours_there(scene: Scene) -> None:
-    scene.change(pod("plain", on="n0"))
-
-
 def _other_affinity(scene: Scene) -> None:
     term = PodTerm(LabelSelector(match_labels={"app": "y"}))
     scene.change(pod("shy", Shape(requests(1), shuns=(term,)), on="n1"))
@@ -350,11 +306,17 @@ def _profiles(scene: Scene) -> None:
 
 
 NONE: dict[str, Callable[[Scene], None]] = {
-    "a pod of its priority that was not judged": _equal_priority,
-    "a pod of higher priority that found no node": _judged_before,
-    "a pod of higher priority of another scheduler": _higher_elsewhere,
-    "a plan that yields": _lower_plan,
-    "a pod of our scheduler on its node": _ours_there,
+    "a pod of its priority that was not judged": lambda scene: scene.change(pod("late")),
+    "a pod of higher priority that found no node": lambda scene: scene.change(
+        pod("high", priority=5, unschedulable="0/3 nodes are available")
+    ),
+    "a pod of higher priority of another scheduler": lambda scene: scene.change(
+        pod("high", priority=5, scheduler="another")
+    ),
+    "a plan that yields": lambda scene: scene.change(
+        pod("low", 4, group="other", priority=-5), planned(low="n0")
+    ),
+    "a pod of our scheduler on its node": lambda scene: scene.change(pod("plain", on="n0")),
     "anti-affinity to other pods": _other_affinity,
     "a look at its changed node": _looked_again,
     "a profile of which it is known too": _profiles,

@@ -10,7 +10,7 @@ from extender.api.reasons import Reason
 from extender.fit.candidates import Candidates
 from extender.gang import topology
 from extender.gang.filter import follow_plan
-from extender.gang.fit import Fit, Offer
+from extender.gang.fit import NO_OFFER, Fit, Offer
 from extender.gang.gates import cannot_start
 from extender.gang.status import pending_of
 from extender.gang.verdicts import AnyNode, GangOptions, OneNode, OneOf, Refuse
@@ -53,11 +53,15 @@ def preferred(min_member: int, label: str = RACK) -> Any:
 
 
 def plan(cluster: Cluster, offer: tuple[str, ...] = (), *, complete: bool = False) -> Fit | Refuse:
+    waiting = next(each for each in cluster.view().members(GANG) if each.node is None)
+    return plan_of(cluster, waiting.name, Offer(offer, complete))
+
+
+def plan_of(cluster: Cluster, name: str, offer: Offer = NO_OFFER) -> Fit | Refuse:
     view = cluster.view()
     group = view.pod_group(GANG)
     assert group is not None
-    waiting = next(each for each in view.members(GANG) if each.node is None)
-    return make_plan(waiting, group, view=view, offer=Offer(offer, complete))
+    return make_plan(view.pods[name], group, view=view, offer=offer)
 
 
 def used(found: Fit | Refuse) -> list[str]:
@@ -65,6 +69,11 @@ def used(found: Fit | Refuse) -> list[str]:
     assert isinstance(found, Fit), found
     assert found.complete
     return sorted(found.placements.values())
+
+
+def refused(found: Fit | Refuse) -> Refuse:
+    assert isinstance(found, Refuse)
+    return found
 
 
 def test_one_domain_is_chosen_the_smallest_that_takes_all() -> None:
@@ -85,16 +94,14 @@ def test_members_of_other_sizes_are_in_the_same_domain() -> None:
 def test_what_one_domain_takes_is_said_and_no_node_is_named() -> None:
     there = racks(a=(4,), b=(6,), c=(2, 2, 2, 2, 2))
     cluster = cluster_of(there, required(6), pods(6, 2))
-    found = plan(cluster)
-    assert isinstance(found, Refuse)
+    found = refused(plan(cluster))
     assert found.reason is Reason.NEVER_FITS
     assert found.message == (
         "gang ns/gang: 5 of the 6 pods that it still needs fit in one domain of "
         "'example.com/rack', short of cpu 2, even with all nodes empty"
     )
     observe(cluster, node("c9", 2, labels={RACK: "c"}), pod("plain", 2, on="c9"))
-    found = plan(cluster)
-    assert isinstance(found, Refuse)
+    found = refused(plan(cluster))
     assert found.reason is Reason.NOT_ENOUGH_RESOURCES
     answer = pending_of(GANG, view=cluster.view(), options=GangOptions())
     assert "5 of the 6 pods that it still needs fit in one domain of" in answer.message
@@ -109,18 +116,10 @@ def test_members_that_are_there_pin_the_domain(*, reserved: bool) -> None:
     cluster = cluster_of(there, required(3), members)
     if reserved:
         observe(cluster, planned(gang_0="b0"))
-    found = plan(cluster)
-    assert isinstance(found, Refuse)
+    found = refused(plan(cluster))
     assert "1 of the 2 pods that it still needs fit in its domain of" in found.message
     observe(cluster, node("b7", 2, labels={RACK: "b"}))
     assert used(plan_of(cluster, "gang-1")) == ["b1", "b7"]
-
-
-def plan_of(cluster: Cluster, name: str) -> Fit | Refuse:
-    view = cluster.view()
-    group = view.pod_group(GANG)
-    assert group is not None
-    return make_plan(view.pods[name], group, view=view)
 
 
 def test_members_that_leave_pin_nothing() -> None:
@@ -131,8 +130,7 @@ def test_members_that_leave_pin_nothing() -> None:
 
 def test_members_in_two_domains_cannot_be_completed_in_one() -> None:
     there = [pod("x", 1, group="gang", on="a0"), pod("y", 1, group="gang", on="b0")]
-    found = plan(cluster_of(racks(a=(8,), b=(2, 2)), required(3), there, pods(1, 1)))
-    assert isinstance(found, Refuse)
+    found = refused(plan(cluster_of(racks(a=(8,), b=(2, 2)), required(3), there, pods(1, 1))))
     assert found.reason is Reason.INVALID_TOPOLOGY
     assert "more than one domain of 'example.com/rack' already" in found.message
 
@@ -141,8 +139,7 @@ def test_members_in_two_domains_cannot_be_completed_in_one() -> None:
 def test_a_label_that_no_node_has_is_named_with_its_annotation(make: Any) -> None:
     group = make(2, "no/such")
     cluster = cluster_of(racks(a=(8,)), group, pods(2))
-    found = plan(cluster)
-    assert isinstance(found, Refuse)
+    found = refused(plan(cluster))
     assert found.reason is Reason.NEVER_FITS
     annotation = topology.topology_of(group)
     assert annotation is not None
@@ -179,16 +176,15 @@ def test_members_on_nodes_without_the_label_cannot_be_completed_in_one_domain() 
     there = [*racks(a=(8,)), node("bare", 8)]
     gone = pod("gone", 1, group="gang", on="deleted")
     old = pod("old", 1, group="gang", on="bare")
-    found = plan(cluster_of(there, required(2), gone, old, pods(1, 1)))
-    assert isinstance(found, Refuse)
+    found = refused(plan(cluster_of(there, required(2), gone, old, pods(1, 1))))
     assert found.reason is Reason.INVALID_TOPOLOGY
     assert "its pods are on nodes without the label 'example.com/rack' already" in found.message
     extra = pod("extra", 1, group="gang")
     for started, want in (([old], ()), ([old, pod("in", 1, group="gang", on="a0")], ("a0",))):
         view = cluster_of(there, required(1), started, extra).view()
         assert topology.nodes_within(GANG, ("a0", "bare"), view=view) == want
-    found = plan(cluster_of(there, preferred(2), old, pods(1, 1)))
-    assert used(found) == ["a0"]
+    fits = plan(cluster_of(there, preferred(2), old, pods(1, 1)))
+    assert used(fits) == ["a0"]
 
 
 def test_what_is_lost_goes_where_the_others_are_before_it_goes_to_another_domain() -> None:
@@ -217,8 +213,7 @@ def test_a_domain_with_nodes_that_were_sent_goes_first() -> None:
 
 def test_a_complete_offer_is_all_there_is() -> None:
     there = racks(a=(2, 2, 2), b=(8,))
-    found = plan(cluster_of(there, required(3), pods(3, 2)), ("a0", "a1"), complete=True)
-    assert isinstance(found, Refuse)
+    found = refused(plan(cluster_of(there, required(3), pods(3, 2)), ("a0", "a1"), complete=True))
     assert "2 of the 3" in found.message
 
 
@@ -295,10 +290,8 @@ def test_indexes_follow_domains_and_the_names_of_nodes() -> None:
 def test_the_pod_that_is_tried_exchanges_its_node_with_the_one_nearest_in_rank() -> None:
     there = [node(f"n{number}", 2) for number in range(5)]
     members = [replace(each, index=number) for number, each in enumerate(pods(5, 2))]
-    view = cluster_of(there, pod_group(min_member=5), members).view()
-    tried, group = members[3], view.pod_group(GANG)
-    assert group is not None
-    found = make_plan(tried, group, view=view, offer=Offer(("n0", "n1")))
+    cluster = cluster_of(there, pod_group(min_member=5), members)
+    found = plan_of(cluster, "gang-3", Offer(("n0", "n1")))
     assert isinstance(found, Fit)
     assert [found.placements[f"gang-{n}"] for n in range(5)] == ["n0", "n3", "n2", "n1", "n4"]
 

@@ -8,10 +8,12 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector, Requirement
 from extender.api.wellknown import INDEX_LABEL
+from extender.gang import victims
 from extender.gang.verdicts import GangOptions
 from extender.gang.victims import Evictables, Unit
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import BudgetInfo, PodInfo
+from extender.state.cluster.store import Cluster
 from tests.makers import NAMESPACE, cluster_of, key, node, planned, pod, pod_group, pods
 
 PRIORITY = 5
@@ -238,3 +240,51 @@ def test_which_pods_a_budget_is_about(selector: LabelSelector | None, want: set[
     ]
     guarded = {unit.pods[0].name for unit in units_of(facts) if unit.guarded}
     assert guarded == want
+
+
+MANY = 500
+"""Budgets of one namespace, each about a pod with labels of its own."""
+
+
+def selecting(namespace: str, number: int) -> BudgetInfo:
+    return BudgetInfo(namespace, f"b-{number}", LabelSelector({"n": str(number)}), 1)
+
+
+def test_pods_beyond_the_bound_count_as_protected() -> None:
+    cluster = Cluster()
+    found = [selecting("greedy", number) for number in range(MANY)]
+    for each in (*found, selecting("other", 0)):
+        cluster.apply(ev.ObjectApplied(each))
+    books = victims.Budgets(cluster.view())
+    pods = [
+        pod(f"p-{number}", namespace="greedy", labels={"n": str(number)}) for number in range(MANY)
+    ]
+
+    first, *_, last = [books.of([each]) for each in pods]
+
+    assert first == {"greedy/b-0": 1}
+    assert not books.would_break(first)
+    assert last == {"greedy": 1}
+    assert books.would_break(last)
+    # What was found before stays known, and other namespaces have a bound of their own.
+    assert books.of(pods[:1]) == first
+    other = books.of([pod("p", namespace="other", labels={"n": "0"})])
+    assert other == {"other/b-0": 1}
+    assert not books.would_break(other)
+
+
+@pytest.mark.parametrize(
+    ("setting", "cap", "asked", "want"),
+    [
+        (60, 3600, None, 60),
+        (60, 3600, 0, 0),
+        (60, 3600, 600, 600),
+        (60, 3600, 7200, 3600),
+        (7200, 3600, 9000, 7200),
+    ],
+    ids=["the setting", "less", "more", "more than the cap", "a cap below the setting"],
+)
+def test_for_how_long_a_gang_is_no_victim(
+    setting: float, cap: float, asked: float | None, want: float
+) -> None:
+    assert GangOptions(min_run=setting, max_min_run=cap).runs_for(asked) == want

@@ -1,20 +1,34 @@
 """Which pods to wake."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE, GROUP_NATIVE
-from extender.gang.wake import MOST_LOOKS, Wake, _Rooms, decide_group, deciding_room, refused_before
+from extender.gang import wake
+from extender.gang.filter import DRY_ROUND
+from extender.gang.wake import (
+    MOST_LOOKS,
+    WOKEN_BY,
+    Occasion,
+    Wake,
+    _Rooms,
+    decide_group,
+    deciding_room,
+    refused_before,
+)
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, PodInfo
 from extender.state.cluster.reservations import Claim
+from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, at_once
-from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods, shape
+from tests.makers import cluster_of, key, nodes, observe, planned, pod, pod_group, pods, shape
 
 A, B, C, D = pods(4, 1)
 ROOM = nodes(8)
@@ -413,3 +427,47 @@ def test_our_gate_holds_no_native_pod_back_whose_start_is_not_ours(
     found = decide_group(key("gang"), view=view)
 
     assert [each.uid for each in found.ungate] == [each.uid for each in NATIVES] * ungated
+
+
+SOURCE = Path(__file__).parents[3] / "extender"
+FILTERS = (
+    *("gang/filter.py", "gang/gates.py", "gang/verdicts.py"),
+    *("permit/filter.py", "permit/plans.py"),
+)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_every_refusal_of_filter_is_in_the_table(name: str) -> None:
+    text = (SOURCE / name).read_text()
+    reasons = {Reason[found] for found in re.findall(r"Refuse\(\s*Reason\.([A-Z_]+)", text)}
+    assert reasons, "the pattern finds no refusal any more"
+    # A dry round wakes its members itself, and kube-scheduler sees new volumes.
+    dry = {*DRY_ROUND, Reason.NOT_ENOUGH_VOLUMES} if name == "permit/plans.py" else set()
+    assert reasons <= WOKEN_BY.keys() | dry
+
+
+@pytest.mark.parametrize("reason", WOKEN_BY)
+def test_a_pod_is_woken_on_the_occasions_of_its_reason(reason: Reason) -> None:
+    members = pods(3)
+    refused = [ev.PodRefused(member, reason) for member in members]
+    view = cluster_of(pod_group(), nodes(8), *members, *refused).view()
+
+    on_group = bool(decide_group(key("gang"), view=view).retry)
+    on_room = bool(at_once(deciding_room(view=view)).retry)
+
+    woken_by = WOKEN_BY[reason]
+    assert (on_group, on_room) == (Occasion.GROUP in woken_by, Occasion.ROOM in woken_by)
+
+
+def test_a_member_that_our_refusal_did_not_stop_last_is_woken_last() -> None:
+    """A patch does not bring what kube-scheduler's own filters rejected on every node."""
+    cluster = Cluster()
+    first, *others = pods(4, 1, group="gang")
+    observe(cluster, nodes(4), pod_group("gang", 3), first, *others)
+    observe(cluster, *(ev.PodRefused(each, Reason.RECENTLY_DENIED) for each in (first, *others)))
+    text = "0/1 nodes are available: 1 Insufficient example.com/gpu."
+    observe(cluster, replace(first, unschedulable=text))
+
+    woken = wake.decide_group(key("gang"), view=cluster.view()).retry
+
+    assert [each.uid for each in woken] == [others[0].uid]
