@@ -1,5 +1,6 @@
 """Everything that is said of one workload."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -8,11 +9,12 @@ from extender.api.explanations import Explanation
 from extender.explain.text import workload_text
 from extender.explain.workload import explain, look_at_nodes
 from extender.fit.candidates import RoomLeft
+from extender.queueing.quota import QuotaTree
 from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster
-from extender.state.queue.records import OwnerRef
+from extender.state.queue.records import OwnerRef, RequeueInfo
 from tests.makers import cluster_of, key, node, nodes, shape
 from tests.queue_makers import (
     Admissions,
@@ -33,8 +35,15 @@ from tests.waiting_room import AGING, World
 OWNER = OwnerRef("batch/v1", "Job", "train", "job-uid")
 
 
+def position(found: Explanation) -> int | None:
+    """Return how many workloads are before it in its ClusterQueue."""
+    place = found.position_in_cluster_queue
+    return place.index if place else None
+
+
 def reported(queues: Admissions, name: str, **more: object) -> Explanation:
-    found = explain(key(name), facts(queues, **more))  # type: ignore[arg-type]
+    tree = QuotaTree.current(queues.view, queues.tree)
+    found = explain(key(name), replace(facts(queues, **more), tree=tree))  # type: ignore[arg-type]
     assert found is not None
     return found
 
@@ -172,7 +181,8 @@ def test_each_state_of_a_workload_is_explained(
 
     found = reported(queues, "w")
 
-    assert (found.state, found.reason) == (state, reason)
+    assert (found.state, found.reason, position(found)) == (state, reason, None)
+    assert found.cluster_queue == (None if "queue" in more else "cq")
 
 
 def test_the_text() -> None:
@@ -274,3 +284,68 @@ def test_what_is_asked_of_the_nodes_is_asked_in_steps(monkeypatch: pytest.Monkey
     assert whole > 10_000
     assert most <= 2 * 3000
     assert sum(looks) == whole
+
+
+def test_what_is_missing() -> None:
+    queues = Admissions(
+        cluster_queue("a", 4, "all"),
+        cluster_queue("b", 4, "all"),
+        local_queue("a"),
+        local_queue("b"),
+    )
+    queues.put(workload("x", 2, "a", 7), workload("y", 5, "b"), workload("big", 6, "a"))
+    assert queues.admitted() == ["x", "y"]
+    queues.put(workload("w", 2, "a"))
+
+    found = reported(queues, "w")
+    assert (position(found), found.cluster_queue, found.reason) == (1, "a", "WaitingForQuota")
+    assert found.message == (
+        "couldn't assign flavors to pod set main: "
+        "insufficient unused quota for cpu in flavor default, 1 more needed"
+    )
+    assert found.notes == []
+    assert queues.admitted() == []
+
+
+def test_which_workloads_could_be_preempted() -> None:
+    queues = Admissions(
+        cluster_queue(cpu=1, preemption={"within_cluster_queue": "LowerPriority"}), local_queue()
+    )
+    queues.put(workload("low"))
+    assert queues.admitted() == ["low"]
+    queues.put(workload("high", priority=1))
+    assert reported(queues, "high").notes[-1] == "ns/low could be preempted (InClusterQueue)"
+    queues.run()
+    found = reported(queues, "high")
+    assert found.reason == "WaitingForPreemptedWorkloads"
+    assert found.notes[-1] == "ns/low is releasing its quota"
+
+
+def test_which_workload_is_next() -> None:
+    queues = Admissions(cluster_queue(), local_queue(), workload("w"))
+    found = reported(queues, "w")
+    assert (position(found), found.reason) == (0, "PendingEvaluation")
+    assert found.message == "there is quota for it; 0 workload(s) are before it"
+
+
+def test_which_workloads_stand_behind_a_strict_head() -> None:
+    queues = Admissions(cluster_queue(strategy="StrictFIFO"), local_queue())
+    queues.put(workload("big", 9), workload("small"))
+    queues.run()
+    found = reported(queues, "small")
+    assert position(found) == 1
+    assert found.notes == ["ns/big is first in a StrictFIFO queue: no other workload may pass it"]
+
+
+def test_a_workload_that_was_requeued() -> None:
+    queues = Admissions(cluster_queue(), local_queue())
+    queues.put(workload("w", requeue=RequeueInfo(1, queues.now + 60)))
+    assert reported(queues, "w").reason == "OnHold"
+
+
+def test_a_workload_with_quota_has_nothing_to_be_explained() -> None:
+    queues = Admissions(cluster_queue(), local_queue(), workload("w"))
+    queues.run()
+    found = reported(queues, "w")
+    assert (position(found), found.cluster_queue, found.state) == (None, "cq", "QuotaReserved")
+    assert (found.waiting_for, found.notes) == ([], [])

@@ -19,7 +19,7 @@ from extender.api.wellknown import (
     PREEMPTION_COST,
 )
 from extender.fit.candidates import is_feasible
-from extender.kube.decode import DecodeError, Decoder, group_of
+from extender.kube.decode import DecodeError, Decoder
 from extender.kube.sizes import NamespaceBytes, SharedLabels
 from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.cluster.records import (
@@ -714,6 +714,30 @@ WANT_GROUP: dict[str, tuple[dict[str, Any], str, PodGroupInfo]] = {
         GROUP_X,
         PodGroupInfo("ns", "p", GROUP_X, 1, "u"),
     ),
+    "annotations": (
+        {
+            "metadata": {
+                **HEAD,
+                "annotations": {
+                    "scheduling.x-k8s.io/on-partial": "evict",
+                    PREEMPTION_COST: "-5",
+                    MIN_RUN_SECONDS: "600",
+                },
+            }
+        },
+        GROUP_X,
+        PodGroupInfo("ns", "p", GROUP_X, 0, "u", on_partial="evict", cost=-5, min_run=600),
+    ),
+    "annotations that are no numbers": (
+        {
+            "metadata": {
+                **HEAD,
+                "annotations": {PREEMPTION_COST: "much", MIN_RUN_SECONDS: "-1"},
+            }
+        },
+        GROUP_X,
+        PodGroupInfo("ns", "p", GROUP_X, 0, "u"),
+    ),
 }
 
 
@@ -744,11 +768,6 @@ def test_a_pod_group_has_the_placement_of_its_annotation_or_of_the_setting() -> 
 def test_what_is_no_pod_group_is_an_error(spec: Any) -> None:
     with pytest.raises(DecodeError, match=r"^not a readable PodGroup: "):
         Decoder().pod_group(raw({"metadata": HEAD, "spec": spec}), api_group=GROUP_X)
-
-
-@pytest.mark.parametrize("labels", [None, {}, {"app": "a"}])
-def test_no_label_no_group(labels: dict[str, str] | None) -> None:
-    assert group_of("ns", labels) is None
 
 
 LABELLED = {"metadata": {"labels": {POD_GROUP_LABEL: "g"}}}
@@ -830,32 +849,6 @@ def test_a_job_of_no_group_and_one_that_is_none_are_distinguished() -> None:
     assert Decoder().job(raw({"metadata": HEAD})) == JobInfo("u", None, 1, 0)
     with pytest.raises(DecodeError, match="not a readable Job"):
         Decoder().job(raw({"metadata": HEAD, "status": {"succeeded": "many"}}))
-
-
-def test_what_is_to_become_of_a_partial_gang_is_read_from_an_annotation() -> None:
-    annotations = {"scheduling.x-k8s.io/on-partial": "evict"}
-    raw = json.dumps({"metadata": {"name": "g", "annotations": annotations}}).encode()
-
-    assert Decoder().pod_group(raw, api_group="x").on_partial == "evict"
-    assert Decoder().pod_group(b'{"metadata": {}}', api_group="x").on_partial is None
-
-
-WANT_AS_VICTIM: dict[str, tuple[dict[str, str], tuple[int | None, float | None]]] = {
-    "neither": ({}, (None, None)),
-    "both": ({PREEMPTION_COST: "-5", MIN_RUN_SECONDS: "600"}, (-5, 600)),
-    "no numbers": ({PREEMPTION_COST: "much", MIN_RUN_SECONDS: "-1"}, (None, None)),
-}
-
-
-@pytest.mark.parametrize(("annotations", "said"), WANT_AS_VICTIM.values(), ids=WANT_AS_VICTIM)
-def test_what_a_gang_says_about_itself_as_a_victim(
-    annotations: dict[str, str], said: tuple[int | None, float | None]
-) -> None:
-    found = Decoder().pod_group(
-        raw({"metadata": {**HEAD, "annotations": annotations}}), api_group="x"
-    )
-
-    assert (found.cost, found.min_run) == said
 
 
 def test_a_disruption_budget_is_read() -> None:

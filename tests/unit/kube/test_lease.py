@@ -5,10 +5,12 @@ import json
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.kube.client import JSON
 from extender.kube.errors import ConflictError, NotFoundError, UnavailableError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName, LeaseTimes
+from tests.makers import LoopClock
 
 pytestmark = pytest.mark.looptime
 
@@ -57,15 +59,13 @@ class Server:
         return name
 
 
-class LoopClock:
-    """The loop's virtual time; the wall clock may be wrong by as much as it likes."""
+class WrongClock(LoopClock):
+    """A wall clock may be wrong by as much as it likes."""
 
-    def __init__(self, wrong_by: float = 0.0) -> None:
+    def __init__(self, wrong_by: float) -> None:
         self.wrong_by = wrong_by
 
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
+    @override
     def wall(self) -> float:
         return self.monotonic() + 1e6 + self.wrong_by
 
@@ -75,7 +75,7 @@ def candidate(server: Server, name: str, *, wrong_by: float = 0.0) -> LeaseElect
         server,  # type: ignore[arg-type]
         of=LeaseName("ns", "lease", name),
         times=TIMES,
-        clock=LoopClock(wrong_by),
+        clock=WrongClock(wrong_by),
     )
 
 

@@ -91,15 +91,11 @@ OVERSIZED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("more", "field"), OVERSIZED.values(), ids=OVERSIZED)
-def test_a_pod_that_is_too_large_waits_and_the_field_is_named(
+def test_a_pod_that_is_too_large_waits_and_on_a_node_takes_what_it_asks_for(
     more: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(DecodeError, match=field):
         Decoder().pod(pod(**more))
-
-
-@pytest.mark.parametrize(("more", "field"), OVERSIZED.values(), ids=OVERSIZED)
-def test_on_a_node_it_takes_what_it_asks_for(more: dict[str, Any], field: str) -> None:
     found = Decoder().pod(pod(0, "n", **more))
 
     assert field in found.unreadable
@@ -269,9 +265,10 @@ def test_templates_of_workloads_that_have_gone_are_not_kept() -> None:
     assert in_memory(come_and_go) < 20 * MIB
 
 
-def group(**annotations: str) -> bytes:
+def group(annotations: dict[str, str] | None = None, **asked: str) -> bytes:
     metadata = {"name": "g", "namespace": "ns", "uid": "u", "annotations": annotations}
-    return json.dumps({"metadata": metadata, "spec": {"minMember": 1}}).encode()
+    body = {"metadata": metadata, "spec": {"minMember": 1, "minResources": asked}}
+    return json.dumps(body).encode()
 
 
 def test_an_annotation_is_not_multiplied() -> None:
@@ -292,7 +289,7 @@ def test_the_domains_of_a_namespace_are_bounded() -> None:
     def made() -> None:
         for number in range(40):
             text = json.dumps({f"main-{number}": {"levels": ["host"], "slices": slices}})
-            kept.append(decoder.pod_group(group(**{name: text}), api_group="a"))
+            kept.append(decoder.pod_group(group({name: text}), api_group="a"))
 
     with pytest.raises(DecodeError, match="namespace ns has objects"):
         made()
@@ -301,9 +298,7 @@ def test_the_domains_of_a_namespace_are_bounded() -> None:
 
 def test_what_pod_groups_of_a_namespace_ask_for_is_bounded() -> None:
     decoder, kept = Decoder(), list[object]()
-    metadata = {"name": "g", "namespace": "ns", "uid": "u"}
-    asked = {f"example.com/{number}": "1" for number in range(5000)}
-    raw = json.dumps({"metadata": metadata, "spec": {"minResources": asked}}).encode()
+    raw = group(**{f"example.com/{number}": "1" for number in range(5000)})
 
     def made() -> None:
         while len(kept) < 100:
@@ -315,11 +310,8 @@ def test_what_pod_groups_of_a_namespace_ask_for_is_bounded() -> None:
 
 
 def test_a_quantity_of_thousands_of_digits_is_none() -> None:
-    metadata = {"name": "g", "namespace": "ns", "uid": "u"}
-    body = {"spec": {"minMember": 1, "minResources": {"cpu": "0" * 1000 + "1"}}}
-
     with pytest.raises(DecodeError, match="characters"):
-        Decoder().pod_group(json.dumps({"metadata": metadata, **body}).encode(), api_group="a")
+        Decoder().pod_group(group(cpu="0" * 1000 + "1"), api_group="a")
 
 
 def test_a_disruption_budget_that_is_too_large_is_set_aside() -> None:

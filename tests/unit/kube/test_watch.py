@@ -456,38 +456,41 @@ async def test_a_reflector_is_not_synced_by_half_a_list() -> None:
     assert not reported.reflector.synced
 
 
-async def test_half_a_list_leaves_nothing_in_the_next() -> None:
-    reported = Recorded(
-        Script(page("a", more="t"), UnavailableError("down"), page("b", version=5), [])
-    )
+DOWN = UnavailableError("down")
+REPORTS: dict[str, tuple[list[Any], list[str], list[str]]] = {
+    "half a list leaves nothing in the next": (
+        [page("a", more="t"), DOWN, page("b", version=5), []],
+        ["list", "b"],
+        [],
+    ),
+    "what cannot be read stops no other": (
+        [page("bad", "a", version=5), [line("ADDED", "bad", 6), line("ADDED", "b", 7)]],
+        ["list", "a", "=b"],
+        ["bad"],
+    ),
+    "what cannot be read any more is not taken for gone": (
+        [page("bad", "a", version=5), [error_line(410)], page("bad", version=9), []],
+        ["list", "BAD", "a", "list", "BAD"],
+        ["bad"],
+    ),
+    "what cannot be read can be deleted": (
+        [page("bad", version=5), [line("DELETED", "bad", 6)]],
+        ["list", "BAD", "-BAD"],
+        [],
+    ),
+}
 
-    assert await reported.run() == ["list", "b"]
 
+@pytest.mark.parametrize(("steps", "want", "aside"), REPORTS.values(), ids=REPORTS)
+async def test_what_a_reflector_reports_and_sets_aside(
+    steps: list[Any], want: list[str], aside: list[str]
+) -> None:
+    reported = Recorded(Script(*steps))
+    reported.known = "BAD" in want
 
-async def test_an_object_that_cannot_be_read_stops_no_other() -> None:
-    reported = Recorded(
-        Script(page("bad", "a", version=5), [line("ADDED", "bad", 6), line("ADDED", "b", 7)])
-    )
-
-    assert await reported.run() == ["list", "a", "=b"]
+    assert await reported.run() == want
+    assert [each.object.name for each in reported.reflector.aside] == aside
     assert reported.reflector.synced
-
-
-async def test_an_object_that_cannot_be_read_any_more_is_not_taken_for_gone() -> None:
-    first = page("bad", "a", version=5)
-    reported = Recorded(Script(first, [error_line(410)], page("bad", version=9), []))
-    reported.known = True
-
-    assert await reported.run() == ["list", "BAD", "a", "list", "BAD"]
-    assert [each.object.name for each in reported.reflector.aside] == ["bad"]
-
-
-async def test_an_object_that_cannot_be_read_can_be_deleted() -> None:
-    reported = Recorded(Script(page("bad", version=5), [line("DELETED", "bad", 6)]))
-    reported.known = True
-
-    assert await reported.run() == ["list", "BAD", "-BAD"]
-    assert not list(reported.reflector.aside)
 
 
 async def test_a_version_that_cannot_be_read_is_logged_once() -> None:
