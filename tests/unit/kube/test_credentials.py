@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -18,11 +17,12 @@ from extender.kube.credentials import (
     Credentials,
     Keyring,
     load,
+    stamp,
     token_end,
 )
 from extender.kube.errors import ConfigurationError
 from extender.runtime.faults import FAULTS
-from tests.harness.certificates import Authority, KeyPair
+from tests.harness.certificates import Authority
 from tests.makers import ManualClock
 
 SERVER = "https://127.0.0.1:6443"
@@ -83,15 +83,16 @@ class Files:
     def keyring(self, found: Credentials) -> Keyring:
         return Keyring(found, lambda: load(self.path))
 
+    def shown(self, name: str, life: timedelta) -> dict[str, str]:
+        """Return a user with a new certificate."""
+        made = self.authority.client(name, life=life)
+        return {"client-certificate": str(made.certificate), "client-key": str(made.key)}
+
 
 @pytest.fixture
 def files(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Files:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     return Files(tmp_path, authority)
-
-
-def pair(files: Files, name: str, life: timedelta) -> KeyPair:
-    return files.authority.client(name, life=life)
 
 
 async def test_a_token_and_its_end(files: Files) -> None:
@@ -104,14 +105,12 @@ async def test_a_token_and_its_end(files: Files) -> None:
 
 
 async def test_a_certificate_and_its_end(files: Files) -> None:
-    shown = pair(files, "someone", timedelta(hours=1))
-    found = await load(
-        files.write(**{"client-certificate": str(shown.certificate), "client-key": str(shown.key)})
-    )
+    user = files.shown("someone", timedelta(hours=1))
+    found = await load(files.write(**user))
 
     assert set(found.ends) == {CERTIFICATE}
     assert found.authorization is None
-    assert {files.path, shown.certificate, shown.key, files.authority.ca} == set(found.files)
+    assert {files.path, *map(Path, user.values()), files.authority.ca} == set(found.files)
 
 
 async def test_a_changed_kubeconfig_counts(files: Files) -> None:
@@ -136,35 +135,29 @@ async def test_a_token_file_is_followed(files: Files) -> None:
 
 
 async def test_a_certificate_that_is_renewed_in_place_counts(files: Files) -> None:
-    shown = pair(files, "renewed", timedelta(minutes=1))
-    user = {"client-certificate": str(shown.certificate), "client-key": str(shown.key)}
+    user = files.shown("renewed", timedelta(minutes=1))
     keyring = files.keyring(await load(files.write(**user)))
     before = keyring.current
-    pair(files, "renewed", timedelta(days=1))
+    files.shown("renewed", timedelta(days=1))
     await keyring.look()
 
     assert keyring.current.tls is not before.tls
     assert keyring.current.ends[CERTIFICATE] > before.ends[CERTIFICATE]
 
 
-async def test_half_a_file_changes_nothing_and_is_read_when_it_is_whole(files: Files) -> None:
+@pytest.mark.parametrize("half", ["apiVersion: v1\nclusters: [", None])
+async def test_half_a_file_or_none_changes_nothing_and_is_read_when_it_is_whole(
+    half: str | None, files: Files
+) -> None:
     keyring = files.keyring(await load(files.write(token="old")))
-    files.path.write_text("apiVersion: v1\nclusters: [")
+    if half is not None:
+        files.path.write_text(half)
+    else:
+        files.path.unlink()
     await keyring.look()
     await keyring.look()
     assert keyring.current.authorization == "Bearer old"
     assert keyring.counts == {"failed": 1}, "it is read once for each change"
-    files.write(token="new")
-    await keyring.look()
-
-    assert keyring.current.authorization == "Bearer new"
-
-
-async def test_a_file_that_is_gone_changes_nothing(files: Files) -> None:
-    keyring = files.keyring(await load(files.write(token="old")))
-    files.path.unlink()
-    await keyring.look()
-    assert keyring.current.authorization == "Bearer old"
     files.write(token="new")
     await keyring.look()
 
@@ -283,17 +276,11 @@ async def test_a_plugin_that_hangs_is_given_up(
 
 
 def test_files_are_compared_by_what_a_link_points_to(tmp_path: Path) -> None:
-    from extender.kube.credentials import stamp
-
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
     link = tmp_path / "token"
     link.symlink_to(tmp_path / "one")
     before = stamp([link])
-    os.replace(_link(tmp_path / "next", tmp_path / "two"), link)
+    (tmp_path / "next").symlink_to(tmp_path / "two")
+    (tmp_path / "next").replace(link)
     assert stamp([link]) != before
-
-
-def _link(path: Path, target: Path) -> Path:
-    path.symlink_to(target)
-    return path

@@ -314,34 +314,6 @@ def test_null_is_as_good_as_nothing(field: str) -> None:
     assert (shape.affinity, shape.tolerations, shape.node_selector) == (None, (), {})
 
 
-def test_pods_of_one_template_share_a_shape() -> None:
-    decoder = Decoder()
-    first = decoder.pod(pod(CONTAINERS))
-    second = decoder.pod(pod({**CONTAINERS, "nodeName": "n0"}, name="q", labels={"index": "1"}))
-    other = decoder.pod(pod({**CONTAINERS, "nodeSelector": {"zone": "a"}}))
-
-    assert first.shape is second.shape
-    assert first.shape is not other.shape
-
-
-DIFFERENT: dict[str, dict[str, Any]] = {
-    "size": {"containers": [container("1")]},
-    "node selector": {**CONTAINERS, "nodeSelector": {"zone": "a"}},
-    "tolerations": {**CONTAINERS, "tolerations": [{"operator": "Exists"}]},
-    "affinity": {**CONTAINERS, "affinity": {"nodeAffinity": {}}},
-    "host ports": {"containers": [{**CONTAINERS["containers"][0], "ports": [{"hostPort": 80}]}]},
-    "features": {**CONTAINERS, "hostNetwork": True, "hostUsers": False},
-}
-
-
-@pytest.mark.parametrize("spec", DIFFERENT.values(), ids=DIFFERENT)
-def test_whatever_decides_where_a_pod_fits_makes_another_shape(spec: dict[str, Any]) -> None:
-    decoder = Decoder()
-    plain, other = decoder.pod(pod(CONTAINERS)), decoder.pod(pod(spec))
-
-    assert plain.shape is not other.shape
-
-
 IGNORED = IgnoredResources(ResourceNames.parse(["example.com/*"]))
 
 
@@ -593,14 +565,6 @@ def test_a_pod_that_was_resized_and_has_what_it_asks_for_has_the_shape_of_its_te
 
     before = decoder.pod(pod(spec)).shape
     assert decoder.pod(pod(here, status=status, generation=2)).shape is before
-
-
-def test_labels_distinguish_shapes_where_anti_affinity_reads_them() -> None:
-    decoder = Decoder()
-    spec = anti_affinity({"matchLabels": {"app": "a"}})
-
-    assert decoder.pod(pod(spec, labels={"app": "a"})).shape.one_per_node
-    assert not decoder.pod(pod(spec, labels={"app": "b"})).shape.one_per_node
 
 
 BAD_PODS: dict[str, bytes] = {
