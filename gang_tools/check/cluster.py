@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 from cryptography import x509
 
-from extender.api.manifests import Schema, crds, schema_of, shipped_objects, stored_version
 from extender.api.scheduler_config import DEFAULT_SCHEDULER
 from extender.api.wellknown import (
     GROUP_NATIVE,
@@ -44,6 +43,7 @@ from gang_tools.check.reading import UNREADABLE, ApiReader, together
 from gang_tools.check.rights import needed_rights, rights, subjects
 from gang_tools.check.scheduler import entries, ours, scheduler
 from gang_tools.check.smoke import Smoke
+from gang_tools.manifests import Schema, crds, schema_of, shipped_objects, stored_version
 
 LEAST: Final = (1, 31)
 """The oldest version of Kubernetes: the CRDs need selectable fields, and CEL's `quantity`."""

@@ -126,7 +126,7 @@ def podgroup(
     output: Form = "text",
 ) -> None:
     """Explain a PodGroup: each gate, the groups ahead, kept room, what would help."""
-    from extender.explain.text import group_text
+    from gang_tools.cli.explain_text import group_text
     from gang_tools.explanations import explained_group
 
     explain = partial(explained_group, key=f"{namespace or context.namespace(kubeconfig)}/{name}")
@@ -144,7 +144,7 @@ def pod(
     output: Form = "text",
 ) -> None:
     """Explain a pod, and its gang."""
-    from extender.explain.text import pod_text
+    from gang_tools.cli.explain_text import pod_text
     from gang_tools.explanations import explained_pod
 
     explain = partial(explained_pod, key=f"{namespace or context.namespace(kubeconfig)}/{name}")
@@ -162,7 +162,7 @@ def lacks_rights(error: Exception) -> str:
 
 
 def _explain_workload(asked: "ExplainTarget", sources: ClusterSource, *, output: Output) -> None:
-    from extender.explain.text import workload_text
+    from gang_tools.cli.explain_text import workload_text
     from gang_tools.explanations import explained
 
     _explain(partial(explained, asked=asked), workload_text, sources, output=output)

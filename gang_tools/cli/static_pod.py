@@ -254,7 +254,7 @@ def _node_files(
     Also whether the flag and its volume are ours, so that kubeadm has to be given them. `config` is
     the file of kube-scheduler's `--config`, or one to begin with. Raises InstallError.
     """
-    from extender.api.manifests import shipped_text
+    from gang_tools.manifests import shipped_text
 
     host_path, fields, is_ours = _add_configuration(scheduler, is_known=config is not None)
     shipped = _Document(CONFIGURATION, shipped_text("scheduler-config/kube-scheduler.yaml"))

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.manifests import faults, schema_for
 from extender.api.wellknown import (
     GROUP_X,
     POD_GROUP_LABEL,
@@ -32,6 +31,7 @@ from extender.state.queue.records import (
     RuntimeClassInfo,
     WorkloadInfo,
 )
+from gang_tools.manifests import faults, schema_for
 from gang_tools.simulate.scenario import Arrivals, Distribution, JobClass, NodeClass, Scenario
 from gang_tools.simulate.world import EPOCH, SimJob, World
 

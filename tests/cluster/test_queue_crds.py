@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from extender.api.manifests import crds as shipped_crds
 from extender.webhooks.conversion import convert
+from gang_tools.manifests import crds as shipped_crds
 from tests.cluster.alone import alone
 from tests.harness.client import Api, ApiError
 from tests.harness.objects import Object, condition

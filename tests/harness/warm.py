@@ -41,7 +41,7 @@ _IMPORTED = (
     "extender.wiring.reconcile",
     "gang_tools.explanations",
     "gang_tools.check.cluster",
-    "extender.explain.text",
+    "gang_tools.cli.explain_text",
     "gang_tools.simulate.from_cluster",
     "gang_tools.snapshot.taking",
 )

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.api.manifests import shipped_objects
 from extender.config.settings import Settings
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.reviews import Access
@@ -29,6 +28,7 @@ from gang_tools.check.findings import (
 )
 from gang_tools.check.reading import together
 from gang_tools.check.rights import needed_rights, rights, subjects
+from gang_tools.manifests import shipped_objects
 
 NOW = 1_000_000.0
 DAY = 86400.0

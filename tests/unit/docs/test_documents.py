@@ -15,11 +15,11 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from extender.api import reasons, wellknown
-from extender.api.manifests import faults, schema_for
 from extender.api.wellknown import ConditionType, Phase, WorkloadCondition
 from extender.config.settings import Settings, load
 from extender.jobs.registry import builtin
 from gang_tools.cli.main import app
+from gang_tools.manifests import faults, schema_for
 from gang_tools.simulate import from_scenario
 from gang_tools.simulate.scenario import Scenario
 from tests.documents import (

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 import pytest
 
 from extender.api.explanations import Explanation
-from extender.explain.text import workload_text
 from extender.explain.workload import explain, look_at_nodes
 from extender.fit.candidates import RoomLeft
 from extender.queueing.quota import QuotaTree
@@ -15,6 +14,7 @@ from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue.records import OwnerRef, RequeueInfo
+from gang_tools.cli.explain_text import workload_text
 from tests.makers import cluster_of, key, node, nodes, shape
 from tests.queue_makers import (
     Admissions,

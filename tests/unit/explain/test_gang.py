@@ -11,7 +11,6 @@ from extender.api.explanations import GroupExplanation, PodOutlook
 from extender.api.reasons import Reason
 from extender.explain.facts import GroupFacts
 from extender.explain.gang import explain_group, explain_pod
-from extender.explain.text import group_text, pod_text
 from extender.gang.gates import Gate
 from extender.gang.verdicts import NOTHING, GangOptions, Refuse, Remembered
 from extender.state.cluster import events as ev
@@ -19,6 +18,7 @@ from extender.state.cluster.records import NominatedRoom, PodInfo, PreemptedRoom
 from extender.state.cluster.reservations import Claim, Reservation, ReservationKind
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
+from gang_tools.cli.explain_text import group_text, pod_text
 from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods
 
 NOW = 1_000_000.0

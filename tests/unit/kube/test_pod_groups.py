@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.api.manifests import faults, schema_for
 from extender.kube.client import APPLY_PATCH
 from extender.kube.decode import Decoder
 from extender.kube.errors import UndeclaredFieldsError, from_response
 from extender.kube.pod_groups import PodGroupWriter, as_json
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
+from gang_tools.manifests import faults, schema_for
 from tests.makers import pod_group
 from tests.unit.kube.recorded import Recorded
 

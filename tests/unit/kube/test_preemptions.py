@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from extender.api.manifests import faults, schema_for
 from extender.kube.client import APPLY_PATCH, JSON, STRATEGIC_PATCH
 from extender.kube.errors import (
     ApiError,
@@ -30,6 +29,7 @@ from extender.state.cluster.records import (
     PreemptedRoom,
     VictimInfo,
 )
+from gang_tools.manifests import faults, schema_for
 from tests.makers import pod_group, requests
 from tests.unit.kube.recorded import Recorded
 

@@ -265,7 +265,7 @@ def test_templates_of_workloads_that_have_gone_are_not_kept() -> None:
     assert in_memory(come_and_go) < 20 * MIB
 
 
-def group(annotations: dict[str, str] | None = None, **asked: str) -> bytes:
+def group(annotations: dict[str, str] | None = None, /, **asked: str) -> bytes:
     metadata = {"name": "g", "namespace": "ns", "uid": "u", "annotations": annotations}
     body = {"metadata": metadata, "spec": {"minMember": 1, "minResources": asked}}
     return json.dumps(body).encode()

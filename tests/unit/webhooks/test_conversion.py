@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.api.manifests import faults, schema_for
 from extender.webhooks.conversion import (
     LARGEST_FIELD,
     LOOKED_INTO,
@@ -20,6 +19,7 @@ from extender.webhooks.conversion import (
     convert,
     convert_json,
 )
+from gang_tools.manifests import faults, schema_for
 
 Object = dict[str, Any]
 NOW = "2026-11-21T08:54:00Z"

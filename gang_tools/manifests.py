@@ -1,4 +1,4 @@
-"""The manifests that are shipped inside the package, and the check of others against the CRDs.
+"""The manifests that are shipped inside `extender`, and the check of others against the CRDs.
 
 `pyproject.toml` puts the files there; in a checkout they are read where they are.
 """
@@ -15,7 +15,7 @@ import yaml
 Object = Mapping[str, Any]
 Schema = Mapping[str, Any]
 
-_PACKAGE: Final = Path(__file__).parent.parent
+_PACKAGE: Final = Path(__file__).parent.parent / "extender"
 # The loader in C is ten times as fast, where there is one; the CRDs have thousands of lines.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {

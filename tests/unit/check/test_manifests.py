@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.api.manifests import crds, faults, schema_for
 from extender.api.wellknown import Phase
 from extender.webhooks.conversion import CONVERTED
+from gang_tools.manifests import crds, faults, schema_for
 
 ROOT = Path(__file__).parents[3]
 GROUP = "kueue.x-k8s.io/"
