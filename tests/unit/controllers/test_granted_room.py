@@ -59,6 +59,12 @@ class Scene:
         self.workload = replace(self.workload, **{"meta": meta, **fields})
         self.queues.apply(ev.Applied(self.workload))
 
+    def add(self, kind: str) -> None:
+        self.change(conditions=(*self.workload.conditions, condition(kind)))
+
+    def see(self, grant: Grant, **more: Any) -> None:
+        observe(self.cluster, pod_group("w", 2, grant=grant, **more))
+
     async def look(self) -> float | None:
         keeper = GrantKeeper(self.cluster.view(), self.queues.view(), self.writer, clock=self.clock)
         return await keeper.reconcile(key(self.group))
@@ -79,43 +85,20 @@ async def test_a_workload_with_a_long_name_backs_its_pod_group() -> None:
     assert scene.writer.dropped == []
 
 
-def evicted(scene: Scene) -> None:
-    scene.change(conditions=(*scene.workload.conditions, condition("Evicted", "Preempted")))
+ENDS: dict[str, Callable[[Scene], object]] = {
+    "evicted": lambda scene: scene.add("Evicted"),
+    "finished": lambda scene: scene.add("Finished"),
+    "deactivated": lambda scene: scene.change(active=False),
+    "deleted": lambda scene: scene.queues.apply(ev.Deleted(scene.workload)),
+    "released": lambda scene: scene.change(admission=None, conditions=()),
+    "placed": lambda scene: observe(scene.cluster, pod("p", 1, group="w", on="n0")),
+    "inflated": lambda scene: scene.see(scene.grant(n0={"cpu": 2001})),
+    "prolonged": lambda scene: scene.see(scene.grant(LONGEST_SECONDS + 1)),
+}
 
 
-def finished(scene: Scene) -> None:
-    scene.change(conditions=(*scene.workload.conditions, condition("Finished")))
-
-
-def deactivated(scene: Scene) -> None:
-    scene.change(active=False)
-
-
-def deleted(scene: Scene) -> None:
-    scene.queues.apply(ev.Deleted(scene.workload))
-
-
-def released(scene: Scene) -> None:
-    scene.change(admission=None, conditions=())
-
-
-def placed(scene: Scene) -> None:
-    observe(scene.cluster, pod("p", 1, group="w", on="n0"))
-
-
-def inflated(scene: Scene) -> None:
-    more = scene.grant(n0={"cpu": 2001})
-    observe(scene.cluster, pod_group("w", 2, grant=more))
-
-
-def prolonged(scene: Scene) -> None:
-    observe(scene.cluster, pod_group("w", 2, grant=scene.grant(LONGEST_SECONDS + 1)))
-
-
-@pytest.mark.parametrize(
-    "end", [evicted, finished, deactivated, deleted, released, placed, inflated, prolonged]
-)
-async def test_it_is_withdrawn(end: Callable[[Scene], None]) -> None:
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+async def test_it_is_withdrawn(end: Callable[[Scene], object]) -> None:
     scene = Scene()
     end(scene)
     assert await scene.look() is None
@@ -124,14 +107,14 @@ async def test_it_is_withdrawn(end: Callable[[Scene], None]) -> None:
 
 async def test_what_a_restart_left_behind_is_withdrawn_in_both_api_groups() -> None:
     scene = Scene()
-    deleted(scene)
-    observe(scene.cluster, pod_group("w", 2, api_group=GROUP_SIGS, grant=scene.grant()))
+    ENDS["deleted"](scene)
+    scene.see(scene.grant(), api_group=GROUP_SIGS)
     await scene.look()
     assert scene.writer.dropped == [(key("w"), GROUP_X), (key("w"), GROUP_SIGS)]
 
 
 async def test_a_pod_group_that_is_gone_is_no_error() -> None:
     scene = Scene()
-    deleted(scene)
+    ENDS["deleted"](scene)
     scene.writer.gone = True
     assert await scene.look() is None

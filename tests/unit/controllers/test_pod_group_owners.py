@@ -37,16 +37,10 @@ class Scene(JobBench):
         self.put(running("b"))
         role = group(pod("a"), pod("b")).pod_sets()[0]
         pods = pod_set(1, 2, name=role.name)
-        made = workload("g", pods)
         owners = tuple(OwnerRef("v1", "Pod", n, f"uid-{n}", controller=False) for n in "ab")
-        found = workload(
-            "g",
-            pods,
-            owners=owners,
-            admission=admission(made),
-            conditions=(condition("QuotaReserved"), condition("Admitted")),
-        )
-        self.store(found)
+        conditions = (condition("QuotaReserved"), condition("Admitted"))
+        held = admission(workload("g", pods))
+        self.store(workload("g", pods, owners=owners, admission=held, conditions=conditions))
 
     def put(self, source: dict[str, Any]) -> None:
         """Have a pod seen as it is now."""

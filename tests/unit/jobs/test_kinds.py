@@ -185,34 +185,25 @@ def test_a_jobset_needs_no_quota_for_jobs_that_have_succeeded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "restarts", "want"),
+    ("policy", "restarts", "failed", "want"),
     [
-        ({"maxRestarts": 1}, 0, {}),
-        ({"maxRestarts": 1}, 1, {"workers": 2}),
-        ({"maxRestarts": 0}, 0, {"workers": 2}),
-        ({"rules": [{"action": "FailJobSet"}]}, 0, {"workers": 2}),
-        ({"rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}, 3, {}),
+        ({"maxRestarts": 1}, 0, 0, {}),
+        ({"maxRestarts": 1}, 1, 0, {"workers": 2}),
+        # The Jobs of the run before the restart are counted until those of the next are there.
+        ({"maxRestarts": 1}, 1, 1, {}),
+        ({"maxRestarts": 0}, 0, 0, {"workers": 2}),
+        ({"rules": [{"action": "FailJobSet"}]}, 0, 0, {"workers": 2}),
+        ({"rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}, 3, 0, {}),
     ],
 )
 def test_a_jobset_keeps_quota_for_what_a_restart_would_do_again(
-    policy: Any, restarts: int, want: dict[str, int]
+    policy: Any, restarts: int, failed: int, want: dict[str, int]
 ) -> None:
-    reported = [{"name": "workers", "succeeded": 1}]
+    reported = [{"name": "driver", "failed": failed}, {"name": "workers", "succeeded": 1}]
     status = {"replicatedJobsStatus": reported, "restartsCountTowardsMax": restarts}
     found = job("jobset.x-k8s.io/jobset", **status)
     found.object["spec"]["failurePolicy"] = policy  # type: ignore[index]
     assert found.reclaimable_pods() == want
-
-
-def test_counts_of_a_jobset_from_before_its_last_restart_return_no_quota() -> None:
-    """The Jobs of the run before are counted until those of the next are there."""
-    reported = [{"name": "driver", "failed": 1}, {"name": "workers", "succeeded": 1}]
-    status = {"replicatedJobsStatus": reported, "restartsCountTowardsMax": 1}
-    found = job("jobset.x-k8s.io/jobset", **status)
-    found.object["spec"]["failurePolicy"] = {"maxRestarts": 1}  # type: ignore[index]
-    assert found.reclaimable_pods() == {}
-    reported[0]["failed"] = 0
-    assert found.reclaimable_pods() == {"workers": 2}
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,9 @@ def ray(cluster: Mapping[str, Any] | None = None, status: Any = None, **spec: An
     return builtin()["ray.io/rayjob"].wrap(source)
 
 
-def places(job: GenericJob) -> list[Placement]:
-    return [Placement(each.name, each.count, {"pool": "a"}) for each in job.pod_sets()]
+def started(job: GenericJob) -> GenericJob:
+    places = [Placement(each.name, each.count, {"pool": "a"}) for each in job.pod_sets()]
+    return builtin()["ray.io/rayjob"].wrap(sent(job, *job.start_steps(places)))
 
 
 @pytest.mark.parametrize(
@@ -73,10 +74,10 @@ def test_the_submitter_in_the_head_pod_needs_quota() -> None:
     job = ray(submissionMode="SidecarMode", submitterPodTemplate=None)
     assert head_of(job)["containers"][1:] == [SUBMITTER]
     assert [each.name for each in job.pod_sets()] == ["head", "cpu", "tpu"]
-    started = builtin()["ray.io/rayjob"].wrap(sent(job, *job.start_steps(places(job))))
-    containers: Any = started.object["spec"]
+    running = started(job)
+    containers: Any = running.object["spec"]
     assert len(containers["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]) == 1
-    assert started.equivalent_to_workload(workload(job, admitted=True))
+    assert running.equivalent_to_workload(workload(job, admitted=True))
 
 
 @pytest.mark.parametrize(
@@ -104,22 +105,22 @@ def test_the_pod_that_cleans_redis_needs_the_quota_of_the_head(
 def test_the_default_submitter_is_sent_where_its_quota_is() -> None:
     job = ray(submitterPodTemplate=None)
     stored = workload(job, admitted=True)
-    started = builtin()["ray.io/rayjob"].wrap(sent(job, *job.start_steps(places(job))))
-    written: Any = started.object["spec"]
+    running = started(job)
+    written: Any = running.object["spec"]
     assert written["submitterPodTemplate"]["spec"] == {
         "containers": [SUBMITTER],
         "restartPolicy": "Never",
         "nodeSelector": {"pool": "a"},
     }
-    assert started.equivalent_to_workload(stored)
-    stopped = sent(started, *started.stop_steps(job.pod_sets()))
+    assert running.equivalent_to_workload(stored)
+    stopped = sent(running, *running.stop_steps(job.pod_sets()))
     assert "submitterPodTemplate" not in stopped["spec"]
 
 
 def test_a_submitter_of_the_users_stays() -> None:
     job = ray()
-    started = builtin()["ray.io/rayjob"].wrap(sent(job, *job.start_steps(places(job))))
-    stopped: Any = sent(started, *started.stop_steps(job.pod_sets()))
+    running = started(job)
+    stopped: Any = sent(running, *running.stop_steps(job.pod_sets()))
     assert stopped["spec"]["submitterPodTemplate"]["spec"]["containers"]
 
 
