@@ -1,6 +1,7 @@
 """The API server of Workloads as a script: it keeps versions, refuses, and loses answers."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,7 @@ from extender.state.queue import events as ev
 from extender.state.queue.records import Meta, OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
 from tests.makers import ManualClock, cluster_of
-from tests.queue_makers import flavor, meta
+from tests.queue_makers import admission, condition, flavor, meta, pod_set, workload
 
 DOWN = UnavailableError("nothing answers")
 """Nothing was done."""
@@ -67,6 +68,18 @@ class JobBench:
             ),
         )
         self.queues.apply(ev.Applied(flavor()))
+
+    def admit_job(self, source: dict[str, Any], pods: int) -> None:
+        """Give the Job `job` a workload `w` with quota for so many of its pods."""
+        template = json.dumps(source["spec"]["template"]).encode()
+        made = workload("w", replace(pod_set(1, pods), template=template))
+        owners = (OwnerRef("batch/v1", "Job", "job", "job"),)
+        conditions = (condition("QuotaReserved"), condition("Admitted"))
+        self.store(replace(made, owners=owners, admission=admission(made), conditions=conditions))
+
+    def touch(self, key: str, **fields: Any) -> None:
+        """Have a workload changed by another client, and seen."""
+        self.queues.apply(ev.Applied(self.server.touch(key, **fields)))
 
     def store(self, found: WorkloadInfo) -> None:
         """Have a workload stored, and seen."""
@@ -125,13 +138,13 @@ class Server(WorkloadWriter):
         metadata = change.get("metadata", {})
         if "finalizers" in metadata:
             changed = replace(changed, finalizers=tuple(metadata["finalizers"]))
-        found = replace(found, meta=changed)
+        if "annotations" in metadata:
+            changed = replace(
+                changed, annotations={**changed.annotations, **metadata["annotations"]}
+            )
         if "ownerReferences" in metadata:
             found = replace(found, owners=tuple(map(_owner, metadata["ownerReferences"])))
-        if "annotations" in metadata:
-            said = {**found.meta.annotations, **metadata["annotations"]}
-            found = replace(found, meta=replace(found.meta, annotations=said))
-        found = replace(found, **change.get("spec", {}))
+        found = replace(found, meta=changed, **change.get("spec", {}))
         self.stored[meta.key] = found
         return found
 

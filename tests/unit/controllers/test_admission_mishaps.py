@@ -23,12 +23,10 @@ from tests.queue_makers import (
     validate_queues,
     workload,
 )
-from tests.unit.controllers.test_admission import Scene, holder
+from tests.unit.controllers.test_admission import LOWER, Scene, holder
 from tests.unit.controllers.test_admission_slices import WorkingClock
 
 pytestmark = pytest.mark.looptime
-
-LOWER = {"within_cluster_queue": "LowerPriority"}
 
 
 def interrupt(
@@ -67,12 +65,6 @@ def low(name: str, cpu: int = 1) -> WorkloadInfo:
     return replace(holder(name, cpu, "cq"), priority=0)
 
 
-def finish(scene: Scene, name: str) -> None:
-    found = scene.server.stored[key(name)]
-    scene.server.touch(key(name), conditions=(*found.conditions, condition("Finished")))
-    scene.watch(name)
-
-
 def delete(scene: Scene, name: str) -> None:
     scene.queues.apply(ev.Deleted(scene.server.stored.pop(key(name))))
 
@@ -91,7 +83,7 @@ async def test_no_workload_is_evicted_for_one_that_got_quota_later_in_the_cycle(
     in_slices(monkeypatch)
     ends = replace(holder("ends", 1, "cq"), priority=500)
     scene = preempting_scene(2, low("stays"), ends, workload("a", 1, priority=100))
-    decided = interrupt(monkeypatch, is_preempt, lambda: finish(scene, "ends"))
+    decided = interrupt(monkeypatch, is_preempt, lambda: scene.finish("ends"))
     async with scene.running():
         await asyncio.sleep(10)
     assert [type(each) for each in decided] == [Preempt, Admit]
@@ -193,7 +185,7 @@ async def test_a_workload_without_a_place_keeps_a_change_of_queues_from_no_other
 
     scene.put(cluster_queue("other", 1), local_queue("other"), workload("waits", 5, "other"))
     async with scene.running():
-        await scene.until(lambda: scene.admission.reasons.reason_of(key("waits")))
+        await scene.until(lambda: scene.waits("waits"))
         monkeypatch.setattr(PendingQueues, "update", update)
         scene.put(workload("odd", 9))
         scene.put(cluster_queue("other", 10))
@@ -222,7 +214,7 @@ async def test_a_change_of_queues_has_rests_within_a_long_queue(
     scene = Scene(clock=WorkingClock())
     scene.put(*(workload(f"w{number}", 5 + number % 4) for number in range(100)))
     async with scene.running():
-        await scene.until(lambda: scene.admission.reasons.reason_of(key("w0")))
+        await scene.until(lambda: scene.waits("w0"))
         turns = Turns(monkeypatch, PendingQueues, "update")
         scene.put(cluster_queue("cq", 2))
         await asyncio.sleep(1)
@@ -236,9 +228,9 @@ async def test_conditions_of_workloads_behind_an_equal_one_are_written_with_rest
     scene = Scene(clock=WorkingClock())
     scene.put(*(workload(f"w{number}", 5, created=float(number)) for number in range(100)))
     async with scene.running():
-        await scene.until(lambda: scene.admission.reasons.reason_of(key("w0")))
+        await scene.until(lambda: scene.waits("w0"))
         turns = Turns(monkeypatch, WorkQueue, "add_after")
-        await scene.until(lambda: scene.admission.reasons.reason_of(key("w99")))
+        await scene.until(lambda: scene.waits("w99"))
         await asyncio.sleep(SETTLE)
     assert sum(turns.calls) >= 99
     assert max(turns.calls) <= 4

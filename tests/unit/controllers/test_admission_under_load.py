@@ -10,9 +10,9 @@ from extender.controllers.admission import FIRST_DELAY
 from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN
 from extender.state.queue.records import WorkloadInfo
 from tests.makers import key
-from tests.queue_makers import cluster_queue, condition, workload
+from tests.queue_makers import cluster_queue, workload
 from tests.unit.controllers.queue_server import Server
-from tests.unit.controllers.test_admission import Scene, holder
+from tests.unit.controllers.test_admission import LOWER, Scene, holder
 
 pytestmark = pytest.mark.looptime
 
@@ -43,11 +43,6 @@ class SlowScene(Scene):
     def __init__(self, cpu: int = 1) -> None:
         self.slow = SlowServer()
         super().__init__(cpu=cpu, server=self.slow)
-
-    def finish(self, name: str) -> None:
-        found = self.server.stored[key(name)]
-        self.server.touch(key(name), conditions=(*found.conditions, condition("Finished")))
-        self.watch(name)
 
 
 async def test_an_admission_waits_for_no_reason_that_is_under_way() -> None:
@@ -97,9 +92,8 @@ async def test_what_goes_first_may_come_while_earlier_admissions_wait_to_be_writ
 async def test_a_victim_that_ends_while_others_are_written_is_not_evicted() -> None:
     scene = SlowScene()
     scene.slow.reasons_go_on.set()
-    lower = {"within_cluster_queue": "LowerPriority"}
     low = replace(holder("low", 1, "cq"), priority=-1)
-    scene.put(cluster_queue("cq", CONCURRENT_WRITES + 1, preemption=lower), low)
+    scene.put(cluster_queue("cq", CONCURRENT_WRITES + 1, preemption=LOWER), low)
     scene.put(*(workload(f"runs-{number}", 1) for number in range(CONCURRENT_WRITES)))
     scene.server.go_on.clear()
     async with scene.running():
@@ -118,8 +112,7 @@ async def test_a_victim_that_ends_while_others_are_written_is_not_evicted() -> N
 async def test_a_victim_is_evicted_whose_admission_has_no_answer_yet() -> None:
     scene = SlowScene()
     scene.slow.reasons_go_on.set()
-    lower = {"within_cluster_queue": "LowerPriority"}
-    scene.put(cluster_queue("cq", 1, preemption=lower), workload("low", 1))
+    scene.put(cluster_queue("cq", 1, preemption=LOWER), workload("low", 1))
     scene.server.go_on.clear()
     async with scene.running():
         await scene.until(lambda: scene.view.is_assumed(key("low")))

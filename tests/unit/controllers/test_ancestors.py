@@ -25,30 +25,35 @@ DONE = {"conditions": [{"type": "Completed", "status": "True"}]}
 
 
 class Scene:
-    def __init__(self, *, manages_all: bool = True) -> None:
-        self.queues = Queues()
+    """A job, and its workload; by default it is a JobSet."""
+
+    def __init__(
+        self,
+        kind: str = "jobset.x-k8s.io/jobset",
+        source: Any = None,
+        *,
+        admitted: bool = True,
+        manages_all: bool = True,
+    ) -> None:
+        self.queues, self._kind = Queues(), kind
         view = self.queues.view()
         options = JobOptions(
             builtin(), LabelSelector(), NoPodGroups(), manage_without_queue_name=manages_all
         )
         self.facts = JobFacts(view, options, clock=ManualClock())
-        self._version = 0
-
-    def parent(self, kind: str, source: dict[str, Any], *, admitted: bool = True) -> None:
-        """Have a parent, and its workload."""
-        self._version += 1
-        self._kind = kind
-        whole = {"metadata": {"name": "parent"}, **source}
-        found = JobObject(
-            kind, Meta("parent", NAMESPACE, "parent-uid", self._version), json.dumps(whole).encode()
-        )
-        self.queues.apply(ev.JobApplied(found))
+        whole = {"metadata": {"name": "parent"}, **(source or JOB_SET)}
+        self.put(json.dumps(whole).encode(), 1)
         made = workload("w")
         held = admission(made) if admitted else None
         conditions = (condition("Admitted"),) if admitted else ()
         self.queues.apply(
             ev.Applied(workload("w", admission=held, conditions=conditions, owners=(PARENT,)))
         )
+
+    def put(self, raw: bytes, version: int) -> None:
+        """Have the job stored."""
+        of = Meta("parent", NAMESPACE, "parent-uid", version)
+        self.queues.apply(ev.JobApplied(JobObject(self._kind, of, raw)))
 
     def ancestor(
         self, name: str, kind: str = "batch/job", namespace: str = NAMESPACE
@@ -64,17 +69,10 @@ class Scene:
 
 @pytest.mark.parametrize("name", ["parent-w-a-0", "parent-w-a-2", "parent-one-0"])
 def test_a_job_of_a_job_set_is_held_with_it(name: str) -> None:
-    scene = Scene()
-    scene.parent("jobset.x-k8s.io/jobset", JOB_SET)
-    found = scene.ancestor(name)
-    assert found is not None
-    assert found.admitted
-
-    scene = Scene()
-    scene.parent("jobset.x-k8s.io/jobset", JOB_SET, admitted=False)
-    found = scene.ancestor(name)
-    assert found is not None
-    assert not found.admitted
+    for admitted in (True, False):
+        assert Scene(admitted=admitted).ancestor(name) == Ancestor(
+            "jobset.x-k8s.io/jobset parent", admitted
+        )
 
 
 @pytest.mark.parametrize(
@@ -82,9 +80,7 @@ def test_a_job_of_a_job_set_is_held_with_it(name: str) -> None:
     ["mine", "parent-w-a-3", "parent-w-a-00", "parent-one-1", "parent-other-0", "parent-w-a"],
 )
 def test_a_job_that_only_says_so_stands_for_itself(name: str) -> None:
-    scene = Scene()
-    scene.parent("jobset.x-k8s.io/jobset", JOB_SET)
-    assert scene.ancestor(name) is None
+    assert Scene().ancestor(name) is None
 
 
 @pytest.mark.parametrize(
@@ -101,16 +97,13 @@ def test_a_reference_that_names_another_object_by_the_same_uid_counts_for_nothin
 ) -> None:
     """The policy for such Jobs looks at the kind and the name that the reference says."""
     scene = Scene()
-    scene.parent("jobset.x-k8s.io/jobset", JOB_SET)
     assert scene.owned_by(OwnerRef(*said, "parent-uid"), "parent-w-a-0") is None
     newer = OwnerRef("jobset.x-k8s.io/v1beta1", "JobSet", "parent", "parent-uid")
     assert scene.owned_by(newer, "parent-w-a-0") is not None
 
 
 def test_a_job_makes_no_jobs() -> None:
-    scene = Scene()
-    scene.parent("batch/job", {"spec": {}})
-    assert scene.ancestor("parent-0") is None
+    assert Scene("batch/job", {"spec": {}}).ancestor("parent-0") is None
 
 
 @pytest.mark.parametrize(
@@ -124,33 +117,23 @@ def test_a_job_makes_no_jobs() -> None:
     ],
 )
 def test_other_kinds_make_what_their_operators_make(kind: str, name: str, *, is_made: bool) -> None:
-    scene = Scene()
-    scene.parent(kind, {"spec": {}})
-    assert (scene.ancestor(name) is not None) == is_made
+    assert (Scene(kind, {"spec": {}}).ancestor(name) is not None) == is_made
 
 
 def test_a_parent_that_has_ended_gives_its_quota_to_nothing() -> None:
-    scene = Scene()
-    scene.parent("jobset.x-k8s.io/jobset", {**JOB_SET, "status": DONE})
-    assert scene.ancestor("parent-w-a-0") is None
+    assert Scene(source={**JOB_SET, "status": DONE}).ancestor("parent-w-a-0") is None
 
 
 def test_a_parent_of_another_namespace_is_none() -> None:
-    scene = Scene()
-    scene.parent("jobset.x-k8s.io/jobset", JOB_SET)
-    assert scene.ancestor("parent-w-a-0", namespace="elsewhere") is None
+    assert Scene().ancestor("parent-w-a-0", namespace="elsewhere") is None
 
 
 def test_a_parent_that_is_not_managed_holds_nothing() -> None:
-    scene = Scene(manages_all=False)
-    scene.parent("jobset.x-k8s.io/jobset", JOB_SET)
-    assert scene.ancestor("parent-w-a-0") is None
+    assert Scene(manages_all=False).ancestor("parent-w-a-0") is None
 
 
 def test_a_parent_that_cannot_be_read_is_none() -> None:
     scene = Scene()
-    scene.parent("jobset.x-k8s.io/jobset", JOB_SET)
     deep = b'{"spec": ' + b'{"a":' * 3000 + b"1" + b"}" * 3001
-    found = JobObject("jobset.x-k8s.io/jobset", Meta("parent", NAMESPACE, "parent-uid", 99), deep)
-    scene.queues.apply(ev.JobApplied(found))
+    scene.put(deep, 99)
     assert scene.ancestor("parent-w-a-0") is None

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -16,23 +17,11 @@ from extender.controllers.webhooks import (
 from extender.kube.certificates import Bundle, CertificateSecret, fault, issue
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.runtime.faults import Backoff
+from tests.makers import ManualClock
 
 DAY = 86400.0
 NOW = 1_800_000_000.0
 NAMES = ["hooks.ns.svc"]
-
-
-class Now:
-    """A clock that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.at = NOW
-
-    def monotonic(self) -> float:
-        return self.at
-
-    def wall(self) -> float:
-        return self.at
 
 
 class Shared(CertificateSecret):
@@ -64,9 +53,6 @@ class Shared(CertificateSecret):
     def put(self, kept: Bundle) -> None:
         self.kept, self.version = kept, self.version + 1
 
-    def hold(self, bundle: Bundle) -> None:
-        self.put(bundle)
-
     def _another_writer(self) -> None:
         first, self.first = self.first, lambda: None
         first()
@@ -90,13 +76,13 @@ class Cluster:
 class Replica:
     """One process, with what it serves."""
 
-    def __init__(self, source: MadeByUs | GivenFiles, cluster: Cluster, clock: Now) -> None:
+    def __init__(self, source: MadeByUs | GivenFiles, scene: "Scene") -> None:
         self.served: list[Bundle] = []
         self.certificates = Certificates(
             source,
-            publish=cluster.publish,
+            publish=scene.cluster.publish,
             adopt=self._adopt,
-            clock=clock,
+            clock=scene.clock,
             backoff=Backoff(1, 1, jitter=lambda: 1.0),
             every=1,
         )
@@ -110,148 +96,132 @@ class Replica:
         return self.served[-1]
 
 
-@pytest.fixture
-def clock() -> Now:
-    return Now()
+class Scene:
+    """A Secret and a cluster that replicas share."""
+
+    def __init__(self) -> None:
+        self.clock, self.shared, self.cluster = ManualClock(NOW), Shared(), Cluster()
+
+    def replica(self) -> Replica:
+        source = MadeByUs(self.shared, names=NAMES, days=90, clock=self.clock)
+        return Replica(source, self)
 
 
 @pytest.fixture
-def shared() -> Shared:
-    return Shared()
+def scene() -> Scene:
+    return Scene()
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
-
-
-def replica(shared: Shared, cluster: Cluster, clock: Now) -> Replica:
-    source = MadeByUs(shared, names=NAMES, days=90, clock=clock)
-    return Replica(source, cluster, clock)
-
-
-async def test_the_first_makes_it_and_the_second_takes_it(
-    shared: Shared, cluster: Cluster, clock: Now
-) -> None:
-    first, second = (replica(shared, cluster, clock) for _ in range(2))
+async def test_the_first_makes_it_and_the_second_takes_it(scene: Scene) -> None:
+    first, second = (scene.replica() for _ in range(2))
     await first.look()
     await second.look()
 
     assert first.served == second.served
     assert len(first.served) == 1
     assert fault(first.now, NAMES, now=NOW) == ""
-    assert (shared.version, cluster.trusts) == (1, first.now.authorities)
+    assert (scene.shared.version, scene.cluster.trusts) == (1, first.now.authorities)
 
 
-async def test_the_second_replica_takes_the_certificate_of_the_first(
-    shared: Shared, cluster: Cluster, clock: Now
-) -> None:
+async def test_the_second_replica_takes_the_certificate_of_the_first(scene: Scene) -> None:
     theirs = issue(NAMES, now=NOW, days=90)
-    shared.first = lambda: shared.hold(theirs)
-    ours = replica(shared, cluster, clock)
+    scene.shared.first = lambda: scene.shared.put(theirs)
+    ours = scene.replica()
 
     await ours.look()
 
     assert ours.served == [theirs]
 
 
-async def test_nothing_is_done_twice(shared: Shared, cluster: Cluster, clock: Now) -> None:
-    ours = replica(shared, cluster, clock)
+async def test_nothing_is_done_twice(scene: Scene) -> None:
+    ours = scene.replica()
     for _ in range(3):
         await ours.look()
 
-    assert (len(ours.served), shared.version) == (1, 1)
+    assert (len(ours.served), scene.shared.version) == (1, 1)
 
 
 async def test_a_renewed_certificate_is_served_only_after_its_authority_is_published(
-    shared: Shared, cluster: Cluster, clock: Now
+    scene: Scene,
 ) -> None:
-    ours, other = (replica(shared, cluster, clock) for _ in range(2))
+    ours, other = (scene.replica() for _ in range(2))
     await ours.look()
     await other.look()
     before = ours.now
-    clock.at += 61 * DAY
+    scene.clock.now += 61 * DAY
 
     await ours.look()
     assert ours.now == before
-    assert cluster.trusts.endswith(before.authorities)
-    assert cluster.trusts != before.authorities
+    assert scene.cluster.trusts.endswith(before.authorities)
+    assert scene.cluster.trusts != before.authorities
     await ours.look()
     assert ours.now != before
-    assert ours.now.authorities == cluster.trusts
-    assert fault(replace(other.now, authorities=cluster.trusts), NAMES, now=clock.at) == ""
+    assert ours.now.authorities == scene.cluster.trusts
+    old = replace(other.now, authorities=scene.cluster.trusts)
+    assert fault(old, NAMES, now=scene.clock.now) == ""
     await other.look()
-    assert (other.now, shared.version) == (ours.now, 2)
+    assert (other.now, scene.shared.version) == (ours.now, 2)
 
 
-async def test_one_that_has_ended_is_not_served_any_longer(
-    shared: Shared, cluster: Cluster, clock: Now
-) -> None:
-    ours = replica(shared, cluster, clock)
+async def test_one_that_has_ended_is_not_served_any_longer(scene: Scene) -> None:
+    ours = scene.replica()
     await ours.look()
-    clock.at += 91 * DAY
+    scene.clock.now += 91 * DAY
 
     await ours.look()
 
-    assert fault(ours.now, NAMES, now=clock.at) == ""
+    assert fault(ours.now, NAMES, now=scene.clock.now) == ""
     assert len(ours.served) == 2
 
 
 @pytest.mark.parametrize("part", ["authorities", "certificate", "key"])
 @pytest.mark.parametrize("content", [b"", b"garbage"])
 async def test_a_broken_one_is_replaced_and_what_is_served_stays_trusted(
-    shared: Shared, cluster: Cluster, clock: Now, part: str, content: bytes
+    scene: Scene, part: str, content: bytes
 ) -> None:
-    ours = replica(shared, cluster, clock)
+    ours = scene.replica()
     await ours.look()
     before = ours.now
-    assert shared.kept is not None
-    match part:
-        case "authorities":
-            shared.put(replace(shared.kept, authorities=content))
-        case "certificate":
-            shared.put(replace(shared.kept, certificate=content))
-        case _:
-            shared.put(replace(shared.kept, key=content))
+    assert scene.shared.kept is not None
+    changed: dict[str, Any] = {part: content}
+    scene.shared.put(replace(scene.shared.kept, **changed))
 
     await ours.look()
 
-    assert shared.version == 3
-    assert fault(replace(before, authorities=cluster.trusts), NAMES, now=NOW) == ""
+    assert scene.shared.version == 3
+    assert fault(replace(before, authorities=scene.cluster.trusts), NAMES, now=NOW) == ""
     await ours.look()
     assert ours.now != before
     assert fault(ours.now, NAMES, now=NOW) == ""
 
 
 async def test_a_certificate_is_served_even_if_its_authority_cannot_be_published(
-    shared: Shared, cluster: Cluster, clock: Now
+    scene: Scene,
 ) -> None:
-    cluster.error = UnavailableError("away")
-    ours = replica(shared, cluster, clock)
+    scene.cluster.error = UnavailableError("away")
+    ours = scene.replica()
 
     with pytest.raises(UnavailableError):
         await ours.look()
     assert len(ours.served) == 1
 
-    clock.at += 61 * DAY
+    scene.clock.now += 61 * DAY
     with pytest.raises(UnavailableError):
         await ours.look()
     assert len(ours.served) == 1
 
 
-async def test_a_secret_that_never_holds_still_is_given_up(
-    shared: Shared, cluster: Cluster, clock: Now
-) -> None:
+async def test_a_secret_that_never_holds_still_is_given_up(scene: Scene) -> None:
     def again() -> None:
-        shared.put(Bundle(b"", b"", b""))
-        shared.first = again
+        scene.shared.put(Bundle(b"", b"", b""))
+        scene.shared.first = again
 
-    shared.first = again
+    scene.shared.first = again
     with pytest.raises(ApiError, match="changes all the time"):
-        await replica(shared, cluster, clock).look()
+        await scene.replica().look()
 
 
-def files(folder: Path, bundle: Bundle, clock: Now, *, reported: bool) -> GivenFiles:
+def files(folder: Path, bundle: Bundle, clock: ManualClock, *, reported: bool) -> GivenFiles:
     certificate, key, ca = (folder / name for name in ("c.pem", "k.pem", "ca.pem"))
     certificate.write_bytes(bundle.certificate)
     key.write_bytes(bundle.key)
@@ -261,26 +231,24 @@ def files(folder: Path, bundle: Bundle, clock: Now, *, reported: bool) -> GivenF
 
 @pytest.mark.parametrize("reported", [False, True])
 async def test_files_are_served_and_read_again(
-    cluster: Cluster, clock: Now, tmp_path: Path, *, reported: bool
+    scene: Scene, tmp_path: Path, *, reported: bool
 ) -> None:
     first, second = (issue(["any"], now=NOW, days=9) for _ in range(2))
-    ours = Replica(files(tmp_path, first, clock, reported=reported), cluster, clock)
+    ours = Replica(files(tmp_path, first, scene.clock, reported=reported), scene)
     await ours.look()
     assert ours.now.certificate == first.certificate
 
-    files(tmp_path, second, clock, reported=reported)
+    files(tmp_path, second, scene.clock, reported=reported)
     await ours.look()
     await ours.look()
 
     assert ours.now.certificate == second.certificate
-    assert cluster.trusts == (second.authorities if reported else b"")
+    assert scene.cluster.trusts == (second.authorities if reported else b"")
 
 
-async def test_files_that_cannot_be_served_leave_what_is(
-    cluster: Cluster, clock: Now, tmp_path: Path
-) -> None:
+async def test_files_that_cannot_be_served_leave_what_is(scene: Scene, tmp_path: Path) -> None:
     first = issue(["any"], now=NOW, days=9)
-    ours = Replica(files(tmp_path, first, clock, reported=True), cluster, clock)
+    ours = Replica(files(tmp_path, first, scene.clock, reported=True), scene)
     await ours.look()
     (tmp_path / "k.pem").write_bytes(b"garbage")
 

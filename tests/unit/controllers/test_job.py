@@ -23,16 +23,15 @@ from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
 from tests.harness import kinds, objects
 from tests.makers import NAMESPACE
 from tests.queue_makers import (
-    admission,
     condition,
     meta,
-    pod_set,
     validate_queues,
     workload,
 )
 from tests.unit.controllers.queue_server import JobBench, NoPodGroups
 
 KEY = ("batch/job", f"{NAMESPACE}/job")
+W = f"{NAMESPACE}/w"
 
 
 class Jobs(JobWriter):
@@ -73,18 +72,6 @@ class Jobs(JobWriter):
             raise self.reads.pop(0)
         return self.put(self.stored[path.rpartition("/")[2]])
 
-    @override
-    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
-        raise NotImplementedError
-
-    @override
-    async def make_pod_group(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    @override
-    async def drop_grant(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
 
 class Groups(NoPodGroups):
     """No PodGroups; whether there are pods is for the test to say."""
@@ -108,18 +95,9 @@ class Scene(JobBench):
         """Have a Job stored and seen."""
         self.queues.apply(ev.JobApplied(self.jobs.put(source)))
 
-    def admit(self, pods: int = 1) -> None:
-        """Give it a workload with quota for so many pods."""
-        template = json.dumps(self.jobs.stored["job"]["spec"]["template"]).encode()
-        made = workload("w", replace(pod_set(1, pods), template=template))
-        found = replace(
-            made,
-            owners=(OwnerRef("batch/v1", "Job", "job", "job"),),
-            admission=admission(made),
-            conditions=(condition("QuotaReserved"), condition("Admitted")),
-        )
-        self.server.stored[made.key] = found
-        self.queues.apply(ev.Applied(found))
+    @property
+    def source(self) -> dict[str, Any]:
+        return self.jobs.stored["job"]
 
     async def look(self) -> None:
         """Have the controller look."""
@@ -141,12 +119,11 @@ def scene() -> Iterator[Scene]:
 
 async def test_a_start_without_an_answer_is_asked_for_before_anything_else(scene: Scene) -> None:
     """Else an eviction would find the Job suspended and give its quota back while it runs."""
-    scene.admit()
+    scene.admit_job(scene.source, 1)
     scene.jobs.lose = True
     with pytest.raises(UnavailableError):
         await scene.look()
-    evicted = scene.server.touch(f"{NAMESPACE}/w", conditions=(condition("Evicted"),))
-    scene.queues.apply(ev.Applied(evicted))
+    scene.touch(W, conditions=(condition("Evicted"),))
     assert scene.believed
 
     scene.jobs.lose = False
@@ -159,7 +136,7 @@ async def test_a_start_without_an_answer_is_asked_for_before_anything_else(scene
 
 
 async def test_a_job_that_went_meanwhile_is_known_to_be_gone(scene: Scene) -> None:
-    scene.admit()
+    scene.admit_job(scene.source, 1)
     scene.jobs.lose = True
     with pytest.raises(UnavailableError):
         await scene.look()
@@ -205,16 +182,17 @@ async def test_what_the_api_server_refuses_is_an_event_of_the_job(
     assert reported.note == "spec.podSets is wrong"
 
 
+DONE_AND_READY = (
+    do.SetReclaimable(W, "w", {"main": 1}),
+    do.SetPodsReady(W, "w", ready=True, reason="Started", message=""),
+)
+
+
 async def test_pods_whose_quota_cannot_be_returned_do_not_keep_others_from_being_counted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.admit(pods=2)
-    key, uid = f"{NAMESPACE}/w", "w"
-    actions = (
-        do.SetReclaimable(key, uid, {"main": 1}),
-        do.SetPodsReady(key, uid, ready=True, reason="Started", message=""),
-    )
-    monkeypatch.setattr("extender.controllers.job.decide", lambda *_: actions)
+    scene.admit_job(scene.source, 2)
+    monkeypatch.setattr("extender.controllers.job.decide", lambda *_: DONE_AND_READY)
     write = scene.server.write_status
 
     async def refuse(before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
@@ -225,20 +203,15 @@ async def test_pods_whose_quota_cannot_be_returned_do_not_keep_others_from_being
     monkeypatch.setattr(scene.server, "write_status", refuse)
     with pytest.raises(InvalidError):
         await scene.look()
-    assert scene.server.stored[key].holds("PodsReady")
+    assert scene.server.stored[W].holds("PodsReady")
     assert [each.reason for each in scene.events] == ["Invalid"]
 
 
 async def test_pods_that_are_done_and_pods_that_are_ready_are_one_write(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.admit(pods=2)
-    key, uid = f"{NAMESPACE}/w", "w"
-    actions = (
-        do.SetReclaimable(key, uid, {"main": 1}),
-        do.SetPodsReady(key, uid, ready=True, reason="Started", message=""),
-        do.SetReclaimable(f"{NAMESPACE}/other", "other", {"main": 1}),
-    )
+    scene.admit_job(scene.source, 2)
+    actions = (*DONE_AND_READY, do.SetReclaimable(f"{NAMESPACE}/other", "other", {"main": 1}))
     monkeypatch.setattr("extender.controllers.job.decide", lambda *_: actions)
     write, written = scene.server.write_status, list[str]()
 
@@ -248,22 +221,19 @@ async def test_pods_that_are_done_and_pods_that_are_ready_are_one_write(
 
     monkeypatch.setattr(scene.server, "write_status", count)
     await scene.look()
-    stored = scene.server.stored[key]
+    stored = scene.server.stored[W]
     assert (stored.holds("PodsReady"), stored.reclaimable) == (True, {"main": 1})
-    assert written == [key]
+    assert written == [W]
 
 
 async def test_with_the_quota_go_the_counts_of_pods_that_start_again(scene: Scene) -> None:
     """In one write: in between it could be admitted for less than it starts with."""
-    scene.admit()
-    evicted = scene.server.touch(
-        f"{NAMESPACE}/w",
-        conditions=(condition("QuotaReserved"), condition("Admitted"), condition("Evicted")),
-        reclaimable={"main": 1},
-    )
-    scene.queues.apply(ev.Applied(evicted))
+    scene.admit_job(scene.source, 1)
+    [found] = scene.server.stored.values()
+    conditions = (*found.conditions, condition("Evicted"))
+    scene.touch(W, conditions=conditions, reclaimable={"main": 1})
     await scene.look()
-    stored = scene.server.stored[f"{NAMESPACE}/w"]
+    stored = scene.server.stored[W]
     assert (stored.admission, stored.reclaimable) == (None, {})
 
 
@@ -280,7 +250,7 @@ async def test_a_job_without_label_and_workload_is_forgotten(scene: Scene) -> No
 async def test_a_foreign_workload_does_not_keep_its_name_from_a_job(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
-    source = scene.jobs.stored["job"]
+    source = scene.source
     wanted = [BatchJob(source).workload_name(attempt) for attempt in range(taken + 1)]
     assert len(set(wanted)) == taken + 1
     for name in wanted[:-1]:
@@ -332,39 +302,37 @@ class Pods(JobWriter):
         await self.patch(path, options, kind="pod")
 
 
+MEMBER = JobObject("pod", meta("p0", NAMESPACE), b"{}")
+
+
 @pytest.mark.parametrize("delete", [False, True])
 async def test_members_are_written_at_the_same_time_and_not_all_at_once(*, delete: bool) -> None:
     pods = Pods()
-    objects_ = JobBench(pods).controller
-    of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
     steps = [Step({}, member=f"p{number}", delete=delete) for number in range(100)]
-    await objects_.take(steps, of)
+    await JobBench(pods).controller.take(steps, MEMBER)
     assert sorted(pods.written) == sorted(step.member for step in steps)
     assert pods.most == CONCURRENT_WRITES
 
 
 async def test_a_member_that_cannot_be_written_does_not_keep_those_beside_it() -> None:
     pods = Pods(refuse="p1")
-    objects_ = JobBench(pods).controller
-    of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
     steps = [Step({}, member=f"p{number}") for number in range(CONCURRENT_WRITES + 4)]
     with pytest.raises(UnavailableError):
-        await objects_.take(steps, of)
+        await JobBench(pods).controller.take(steps, MEMBER)
     assert len(pods.written) == CONCURRENT_WRITES + 3
 
 
 async def test_while_the_api_server_is_away_not_all_members_are_tried() -> None:
     pods = Pods(refuse="all")
-    of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
+    steps = [Step({}, member=f"p{number}") for number in range(1000)]
     with pytest.raises(UnavailableError):
-        await JobBench(pods).controller.take([Step({}, member=f"p{n}") for n in range(1000)], of)
+        await JobBench(pods).controller.take(steps, MEMBER)
     assert pods.tried < 2 * CONCURRENT_WRITES
 
 
 async def test_steps_of_one_object_are_taken_one_after_the_other() -> None:
     pods = Pods()
-    objects_ = JobBench(pods).controller
-    await objects_.take([Step({}), Step({}, "status"), Step({})], JobObject("pod", meta("p"), b""))
+    await JobBench(pods).controller.take([Step({}), Step({}, "status"), Step({})], MEMBER)
     assert pods.most == 1
 
 
@@ -389,11 +357,10 @@ async def test_an_operator_that_does_not_notice_a_stop_is_waited_for_with_an_eve
 
 
 async def test_a_stop_whose_pods_do_not_end_is_reported_and_ends(scene: Scene) -> None:
-    scene.admit()
+    scene.admit_job(scene.source, 1)
     [found] = scene.server.stored.values()
-    scene.server.touch(found.key, conditions=(*found.conditions, condition("Evicted")))
-    scene.queues.apply(ev.Applied(scene.server.stored[found.key]))
-    source = scene.jobs.stored["job"]
+    scene.touch(W, conditions=(*found.conditions, condition("Evicted")))
+    source = scene.source
     scene.put({**source, "status": {"active": 1}})
 
     def quota() -> object:

@@ -1,8 +1,6 @@
 """The PodGroup of a job: written with the room that was found, and not again until it is seen."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +13,11 @@ from extender.kube.errors import NotFoundError
 from extender.permit.background import NodeClaims
 from extender.state.cluster.records import Grant, PodGroupInfo
 from extender.state.queue import events as ev
-from extender.state.queue.records import JobObject, OwnerRef
+from extender.state.queue.records import JobObject
 from extender.steps import at_once
 from tests.harness import objects
 from tests.makers import NAMESPACE, ManualClock, cluster_of, deleted, observe, pod_group
-from tests.queue_makers import admission, condition, pod_set, workload
+from tests.queue_makers import condition
 from tests.unit.controllers.queue_server import JobBench, NoPodGroups
 from tests.unit.controllers.test_job import KEY, Jobs
 from tests.unit.jobs.scene import merged
@@ -83,15 +81,7 @@ class Scene(JobBench):
         super().__init__(self.jobs, self.groups, clock)
         job = objects.job("job", 2, namespace=NAMESPACE, queue="cq", suspend=True)
         self.queues.apply(ev.JobApplied(self.jobs.put(job)))
-        template = json.dumps(job["spec"]["template"]).encode()
-        made = workload("w", replace(pod_set(1, 2), template=template))
-        found = replace(
-            made,
-            owners=(OwnerRef("batch/v1", "Job", "job", "job"),),
-            admission=admission(made),
-            conditions=(condition("QuotaReserved"), condition("Admitted")),
-        )
-        self.store(found)
+        self.admit_job(job, 2)
 
     def see(self, size: tuple[int, int] | None, **more: Any) -> None:
         """Have the watch show the PodGroup, or that it is gone."""
@@ -122,11 +112,7 @@ async def test_the_room_that_was_found_is_kept_for_a_while(scene: Scene) -> None
 async def test_no_more_is_asked_for_than_is_believed(scene: Scene) -> None:
     many = objects.job("job", 100_000, namespace=NAMESPACE, queue="cq", suspend=True)
     scene.queues.apply(ev.JobApplied(scene.jobs.put(many)))
-    template = json.dumps(many["spec"]["template"]).encode()
-    asked = (replace(pod_set(1, 100_000), template=template),)
-    given = admission(workload("w", asked))
-    found = scene.server.touch(GROUP, pod_sets=asked, admission=given)
-    scene.queues.apply(ev.Applied(found))
+    scene.admit_job(many, 100_000)
     await scene.look()
     [(_, _, grant)] = scene.jobs.made
     assert grant is not None
@@ -174,10 +160,7 @@ async def test_one_that_does_not_appear_is_made_again(scene: Scene) -> None:
 
 async def test_what_is_not_used_is_given_back_with_the_quota(scene: Scene) -> None:
     scene.see((2, 0), grant=Grant(ROOMS, scene.clock.now + LATE))
-    evicted = scene.server.touch(
-        GROUP, conditions=(condition("QuotaReserved"), condition("Evicted", "Preempted"))
-    )
-    scene.queues.apply(ev.Applied(evicted))
+    scene.touch(GROUP, conditions=(condition("QuotaReserved"), condition("Evicted", "Preempted")))
     await scene.look()
     assert scene.jobs.dropped == [GROUP]
     assert not scene.jobs.made

@@ -44,6 +44,7 @@ from tests.unit.controllers.queue_server import Server
 
 RACK = "rack"
 KEY = key("w")
+JOB = OwnerRef("batch/v1", "Job", "job", "job")
 
 
 def host(rack: int, number: int, **more: Any) -> NodeInfo:
@@ -123,15 +124,18 @@ class Scene:
         running = pod(name, 4, node=on, workload=KEY, pod_set="main", index=index, controller="job")
         observe(self.cluster, running)
 
-    def lose(self, *names: str, pods: bool = True) -> None:
-        """Delete nodes, and the pods there."""
-        view = self.cluster.view()
-        gone = [each for each in view.pods.values() if each.node in names]
+    async def lose(self, *names: str, seconds: float = 0.0) -> None:
+        """Delete nodes, and the pods there, and look."""
+        gone = [each.uid for each in self.cluster.view().pods.values() if each.node in names]
         observe(self.cluster, [cluster_events.ObjectDeleted(NodeInfo, name) for name in names])
-        if pods:
-            observe(
-                self.cluster, [cluster_events.ObjectDeleted(PodInfo, each.uid) for each in gone]
-            )
+        observe(self.cluster, [cluster_events.ObjectDeleted(PodInfo, uid) for uid in gone])
+        await self.look(seconds)
+
+    def finish_pod(self) -> None:
+        """Have the pod with the index 1 done."""
+        raw = b'{"spec": {"completions": 2}, "status": {"completedIndexes": "1", "succeeded": 1}}'
+        job = JobObject("batch/job", meta("job", NAMESPACE), raw, completion_mode="Indexed")
+        self.queues.apply(ev.JobApplied(job))
 
     async def look(self, seconds: float = 0.0) -> None:
         """Let time pass, look, and write what was decided."""
@@ -158,8 +162,7 @@ async def test_another_host_of_the_same_rack_takes_the_place_of_one_that_is_gone
     scene = Scene("r1n0", "r1n1", "r1n2")
     await scene.look()
     assert scene.given() == ["r1n0", "r1n1", "r1n2"]
-    scene.lose("r1n1")
-    await scene.look()
+    await scene.lose("r1n1")
     assert scene.given() == ["r1n0", "r1n3", "r1n2"]
     assert scene.server.stored[KEY].admission == scene.workload.admission
     assert [each.reason for each in scene.events] == ["HostReplaced"]
@@ -187,8 +190,7 @@ async def test_a_restart_counts_from_when_the_node_was_lost() -> None:
 
 async def test_without_room_in_the_rack_a_gang_waits_until_there_is_some() -> None:
     scene = Scene("r0n0", "r0n1", in_rack=2)
-    scene.lose("r0n1")
-    await scene.look()
+    await scene.lose("r0n1")
     assert scene.given() == ["r0n0", "r0n1"]
     assert scene.said("HostsLost") == "NoReplacement"
     [event] = scene.events
@@ -208,8 +210,7 @@ async def test_without_room_in_the_rack_a_gang_waits_until_there_is_some() -> No
 
 async def test_a_host_that_comes_back_keeps_its_pods() -> None:
     scene = Scene("r0n0", "r0n1", in_rack=2)
-    scene.lose("r0n1")
-    await scene.look()
+    await scene.lose("r0n1")
     assert scene.said("HostsLost")
     observe(scene.cluster, host(0, 1))
     await scene.look(1)
@@ -220,8 +221,7 @@ async def test_a_host_that_comes_back_keeps_its_pods() -> None:
 async def test_a_gang_that_asks_for_it_is_evicted_after_its_patience() -> None:
     rules = HostRules(OnPartial.EVICT, GangOptions(schedule_timeout=20, evict_after=40))
     scene = Scene("r0n0", "r0n1", in_rack=2, rules=rules)
-    scene.lose("r0n1")
-    await scene.look()
+    await scene.lose("r0n1")
     await scene.look(39)
     assert scene.said("Evicted") == ""
     scene.hosts = scene.started()  # since when it lacks a host is stored
@@ -235,38 +235,33 @@ async def test_a_gang_that_asks_for_it_is_evicted_after_its_patience() -> None:
 async def test_the_annotation_of_the_pod_group_counts(asked: str, reason: str) -> None:
     scene = Scene("r0n0", "r0n1", in_rack=2)
     observe(scene.cluster, pod_group("w", 2, on_partial=asked, schedule_timeout=10))
-    scene.lose("r0n1")
-    await scene.look()
+    await scene.lose("r0n1")
     await scene.look(60)
     assert scene.said("Evicted") == reason
 
 
 async def test_a_workload_without_any_pod_on_a_node_is_queued_again_at_once() -> None:
     scene = Scene("r0n0", "r0n1", in_rack=2, racks=1)
-    scene.lose("r0n0", "r0n1")
-    await scene.look()
+    await scene.lose("r0n0", "r0n1")
     assert scene.said("Evicted") == "NodeFailures"
 
 
 async def test_when_all_hosts_are_gone_another_rack_will_do() -> None:
     scene = Scene("r0n0", "r0n1", in_rack=2)
-    scene.lose("r0n0", "r0n1")
-    await scene.look()
+    await scene.lose("r0n0", "r0n1")
     assert scene.given() == ["r1n0", "r1n1"]
 
 
 async def test_a_preferred_rack_is_left_where_it_has_no_room() -> None:
     scene = Scene("r0n0", "r0n1", in_rack=2, asked=DomainRequest(preferred=RACK))
-    scene.lose("r0n1")
-    await scene.look()
+    await scene.lose("r0n1")
     assert scene.given() == ["r0n0", "r1n0"]
 
 
 async def test_hosts_of_others_are_not_taken() -> None:
     scene = Scene("r0n0", "r0n1", in_rack=3)
     observe(scene.cluster, pod("other", 2, node="r0n2"))
-    scene.lose("r0n1")
-    await scene.look()
+    await scene.lose("r0n1")
     assert scene.said("HostsLost") == "NoReplacement"
 
 
@@ -282,8 +277,7 @@ async def test_two_workloads_do_not_get_the_same_host() -> None:
     scene.put(other)
     scene.server.stored[other.key] = other
     observe(scene.cluster, pod_group("v", 1, assigned={"main": topology}))
-    scene.lose("r0n1")
-    await scene.look()
+    await scene.lose("r0n1")
     now = scene.view.workloads[other.key].admission
     assert now is not None
     assert now.assignments[0].topology == DomainAssignment((HOSTNAME_LABEL,), ((("r0n2",), 1),))
@@ -292,26 +286,18 @@ async def test_two_workloads_do_not_get_the_same_host() -> None:
 
 
 async def test_pods_that_are_done_need_no_other_host() -> None:
-    owner = OwnerRef("batch/v1", "Job", "job", "job")
-    scene = Scene("r0n0", "r0n1", in_rack=2, racks=1, owners=(owner,))
-    raw = b'{"spec": {"completions": 2}, "status": {"completedIndexes": "1", "succeeded": 1}}'
-    job = JobObject("batch/job", meta("job", NAMESPACE), raw, completion_mode="Indexed")
-    scene.queues.apply(ev.JobApplied(job))
-    scene.lose("r0n1")
-    await scene.look()
+    scene = Scene("r0n0", "r0n1", in_rack=2, racks=1, owners=(JOB,))
+    scene.finish_pod()
+    await scene.lose("r0n1")
     assert scene.given() == ["r0n0", "r0n1"]
     assert scene.said("HostsLost") == ""
 
 
 async def test_a_host_whose_pods_are_done_meanwhile_is_missed_no_more() -> None:
-    owner = OwnerRef("batch/v1", "Job", "job", "job")
-    scene = Scene("r0n0", "r0n1", in_rack=2, racks=1, owners=(owner,))
-    scene.lose("r0n1")
-    await scene.look()
+    scene = Scene("r0n0", "r0n1", in_rack=2, racks=1, owners=(JOB,))
+    await scene.lose("r0n1")
     assert scene.said("HostsLost")
-    raw = b'{"spec": {"completions": 2}, "status": {"completedIndexes": "1", "succeeded": 1}}'
-    job = JobObject("batch/job", meta("job", NAMESPACE), raw, completion_mode="Indexed")
-    scene.queues.apply(ev.JobApplied(job))
+    scene.finish_pod()
     await scene.look(10)
     assert scene.said("HostsLost") == ""
     assert [each.reason for each in scene.events] == ["NoReplacement"]
@@ -319,8 +305,7 @@ async def test_a_host_whose_pods_are_done_meanwhile_is_missed_no_more() -> None:
 
 async def test_pods_without_an_index_that_are_done_leave_a_place_to_others() -> None:
     scene = Scene("r0n0", "r0n1", in_rack=2, racks=1, reclaimable={"main": 1})
-    scene.lose("r0n0")
-    await scene.look()
+    await scene.lose("r0n0")
     assert scene.given() == ["r0n1"]
 
 
@@ -331,16 +316,14 @@ async def test_a_template_that_names_the_host_cannot_be_changed() -> None:
     await scene.look(UNREADY_SECONDS)
     assert scene.said("HostsLost") == "NoReplacement"
     assert scene.events[0].note.endswith("and the node selector of its pods names it")
-    scene.lose("r0n0")
-    await scene.look(10)
+    await scene.lose("r0n0", seconds=10)
     assert scene.said("Evicted") == "NodeFailures"
 
 
 async def test_what_could_not_be_written_is_decided_again() -> None:
     scene = Scene("r0n0", "r0n1")
     scene.server.script = [ApiError("no", status=500)]
-    scene.lose("r0n1")
-    await scene.look()
+    await scene.lose("r0n1")
     assert scene.given() == ["r0n0", "r0n1"]
     assert not scene.view.is_assumed(KEY)
     await scene.look(2)
@@ -351,6 +334,5 @@ async def test_one_that_is_to_go_gets_no_other_host() -> None:
     scene = Scene("r0n0", "r0n1")
     gone = (*scene.workload.conditions, condition("Evicted"))
     scene.put(replace(scene.workload, meta=meta("w", NAMESPACE), conditions=gone))
-    scene.lose("r0n1")
-    await scene.look()
+    await scene.lose("r0n1")
     assert scene.given() == ["r0n0", "r0n1"]

@@ -85,6 +85,10 @@ class Bench:
         observe(self.cluster, self.group)
 
     @property
+    def phases(self) -> list[str]:
+        return [status.phase for status in self.writer.statuses]
+
+    @property
     def reasons(self) -> list[str]:
         return [event.reason for event in self.events]
 
@@ -99,10 +103,10 @@ async def test_a_status_is_written_when_it_changed_and_only_then(bench: Bench) -
     await bench.look()
     bench.seen(ConditionInfo("Permitted", "False", "Gated"))
     await bench.look()
-    assert [status.phase for status in bench.writer.statuses] == ["Pending"]
+    assert bench.phases == ["Pending"]
 
     await bench.look(pods(3))
-    assert [status.phase for status in bench.writer.statuses] == ["Pending", "PreScheduling"]
+    assert bench.phases == ["Pending", "PreScheduling"]
     assert bench.reasons == ["NotEnoughPods", "Gated"]
 
 
@@ -149,7 +153,7 @@ async def test_a_status_that_another_writer_overwrote_is_written_again_when_the_
 
     bench.clock.now += WATCH_LAG
     await bench.look()
-    assert [status.phase for status in bench.writer.statuses] == ["Pending"] * 2
+    assert bench.phases == ["Pending"] * 2
     await bench.look()
     assert len(bench.writer.statuses) == 2
     assert len(bench.events) == 1
@@ -239,7 +243,7 @@ async def test_a_status_that_could_not_be_written_while_counts_wait_gets_its_eve
         await bench.look(pods(3))
     await bench.look()
 
-    assert [status.phase for status in bench.writer.statuses] == ["Pending", "PreScheduling"]
+    assert bench.phases == ["Pending", "PreScheduling"]
     assert bench.reasons == ["NotEnoughPods", "WaitingForBind"]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,11 @@ class Scene:
         self.there[found.meta.uid] = found
         self.queues.apply(ev.JobApplied(found))
 
+    def clear(self) -> None:
+        """Have the workload gone."""
+        self.server.stored.clear()
+        self.queues.apply(ev.Listed(WorkloadInfo, []))
+
     def add(self, *owners: str, kind: str = "Job", uid: str = "w") -> None:
         """Create the workload `w` with quota."""
         made = workload("w", 1)
@@ -99,6 +105,10 @@ class Scene:
         )
         self.server.stored[made.key] = made
         self.queues.apply(ev.Applied(made))
+
+    def change(self, **fields: Any) -> None:
+        """Have the workload changed by another client, and seen."""
+        self.queues.apply(ev.Applied(self.server.touch(key("w"), **fields)))
 
     async def look(self) -> float | None:
         """Have the controller look."""
@@ -180,8 +190,7 @@ async def test_nothing_ends_while_the_api_server_is_away(scene: Scene) -> None:
 
 
 async def test_one_of_several_objects_is_enough(scene: Scene) -> None:
-    scene.server.stored.clear()
-    scene.queues.apply(ev.Listed(WorkloadInfo, []))
+    scene.clear()
     scene.add("a", "b", uid="group")
     scene.there["b"] = job("b", queue="")
     assert await scene.look() == SETTLE
@@ -189,8 +198,7 @@ async def test_one_of_several_objects_is_enough(scene: Scene) -> None:
 
 
 async def test_a_job_of_an_unknown_kind_is_not_given_up(scene: Scene) -> None:
-    scene.server.stored.clear()
-    scene.queues.apply(ev.Listed(WorkloadInfo, []))
+    scene.clear()
     scene.add("a", kind="Thing", uid="thing")
     assert await scene.look() == LATE
     assert (scene.asked, scene.ended) == (["a"], "")
@@ -249,12 +257,7 @@ async def test_it_keeps_its_quota_while_its_owner_may_be_there(
     """Also an eviction is that controller's to end: its pods may still run."""
     scene.foreign = exists
     scene.add("cluster", kind="RayCluster")
-    found = scene.stored
-    evicted = replace(found, conditions=(*found.conditions, condition("Evicted")))
-    scene.server.stored[found.key] = evicted
-    scene.queues.apply(
-        ev.Applied(replace(evicted, meta=replace(found.meta, version=found.meta.version + 1)))
-    )
+    scene.change(conditions=(*scene.stored.conditions, condition("Evicted")))
     assert await scene.look() == LATE
     assert scene.asked == ["cluster"]
     assert scene.stored.admission is not None
@@ -263,9 +266,7 @@ async def test_it_keeps_its_quota_while_its_owner_may_be_there(
 
 async def test_of_very_many_owners_no_more_are_asked_for_than_needed(scene: Scene) -> None:
     scene.add("cluster", kind="RayCluster")
-    found = scene.stored
-    newer = replace(found.meta, version=found.meta.version + 1)
-    scene.queues.apply(ev.Applied(replace(found, meta=newer, owners=found.owners * 100)))
+    scene.change(owners=scene.stored.owners * 100)
     await scene.look()
     assert scene.asked == ["cluster"]
 
@@ -336,9 +337,7 @@ async def test_a_workload_without_a_note_follows_its_class(scene: Scene) -> None
 
 async def test_a_workload_that_has_ended_keeps_its_priority(scene: Scene) -> None:
     of_class(scene, "high=1")
-    ended = replace(scene.stored, conditions=(condition("Finished"),))
-    scene.server.stored[ended.key] = ended
-    scene.queues.apply(ev.Applied(replace(ended, meta=replace(ended.meta, version=10**6))))
+    scene.change(conditions=(condition("Finished"),))
     scene.queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 9)))
     await scene.look()
     assert scene.stored.priority == 1

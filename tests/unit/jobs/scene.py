@@ -6,7 +6,14 @@ from copy import deepcopy
 from typing import Any, TypeVar
 
 from extender.api.core_v1 import Toleration
-from extender.jobs.actions import Action, Context, CreateWorkload, PatchWorkload
+from extender.jobs.actions import (
+    Action,
+    Context,
+    CreateWorkload,
+    DropFinalizer,
+    FinishWorkload,
+    PatchWorkload,
+)
 from extender.jobs.job import GenericJob, Step
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import builtin
@@ -146,6 +153,19 @@ def first(kind: type[A], actions: tuple[Action, ...]) -> A:
     """Return the first action, which is of that kind."""
     assert isinstance(actions[0], kind)
     return actions[0]
+
+
+def end_of(actions: tuple[Action, ...]) -> FinishWorkload:
+    """Return the end of a workload, whose finalizer is removed with it."""
+    finish, drop = actions
+    assert isinstance(finish, FinishWorkload)
+    assert isinstance(drop, DropFinalizer)
+    return finish
+
+
+def reasons(actions: tuple[Action, ...]) -> dict[str, str]:
+    """Return the reason that each action has, by its name."""
+    return {type(each).__name__: getattr(each, "reason", "") for each in actions}
 
 
 def words(actions: tuple[Action, ...]) -> list[str]:

@@ -19,7 +19,19 @@ from extender.state.queue.records import (
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
-from tests.unit.jobs.scene import CONTEXT, UID, body_of, condition, job, only, sent, words, workload
+from tests.unit.jobs.scene import (
+    CONTEXT,
+    UID,
+    body_of,
+    condition,
+    end_of,
+    job,
+    only,
+    reasons,
+    sent,
+    words,
+    workload,
+)
 
 RUNS = {"startTime": "2026-01-01T00:00:00Z", "active": 2, "ready": 2}
 DONE = {"conditions": [{"type": "Complete", "status": "True", "message": "all done"}]}
@@ -37,6 +49,17 @@ def started(**options: Any) -> tuple[Any, WorkloadInfo]:
     running = sent(held, *start.steps)
     running["status"] = dict(RUNS)
     return type(held)(running), admitted
+
+
+def deleted(status: Any = None, **metadata: Any) -> BatchJob:
+    """Return a job that is being deleted."""
+    gone = job(suspend=False, status=status)
+    body_of(gone)["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", **metadata}
+    return gone
+
+
+def evicted_of(admitted: WorkloadInfo) -> WorkloadInfo:
+    return replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
 
 
 def stopped(running: Any, stored: WorkloadInfo, context: Context = CONTEXT) -> Any:
@@ -80,19 +103,13 @@ def test_a_job_without_its_queue_name_leaves_the_queue_unless_it_has_quota() -> 
 
 
 def test_a_job_that_is_deleted_lets_its_workload_go() -> None:
-    gone = job(suspend=False)
-    body_of(gone)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    gone = deleted()
     assert words(decide(gone, [workload(gone, admitted=True)], CONTEXT)) == ["DropFinalizer"]
 
 
 def test_a_job_that_leaves_its_workload_behind_ends_it() -> None:
-    gone = job(suspend=False)
-    left = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["orphan"]}
-    body_of(gone)["metadata"].update(left)
-    finish, drop = decide(gone, [workload(gone, admitted=True)], CONTEXT)
-    assert isinstance(finish, act.FinishWorkload)
-    assert finish.reason == "OwnerNotFound"
-    assert isinstance(drop, act.DropFinalizer)
+    gone = deleted(finalizers=["orphan"])
+    assert end_of(decide(gone, [workload(gone, admitted=True)], CONTEXT)).reason == "OwnerNotFound"
     assert words(decide(gone, [workload(gone, "Finished")], CONTEXT)) == ["DropFinalizer"]
 
 
@@ -101,12 +118,8 @@ def test_a_job_that_is_deleted_as_soon_as_it_has_ended_counts_as_ended(
     kind: str, reason: str
 ) -> None:
     """With `ttlSecondsAfterFinished: 0` no look may have come in between."""
-    gone = job(suspend=False, status={"conditions": [{"type": kind, "status": "True"}]})
-    body_of(gone)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    finish, drop = decide(gone, [workload(gone, admitted=True)], CONTEXT)
-    assert isinstance(finish, act.FinishWorkload)
-    assert finish.reason == reason
-    assert isinstance(drop, act.DropFinalizer)
+    gone = deleted({"conditions": [{"type": kind, "status": "True"}]})
+    assert end_of(decide(gone, [workload(gone, admitted=True)], CONTEXT)).reason == reason
     assert words(decide(gone, [workload(gone, "Finished")], CONTEXT)) == ["DropFinalizer"]
 
 
@@ -243,10 +256,8 @@ def test_a_workload_that_goes_takes_the_quota_with_it_when_the_pods_are_gone() -
 def test_a_job_that_ends_ends_its_workload(status: dict[str, Any], want: tuple[str, str]) -> None:
     running, admitted = started()
     running.object["status"] = status
-    finish, drop = decide(running, [admitted], CONTEXT)
-    assert isinstance(finish, act.FinishWorkload)
+    finish = end_of(decide(running, [admitted], CONTEXT))
     assert (finish.reason, finish.message) == want
-    assert isinstance(drop, act.DropFinalizer)
     over = replace(admitted, conditions=(condition("Finished"),), meta=Meta(finish.key, "ns"))
     assert decide(running, [over], CONTEXT) == ()
 
@@ -278,11 +289,9 @@ def test_a_flavor_that_is_edited_stops_no_job() -> None:
 
 def test_a_job_that_wants_other_nodes_than_its_quota_never_starts() -> None:
     held = job(pod_spec={"nodeSelector": {"tier": "reserved"}})
-    finish, drop = decide(held, [workload(held, admitted=True)], CONTEXT)
-    assert isinstance(finish, act.FinishWorkload)
+    finish = end_of(decide(held, [workload(held, admitted=True)], CONTEXT))
     assert finish.reason == "FailedToStart"
     assert "tier=reserved" in finish.message
-    assert isinstance(drop, act.DropFinalizer)
 
 
 def test_a_flavor_that_is_not_there_is_waited_for() -> None:
@@ -303,11 +312,12 @@ def test_a_running_job_that_is_not_admitted_is_stopped() -> None:
 
 def test_an_evicted_job_is_stopped_and_gives_quota_back_when_its_pods_are_gone() -> None:
     running, admitted = started()
-    evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
+    evicted = evicted_of(admitted)
     stop = only(act.StopJob, decide(running, [evicted], CONTEXT))
     assert stop.note == act.Note("Stopped", "because of Preempted")
     half = stopped(running, evicted)
     release, rest = decide(half, [evicted], CONTEXT)
+    assert rest.note is None  # a stop gets one Event
     assert release == act.ReleaseQuota(evicted.key, "w1", requeued=True)
     whole = type(running)(sent(half, *steps_of((rest,))))
     assert whole.object["spec"] == job().object["spec"]
@@ -365,7 +375,7 @@ def test_without_quota_what_is_done_is_what_the_job_says() -> None:
 @pytest.mark.parametrize("is_evicted", [True, False], ids=["evicted", "admitted again"])
 def test_a_stop_goes_on_where_it_was_left(after: int, is_evicted: bool) -> None:
     running, admitted = started()
-    evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
+    evicted = evicted_of(admitted)
     half = stopped(running, evicted)
     left = steps_of(decide(half, [evicted], CONTEXT))
     assert [step.subresource for step in left] == ["status", ""]
@@ -377,15 +387,6 @@ def test_a_stop_goes_on_where_it_was_left(after: int, is_evicted: bool) -> None:
     whole = sent(half, *steps_of(rest))
     assert whole["spec"] == job().object["spec"]
     assert not whole["metadata"]["annotations"]
-
-
-def test_a_stop_gets_one_event() -> None:
-    running, admitted = started()
-    evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
-    (begin,) = decide(running, [evicted], CONTEXT)
-    assert begin.note == act.Note("Stopped", "because of Preempted")
-    _, rest = decide(stopped(running, evicted), [evicted], CONTEXT)
-    assert rest.note is None
 
 
 def test_a_stop_that_cannot_be_restored_ends_too() -> None:
@@ -424,8 +425,7 @@ def test_another_priority_class_changes_the_workload_even_with_quota() -> None:
 
 def ignored(actions: tuple[Action, ...]) -> bool:
     """Return whether all that is done is to report an edit of metadata."""
-    [report] = actions
-    return isinstance(report, act.ReportRefusal) and report.reason == "EditIgnored"
+    return reasons(actions) == {"ReportRefusal": "EditIgnored"}
 
 
 @pytest.mark.parametrize(
@@ -509,11 +509,8 @@ def test_a_job_that_would_get_no_workload_loses_one_that_waits(pods: int) -> Non
 
 
 def test_a_queue_name_that_cannot_be_one_takes_a_workload_out_of_its_queue() -> None:
-    block, refuse = decide(job(queue="No_Queue"), [workload(job())], CONTEXT)
-    assert isinstance(block, act.SetBlocked)
-    assert block.reason == "Misconfigured"
-    assert isinstance(refuse, act.ReportRefusal)
-    assert refuse.reason == "InvalidQueueName"
+    actions = decide(job(queue="No_Queue"), [workload(job())], CONTEXT)
+    assert reasons(actions) == {"SetBlocked": "Misconfigured", "ReportRefusal": "InvalidQueueName"}
 
 
 # -- a stop that does not end
@@ -527,10 +524,8 @@ def test_a_stopped_job_whose_pods_do_not_end_is_reported() -> None:
     evicted = workload(job(), "Evicted", admitted=True)
     late = replace(CONTEXT, overdue=True)
     assert decide(held, [evicted], CONTEXT) == ()
-    for actions in (decide(held, [evicted], late), decide(held, [], late)):
-        [reported] = actions
-        assert isinstance(reported, act.ReportRefusal)
-        assert reported.reason == "PodsStillRun"
+    for own in ([evicted], []):
+        assert reasons(decide(held, own, late)) == {"ReportRefusal": "PodsStillRun"}
 
 
 def test_a_stopped_job_that_has_no_pods_is_not_waited_for_without_end() -> None:

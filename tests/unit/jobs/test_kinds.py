@@ -12,7 +12,7 @@ from extender.jobs.job import GenericJob
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement
 from tests.harness.kinds import POD_SETS, jobset, kubeflow, made, mpijob, rayjob, template
-from tests.unit.jobs.scene import CONTEXT, first, only, sent, workload
+from tests.unit.jobs.scene import CONTEXT, end_of, first, only, sent, workload
 
 KINDS = sorted(POD_SETS)
 
@@ -333,9 +333,7 @@ def test_pods_that_want_other_nodes_keep_the_whole_job_from_starting() -> None:
     workers = source["spec"]["replicatedJobs"][1]["template"]["spec"]
     workers["template"] = template(nodeSelector={"tier": "other"})
     held = wrap("jobset.x-k8s.io/jobset", source)
-    finish, _ = decide(held, [workload(held, admitted=True)], CONTEXT)
-    assert isinstance(finish, act.FinishWorkload)
-    assert finish.reason == "FailedToStart"
+    assert end_of(decide(held, [workload(held, admitted=True)], CONTEXT)).reason == "FailedToStart"
     assert held.is_suspended()
 
 

@@ -19,7 +19,7 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import FlavorInfo, Meta, OwnerRef
 from tests.harness import objects
-from tests.unit.jobs.scene import CONTEXT, body_of, only, sent, words, workload
+from tests.unit.jobs.scene import CONTEXT, body_of, end_of, only, reasons, sent, words, workload
 
 GATE = "kueue.x-k8s.io/admission"
 TOTAL = "kueue.x-k8s.io/pod-group-total-count"
@@ -77,6 +77,12 @@ def running(name: str, **options: Any) -> Any:
 def steps(action: Action) -> tuple[Step, ...]:
     assert isinstance(action, act.StartJob | act.StopJob | act.FinalizeJob)
     return action.steps
+
+
+def members(*actions: Action) -> list[str]:
+    """Return the pods that the steps of one action change."""
+    [action] = actions
+    return [step.member for step in steps(action)]
 
 
 def test_the_older_label_of_groups_counts_first_and_ours_too() -> None:
@@ -160,15 +166,13 @@ def test_pods_that_make_no_group_get_an_event(pods: list[Any]) -> None:
     assert refuse.reason == "InvalidPodGroup"
 
 
-@pytest.mark.parametrize(
-    "owner", [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}]
-)
-def test_pods_that_were_not_held_and_those_of_jobs_are_not_ours(owner: Any) -> None:
+def test_pods_that_were_not_held_and_those_of_jobs_are_not_ours() -> None:
     free = pod("a", group=None, held=False)
     del free["metadata"]["labels"]["kueue.x-k8s.io/managed"]
     assert group(free).skip()
     of_a_job = pod("a", group=None)
-    of_a_job["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    of_a_job["metadata"]["ownerReferences"] = [owner]
     assert not group(of_a_job).skip()  # the job itself is in no queue
     said = of_a_job["metadata"].setdefault("annotations", {})
     said["kueue.x-k8s.io/workload"] = "job-j-12345"
@@ -203,8 +207,7 @@ def test_all_pods_are_let_go_and_are_known_afterwards() -> None:
 def test_a_start_that_was_left_half_way_goes_on() -> None:
     held = admitted(pod("a"), pod("b"))
     half = group(running("a"), pod("b"))
-    (start,) = decide(half, [held], CONTEXT)
-    assert [step.member for step in steps(start)] == ["b"]
+    assert members(*decide(half, [held], CONTEXT)) == ["b"]
 
 
 def test_no_more_pods_are_let_go_than_have_quota() -> None:
@@ -227,9 +230,8 @@ def test_other_gates_stay() -> None:
 
 def test_a_pod_that_wants_other_nodes_keeps_the_group_from_starting() -> None:
     other = pod("a", nodeSelector={"tier": "other"})
-    finish, _ = decide(group(other, pod("b")), [admitted(other, pod("b"))], CONTEXT)
-    assert isinstance(finish, act.FinishWorkload)
-    assert finish.reason == "FailedToStart"
+    actions = decide(group(other, pod("b")), [admitted(other, pod("b"))], CONTEXT)
+    assert end_of(actions).reason == "FailedToStart"
 
 
 def test_an_evicted_group_is_deleted_and_its_quota_kept_until_it_is_gone() -> None:
@@ -283,11 +285,8 @@ def test_a_group_that_lacks_pods_keeps_its_workload_until_they_come() -> None:
 
 def test_a_group_whose_pods_do_not_agree_any_more_is_not_queued() -> None:
     waits = workload(group(pod("a"), pod("b")))
-    block, refuse = decide(group(pod("a"), pod("b", total=3)), [waits], CONTEXT)
-    assert isinstance(block, act.SetBlocked)
-    assert block.reason == "Misconfigured"
-    assert isinstance(refuse, act.ReportRefusal)
-    assert refuse.reason == "InvalidPodGroup"
+    actions = decide(group(pod("a"), pod("b", total=3)), [waits], CONTEXT)
+    assert reasons(actions) == {"SetBlocked": "Misconfigured", "ReportRefusal": "InvalidPodGroup"}
 
 
 def test_pods_that_run_without_quota_are_deleted() -> None:
@@ -314,10 +313,9 @@ def test_pods_too_many_are_deleted_the_held_and_youngest_first() -> None:
     (tidy,) = decide(group(*pods), [admitted(*pods[:2])], CONTEXT)
     assert tidy.note is not None
     assert tidy.note.reason == "ExcessPodDeleted"
-    assert [step.member for step in steps(tidy)] == ["held"]
+    assert members(tidy) == ["held"]
     pods = [running("old", age=9), running("middle", age=8), running("new", age=1)]
-    (tidy,) = decide(group(*pods), [admitted(*pods[:2])], CONTEXT)
-    assert [step.member for step in steps(tidy)] == ["new"]
+    assert members(*decide(group(*pods), [admitted(*pods[:2])], CONTEXT)) == ["new"]
 
 
 def test_a_pod_that_failed_is_replaced() -> None:
@@ -325,8 +323,7 @@ def test_a_pod_that_failed_is_replaced() -> None:
     failed = pod("b", held=False, phase="Failed")
     assert group(running("a"), failed).finished() is None
     assert decide(group(running("a"), failed), [held], CONTEXT) == ()
-    (start,) = decide(group(running("a"), failed, pod("c")), [held], CONTEXT)
-    assert [step.member for step in steps(start)] == ["c"]
+    assert members(*decide(group(running("a"), failed, pod("c")), [held], CONTEXT)) == ["c"]
 
 
 def test_a_pod_of_another_shape_waits_beside_a_group_that_runs() -> None:

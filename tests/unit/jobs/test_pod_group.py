@@ -19,6 +19,7 @@ from extender.jobs.actions import (
     StopJob,
 )
 from extender.jobs.decide import decide
+from extender.jobs.job import GenericJob
 from extender.jobs.registry import builtin
 from extender.jobs.templates import group_name
 from extender.jobs.workload import pod_group_key
@@ -60,6 +61,14 @@ GANGS = Gangs(flavors={"spot": FLAVOR})
 def knowing(**facts: Any) -> Context:
     """Return the same with something known about PodGroups."""
     return replace(GANGS, state=replace(MADE, **facts))
+
+
+def started(kind: str, work: GenericJob, admitted: WorkloadInfo) -> tuple[MakePodGroup, Any]:
+    """Return the PodGroup that is made for a job, and the job as it is started."""
+    made, start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert isinstance(start, StartJob)
+    return made, builtin()[kind].wrap(sent(work, *start.steps))
 
 
 def label_of(made: dict[str, Any]) -> str | None:
@@ -155,9 +164,7 @@ def test_without_the_setting_there_is_none() -> None:
 def test_a_job_that_runs_gets_nothing_new() -> None:
     work = job()
     admitted = workload(work, admitted=True)
-    _, start, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(start, StartJob)
-    runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
+    _, runs = started("batch/job", work, admitted)
     assert not decide(runs, [admitted], knowing(size=(2, 0)))
     fewer = replace(admitted, reclaimable={"main": 1})
     runs.object["status"] = {"succeeded": 1, "active": 1}
@@ -167,22 +174,16 @@ def test_a_job_that_runs_gets_nothing_new() -> None:
 def test_a_group_that_is_gone_is_made_again() -> None:
     work = job()
     admitted = workload(work, admitted=True)
-    made, start, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(made, MakePodGroup)
-    assert isinstance(start, StartJob)
-    runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
+    made, runs = started("batch/job", work, admitted)
     assert decide(runs, [admitted], GANGS) == (replace(made, room_of=""),)
-    was_none = builtin()["batch/job"].wrap(sent(work, *start.steps))
-    del body_of(was_none)["spec"]["template"]["metadata"]["labels"][POD_GROUP_LABEL]
-    assert not decide(was_none, [admitted], GANGS)
+    del body_of(runs)["spec"]["template"]["metadata"]["labels"][POD_GROUP_LABEL]  # it had none
+    assert not decide(runs, [admitted], GANGS)
 
 
 def test_a_group_follows_its_pods_to_other_hosts() -> None:
     work = job()
     admitted = _on(workload(work, admitted=True), "a", "b")
-    _, start, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(start, StartJob)
-    runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
+    _, runs = started("batch/job", work, admitted)
     before = {"main": on_hosts("a", "b")}
     assert not decide(runs, [admitted], knowing(size=(2, 1), domains=before))
     moved = _on(admitted, "a", "c")
@@ -207,11 +208,8 @@ def test_a_group_wants_what_can_still_come() -> None:
     work: Any = builtin()["kubeflow.org/pytorchjob"].wrap(pytorchjob())
     work.object["metadata"] |= {"namespace": NS, "uid": UID}
     admitted = workload(work, admitted=True)
-    made, start, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(made, MakePodGroup)
-    assert isinstance(start, StartJob)
+    made, runs = started("kubeflow.org/pytorchjob", work, admitted)
     assert made.min_member == 4
-    runs = builtin()["kubeflow.org/pytorchjob"].wrap(sent(work, *start.steps))
     runs.object["status"] = {
         "conditions": [{"type": "Running", "status": "True"}],
         "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 2, "succeeded": 1}},
@@ -228,36 +226,26 @@ def test_a_group_of_which_all_run_again_wants_all() -> None:
     source["metadata"] |= {"namespace": NS, "uid": UID}
     work = builtin()["jobset.x-k8s.io/jobset"].wrap(source)
     admitted = workload(work, admitted=True)
-    made, start, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(made, MakePodGroup)
-    assert isinstance(start, StartJob)
-    runs = builtin()["jobset.x-k8s.io/jobset"].wrap(sent(work, *start.steps))
-    fewer = knowing(size=(3, 0))
-    again = replace(made, room_of="")
-    assert decide(runs, [admitted], fewer) == (again,)
-    all_again = knowing(size=(5, 2))
-    assert decide(runs, [admitted], all_again) == (again,)
+    made, runs = started("jobset.x-k8s.io/jobset", work, admitted)
+    for size in ((3, 0), (5, 2)):
+        assert decide(runs, [admitted], knowing(size=size)) == (replace(made, room_of=""),)
 
 
 def test_a_job_that_loses_its_quota_before_its_pods_come_gives_back_the_room() -> None:
     work = job()
     evicted = workload(work, "Evicted", admitted=True)
-    kept = knowing(granted=True)
-    dropped, release = decide(work, [evicted], kept)
+    dropped, release = decide(work, [evicted], knowing(granted=True))
     assert dropped == DropGrant(NS, evicted.meta.name)
     assert isinstance(release, ReleaseQuota)
-    release = only(ReleaseQuota, decide(work, [evicted], GANGS))
+    only(ReleaseQuota, decide(work, [evicted], GANGS))
 
 
 def test_the_label_goes_when_the_job_stops() -> None:
     work = job()
     admitted = workload(work, admitted=True)
-    _, start, *_ = decide(work, [admitted], GANGS)
-    assert isinstance(start, StartJob)
-    started = sent(work, *start.steps)
-    started["spec"]["suspend"] = True
-    started["metadata"]["annotations"] = {"kueue.x-k8s.io/stopping": "true"}
-    half = builtin()["batch/job"].wrap(started)
+    _, half = started("batch/job", work, admitted)
+    half.object["spec"]["suspend"] = True
+    half.object["metadata"]["annotations"] = {"kueue.x-k8s.io/stopping": "true"}
     evicted = workload(work, "Evicted", admitted=True)
     stop = next(x for x in decide(half, [evicted], GANGS) if isinstance(x, StopJob))
     assert label_of(sent(half, *stop.steps)) is None
@@ -288,11 +276,9 @@ def ray() -> Any:
 
 def test_pods_that_come_when_others_run_are_no_members() -> None:
     work = builtin()["ray.io/rayjob"].wrap(ray())
-    made, start, *_ = decide(work, [workload(work, admitted=True)], GANGS)
-    assert isinstance(made, MakePodGroup)
+    made, runs = started("ray.io/rayjob", work, workload(work, admitted=True))
     assert made.min_member == 3
-    assert isinstance(start, StartJob)
-    spec: Any = sent(work, *start.steps)["spec"]
+    spec = runs.object["spec"]
     said = [
         each["metadata"]
         for each in (

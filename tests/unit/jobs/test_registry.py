@@ -16,7 +16,7 @@ from extender.jobs.registry import IntegrationError, builtin, load
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from tests.harness.kinds import jobset, template
-from tests.unit.jobs.scene import CONTEXT, only, sent, workload
+from tests.unit.jobs.scene import CONTEXT, end_of, only, sent, workload
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -99,9 +99,7 @@ def test_the_example_is_queued_started_and_stopped(monkeypatch: pytest.MonkeyPat
     only(act.StopJob, decide(running, [workload(held, "Evicted", admitted=True)], CONTEXT))
 
     rendered = integration.wrap({**running.object, "status": {"rendered": True}})
-    finish, _ = decide(rendered, [admitted], CONTEXT)
-    assert isinstance(finish, act.FinishWorkload)
-    assert finish.reason == "Succeeded"
+    assert end_of(decide(rendered, [admitted], CONTEXT)).reason == "Succeeded"
 
 
 def test_what_a_kind_knows_to_be_done_is_read_with_the_object() -> None:

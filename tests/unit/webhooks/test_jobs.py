@@ -3,7 +3,6 @@
 import base64
 import json
 from copy import deepcopy
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from extender.webhooks.jobs import (
 from tests.harness import objects
 from tests.harness.objects import Object
 from tests.job_rules import QUEUE, Said
+from tests.unit.jobs.scene import merged
 
 SUSPEND = {"op": "add", "path": "/spec/suspend", "value": True}
 GATE = {"name": "kueue.x-k8s.io/admission"}
@@ -72,19 +72,6 @@ def review(
     }
 
 
-def merged(before: Any, change: Any) -> Any:
-    """Return what a merge patch makes of an object."""
-    if not isinstance(change, dict):
-        return change
-    result = dict(before) if isinstance(before, dict) else {}
-    for name, value in change.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
-
-
 def stored(said: Said) -> Object:
     """Return a job as the API server keeps it: without what is null."""
     job: Object = merged({}, said.job())
@@ -98,32 +85,22 @@ def owned(by: str, kind: str, *, controller: bool = True) -> Object:
     return job
 
 
+QUEUED = stored(Said(spec={"suspend": False}))
+LOOSE = stored(Said(queue=None, spec={"suspend": False}))
+BY_DEFAULT = Known("default/default")
+TO_DEFAULT = {"op": "add", "path": ESCAPED, "value": "default"}
 WANT_MUTATED: dict[str, tuple[Object, Known, list[Object]]] = {
-    "of a queue": (stored(Said(spec={"suspend": False})), NO_QUEUES, [SUSPEND]),
+    "of a queue": (QUEUED, NO_QUEUES, [SUSPEND]),
     "of a queue, without suspend": (stored(Said(spec={"suspend": None})), NO_QUEUES, [SUSPEND]),
     "suspended": (stored(Said()), NO_QUEUES, []),
-    "of no queue": (stored(Said(queue=None, spec={"suspend": False})), NO_QUEUES, []),
-    "of no queue, where there is a default one": (
-        stored(Said(queue=None, spec={"suspend": False})),
-        Known("default/default"),
-        [{"op": "add", "path": ESCAPED, "value": "default"}, SUSPEND],
-    ),
+    "of no queue": (LOOSE, NO_QUEUES, []),
+    "of no queue, where there is a default one": (LOOSE, BY_DEFAULT, [TO_DEFAULT, SUSPEND]),
     "of an empty queue, where there is a default one": (
-        stored(Said(queue="")),
-        Known("default/default"),
-        [{"op": "add", "path": ESCAPED, "value": "default"}],
+        *(stored(Said(queue="")), BY_DEFAULT, [TO_DEFAULT]),
     ),
-    "of a queue, where there is a default one": (stored(Said()), Known("default/default"), []),
-    "of no queue, where all are held": (
-        stored(Said(queue=None, spec={"suspend": False})),
-        Known(all_in="default"),
-        [SUSPEND],
-    ),
-    "of no queue, where all are held elsewhere": (
-        stored(Said(queue=None, spec={"suspend": False})),
-        Known(all_in="other"),
-        [],
-    ),
+    "of a queue, where there is a default one": (stored(Said()), BY_DEFAULT, []),
+    "of no queue, where all are held": (LOOSE, Known(all_in="default"), [SUSPEND]),
+    "of no queue, where all are held elsewhere": (LOOSE, Known(all_in="other"), []),
     "of a CronJob": (owned("batch/v1", "CronJob"), NO_QUEUES, [SUSPEND]),
     "of another kind of job": (owned("example.com/v2", "Other"), NO_QUEUES, []),
     "owned by another kind of job": (
@@ -162,11 +139,8 @@ def test_a_kind_that_was_added_is_held_in_its_own_way() -> None:
 
 
 def test_a_change_is_not_held_and_nor_is_a_kind_that_is_not_queued() -> None:
-    job = stored(Said(spec={"suspend": False}))
-
-    assert mutate(read(review(job, job)), KINDS, NO_QUEUES) == []
-    unknown = read(review(job, kind="CronJob"))
-    assert mutate(unknown, KINDS, NO_QUEUES) == []
+    for asked in (review(QUEUED, QUEUED), review(QUEUED, kind="CronJob")):
+        assert mutate(read(asked), KINDS, NO_QUEUES) == []
 
 
 def controlled(by: str, kind: str, workload: str = "") -> Object:
@@ -222,7 +196,7 @@ def test_a_training_job_is_suspended_where_it_can_be(kind: str) -> None:
 
 
 def test_a_patch_is_answered_in_base64() -> None:
-    request = read(review(stored(Said(spec={"suspend": False}))))
+    request = read(review(QUEUED))
 
     response = answer(request, mutate(request, KINDS, NO_QUEUES))["response"]
 
@@ -243,11 +217,7 @@ MALFORMED: dict[str, Object] = {
     "another version": {**review({}), "apiVersion": "admission.k8s.io/v1beta1"},
     "another kind": {**review({}), "kind": "ConversionReview"},
     "no request": {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"},
-    "a request that is none": {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": [],
-    },
+    "a request that is none": {**review({}), "request": []},
 }
 
 
