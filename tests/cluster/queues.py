@@ -31,15 +31,16 @@ class Queues:
         """Return a cluster-wide name that no other test has."""
         return f"{short}-{self.suffix}"
 
-    def create(self, kind: str, short: str, spec: Mapping[str, Any], **more: Any) -> str:
+    def create(self, kind: str, short: str, spec: Mapping[str, Any] | None, **more: Any) -> str:
         """Create a cluster-wide object; return its name."""
         name = self.name(short)
         metadata: Object = {"name": name}
         if kind == "ClusterQueue" and self.job_overrides:
             metadata["annotations"] = {OVERRIDES: self.job_overrides}
-        body = {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, **more}
-        self.api.create(body)
-        plural = {"Topology": "topologies"}.get(kind, f"{kind.lower()}s")
+        body = {"apiVersion": API, "kind": kind, "metadata": metadata, **more}
+        self.api.create(body if spec is None else {**body, "spec": spec})
+        plurals = {"Topology": "topologies", "WorkloadPriorityClass": "workloadpriorityclasses"}
+        plural = plurals.get(kind, f"{kind.lower()}s")
         self._made.append((f"{API}/{plural}", name))
         return name
 
@@ -91,6 +92,21 @@ class Queues:
                 return each
         return None
 
+    def its_workload(self, job: str) -> Object:
+        """Return the workload that a job has."""
+        found = self.workload(job)
+        assert found is not None, job
+        return found
+
+    def priority_class(self, short: str, value: int, **more: Any) -> str:
+        """Create a WorkloadPriorityClass."""
+        return self.create("WorkloadPriorityClass", short, None, value=value, **more)
+
+    def require_room(self, cluster_queue: str) -> None:
+        """Have jobs of a ClusterQueue admitted only where the nodes have room."""
+        needs = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
+        self.api.patch(f"{API}/clusterqueues", cluster_queue, body=needs)
+
     def condition(self, job: str, kind: str) -> Mapping[str, Any]:
         """Return a condition of the workload of a job; {} where there is none."""
         return condition(self.workload(job), kind)
@@ -133,6 +149,15 @@ class Queues:
         for job in jobs:
             self.await_condition(job, "Finished", timeout=timeout)
 
+    def pods(self, job: str) -> list[Object]:
+        """Return the pods of a Job."""
+        return self.api.list("pods", self.namespace, labels=f"job-name={job}")
+
+    def end(self, pod: Object, phase: str = "Succeeded") -> None:
+        """End a pod as its kubelet would."""
+        body, name = {"status": {"phase": phase}}, pod["metadata"]["name"]
+        self.api.patch("pods", name, self.namespace, body=body, subresource="status")
+
     def end_pods(self, job: str, *indexes: str) -> None:
         """Let the pods of a job end that run for long: those of some indexes, or all.
 
@@ -140,7 +165,7 @@ class Queues:
         """
         self.api.wait_for(f"the pods of {job} are there", partial(self._has_pods, job))
         ends = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
-        for pod in self.api.list("pods", self.namespace, labels=f"job-name={job}"):
+        for pod in self.pods(job):
             index = pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index")
             if not indexes or index in indexes:
                 self.api.patch("pods", pod["metadata"]["name"], self.namespace, body=ends)
@@ -149,9 +174,8 @@ class Queues:
         """Return whether all pods of a job that may run at once have been created."""
         found = self.api.get(JOBS, job, self.namespace)
         spec = found["spec"]
-        pods = self.api.list("pods", self.namespace, labels=f"job-name={job}")
         most: int = min(spec["parallelism"], spec.get("completions", spec["parallelism"]))
-        return len(pods) >= most
+        return len(self.pods(job)) >= most
 
     def await_ended(self, job: str) -> None:
         """Wait until a Job is complete, whether its workload says so or not."""

@@ -251,13 +251,8 @@ ALL: Object = {
 def test_an_api_server_takes_every_object_with_all_its_fields(api: Api, name: str) -> None:
     choice = CHOICES[name]
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": choice.namespace}})
-    params = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "strict"}
-    params["force"] = "true"
     for each in choice.rendered():
-        path = f"{api._path_of(each)}/{each['metadata']['name']}"
-        api.request(
-            "PATCH", path, body=each, params=params, content_type="application/apply-patch+yaml"
-        )
+        api.tried(each, apply=True)
 
 
 CRDS = "apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -362,11 +362,10 @@ def test_the_deployment_and_its_pods_are_such_that_the_namespace_takes_them(api:
     deployment = yaml.safe_load((MANIFESTS / "reconciler" / "deployment.yaml").read_text())
     pod = {"apiVersion": "v1", "kind": "Pod", **deployment["spec"]["template"]}
     pod["metadata"] = {**pod["metadata"], "name": "reconciler"}
-    params = {"dryRun": "All", "fieldValidation": "Strict"}
+    pod["metadata"]["namespace"] = NAMESPACE
 
-    for path, body in (("apis/apps/v1", deployment), ("api/v1", pod)):
-        plural = f"{body['kind'].lower()}s"
-        api.request("POST", f"/{path}/namespaces/{NAMESPACE}/{plural}", body=body, params=params)
+    for body in (deployment, pod):
+        api.tried(body)
     with pytest.raises(ApiError, match="violates PodSecurity"):
         api.create(objects.pod("loose", namespace=NAMESPACE))
 

@@ -16,7 +16,6 @@ from tests.harness.kinds import CRDS
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 NODES, CPU = 3, 2
 WORKERS = 3
 SECONDS = 120
@@ -101,7 +100,7 @@ def test_with_room_both_finish_one_after_the_other(
     api: Api, queues: Queues, training: ExitStack
 ) -> None:
     name, _ = queues.simple(cpu=16)
-    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=NEEDS_ROOM)
+    queues.require_room(name)
     by_name = {each: Training(api, queues, each) for each in ("one", "two")}
 
     def admitted() -> list[str]:

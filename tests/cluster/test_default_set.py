@@ -38,11 +38,7 @@ def applied(api: Api) -> list[Object]:
 
 def test_each_object_is_taken_with_all_its_fields(api: Api, applied: list[Object]) -> None:
     for each in applied:
-        path = f"{api._path_of(each)}/{each['metadata']['name']}"
-        params = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "strict"}
-        params["force"] = "true"
-        content = "application/apply-patch+yaml"
-        api.request("PATCH", path, body=each, params=params, content_type=content)
+        api.tried(each, apply=True)
 
 
 def test_every_object_of_the_older_clusters_is_one_of_the_default_set() -> None:

@@ -36,9 +36,8 @@ def ready(api: Api) -> Api:
 @pytest.mark.parametrize("each", [*SHOWN.values(), *SAMPLES.values()], ids=[*SHOWN, *SAMPLES])
 def test_it_is_taken(ready: Api, namespace: str, each: dict[str, Any]) -> None:
     meta = {**each["metadata"], "namespace": namespace}
-    params = {"dryRun": "All", "fieldValidation": "Strict"}
     body = {**each, "metadata": meta}
     if each["kind"] in ("ClusterQueue", "ResourceFlavor"):
         del meta["namespace"]
 
-    ready.request("POST", ready._path_of(body), body=body, params=params)
+    ready.tried(body)

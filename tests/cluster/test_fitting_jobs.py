@@ -126,8 +126,7 @@ def test_pods_of_an_owner_that_is_not_queued_are_queued_themselves(
         return not api.get("pods", "p", queues.namespace)["spec"].get("schedulingGates")
 
     api.wait_for("it is let go", is_let_go)
-    workload = queues.workload("p")
-    assert workload is not None
+    workload = queues.its_workload("p")
     assert workload["status"]["admission"]["podSetAssignments"][0]["count"] == 1
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
-from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
+from tests.cluster.queues import JOBS, WORKLOADS, Queues
 from tests.harness.client import Api, Object
 from tests.harness.reconciler import Reconciler
 
@@ -18,13 +18,12 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 SAMPLE = Path(__file__).parents[2] / "manifests" / "samples" / "indexed-job.yaml"
 SLICES = "discovery.k8s.io/v1/endpointslices"
 CLUSTER_WIDE = {"ResourceFlavor": "resourceflavors", "ClusterQueue": "clusterqueues"}
-NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 PATIENT = 120
 
 
 def pods_of(queues: Queues, job: str) -> list[Object]:
     """Return the pods of a job by their index."""
-    pods = queues.api.list("pods", queues.namespace, labels=f"job-name={job}")
+    pods = queues.pods(job)
     return sorted(pods, key=lambda pod: int(pod["metadata"]["annotations"][INDEX]))
 
 
@@ -39,12 +38,6 @@ def await_running(queues: Queues, job: str, *indexes: int) -> list[Object]:
 
     queues.api.wait_for(f"indexes {indexes} of {job} run", there, PATIENT)
     return run()
-
-
-def end(queues: Queues, pod: Object, phase: str) -> None:
-    body = {"status": {"phase": phase}}
-    name = pod["metadata"]["name"]
-    queues.api.patch("pods", name, queues.namespace, body=body, subresource="status")
 
 
 def test_a_gang_of_all_indexes_starts_and_each_pod_knows_its_own(
@@ -106,20 +99,20 @@ def test_a_partly_finished_gang_starts_again_with_the_indexes_that_are_left(
     if own:
         gangs.create_group("ranks", 4)
     else:
-        queues.api.patch(f"{API}/clusterqueues", name, body=NEEDS_ROOM)
+        queues.require_room(name)
     group = "ranks" if own else None
     queues.job("mpi", 4, indexed=True, group=group, backoffLimitPerIndex=0, run_for="1h")
     pods = await_running(queues, "mpi", 0, 1, 2, 3)
-    end(queues, pods[0], "Succeeded")
-    end(queues, pods[2], "Failed")
+    queues.end(pods[0], "Succeeded")
+    queues.end(pods[2], "Failed")
 
     def reported() -> bool:
-        workload: Any = queues.workload("mpi")
+        workload: Any = queues.its_workload("mpi")
         counts = workload["status"].get("reclaimablePods")
         return bool(counts == [{"name": "main", "count": 2}])
 
     queues.api.wait_for("two indexes are done for good", reported, PATIENT)
-    workload: Any = queues.workload("mpi")
+    workload: Any = queues.its_workload("mpi")
     name = workload["metadata"]["name"]
 
     def set_active(*, active: bool) -> None:

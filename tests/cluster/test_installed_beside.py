@@ -72,11 +72,7 @@ def pods(
 
 def test_every_object_is_taken_with_all_its_fields(api: Api, applied: list[Object]) -> None:
     for each in applied:
-        path = f"{api._path_of(each)}/{each['metadata']['name']}"
-        params = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "strict"}
-        params["force"] = "true"
-        content = "application/apply-patch+yaml"
-        api.request("PATCH", path, body=each, params=params, content_type=content)
+        api.tried(each, apply=True)
 
 
 def test_a_gang_starts_as_a_whole_and_its_status_says_so(

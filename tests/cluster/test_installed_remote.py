@@ -151,12 +151,7 @@ def test_the_certificate_of_the_probes_reads_the_health_and_calls_no_verb(
 
 def test_the_api_server_takes_its_pod_and_every_field(api: Api, applied: list[Object]) -> None:
     for each in applied:
-        path = f"{api._path_of(each)}/{each['metadata']['name']}"
-        params = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "strict"}
-        content = "application/apply-patch+yaml"
-        api.request(
-            "PATCH", path, body=each, params={**params, "force": "true"}, content_type=content
-        )
+        api.tried(each, apply=True)
 
 
 LONELY = "lonely"

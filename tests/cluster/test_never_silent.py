@@ -64,8 +64,7 @@ def test_a_gated_job_gets_its_quota_when_the_last_gate_is_gone(
     queues.await_condition("held", "QuotaReserved", "False", reason="WaitingForQuota")
     api.delete(JOBS, "other", queues.namespace)
     queues.await_started("held")
-    workload = queues.workload("held")
-    assert workload is not None
+    workload = queues.its_workload("held")
     name = workload["metadata"]["name"]
     api.wait_for(
         "both Events are there",

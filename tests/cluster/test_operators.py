@@ -16,7 +16,6 @@ from tests.tiers import long_but_for
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 SECONDS = 120
 MAKERS = {
@@ -68,7 +67,7 @@ def await_running(api: Api, queues: Queues, kind: str) -> list[Object]:
 
 
 def set_active(queues: Queues, *, active: bool) -> None:
-    workload: Any = queues.workload("work")
+    workload: Any = queues.its_workload("work")
     name = workload["metadata"]["name"]
     queues.api.patch(WORKLOADS, name, queues.namespace, body={"spec": {"active": active}})
 
@@ -87,14 +86,14 @@ def test_child_jobs_that_were_made_before_the_admission_run_where_it_sends_them(
     operator.notice()
     make_flavors(queues, nodes)
     name = queues.create("ClusterQueue", "cq", two_flavors(queues))
-    api.patch(f"{API}/clusterqueues", name, body=NEEDS_ROOM)
+    queues.require_room(name)
     queues.local_queue("queue", name)
     queues.await_admitted("work")
 
     operator.start()
 
     pods = await_running(api, queues, kind)
-    workload: Any = queues.workload("work")
+    workload: Any = queues.its_workload("work")
     [group] = api.list(POD_GROUPS, queues.namespace)
     assert group["spec"]["minMember"] == PODS[kind]
     for pod in pods:
@@ -228,7 +227,7 @@ def test_pods_that_an_operator_puts_into_a_podgroup_of_its_own_keep_no_room_wait
     """They fit exactly: the room that is granted to the queue's PodGroup is all there is."""
     nodes(2, "2")
     name, _ = queues.simple(cpu=8)
-    api.patch(f"{API}/clusterqueues", name, body=NEEDS_ROOM)
+    queues.require_room(name)
     operator = create(api, queues, "PyTorchJob")
     queues.await_admitted("work")
     meta = {"name": "work", "namespace": queues.namespace}

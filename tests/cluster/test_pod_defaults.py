@@ -52,8 +52,7 @@ def limit(api: Api, namespace: str, **item: Any) -> str:
 
 def held(queues: Queues, job: str) -> dict[str, str]:
     """Return the quota that a job holds."""
-    workload = queues.workload(job)
-    assert workload is not None
+    workload = queues.its_workload(job)
     [given] = workload["status"]["admission"]["podSetAssignments"]
     usage: dict[str, str] = given["resourceUsage"]
     return usage

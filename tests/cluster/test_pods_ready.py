@@ -78,8 +78,7 @@ def test_a_job_that_is_late_too_often_is_deactivated_and_begins_anew_when_it_is_
     )
     await_suspended(queues, "job")
     queues.await_condition("job", "QuotaReserved", "False")
-    workload = queues.workload("job")
-    assert workload is not None
+    workload = queues.its_workload("job")
     assert workload["spec"]["active"] is False
     assert "requeueState" not in workload["status"]
     assert queues.condition("job", "DeactivationTarget") == {}

@@ -213,8 +213,7 @@ def test_a_job_of_a_queue_is_stopped(
     gangs.create("h", 2, cpu="3", priority_class=high)
     gangs.await_phases("h", Running=2)
 
-    workload = queues.workload("job")
-    assert workload is not None
+    workload = queues.its_workload("job")
     [evicted] = workload["status"]["schedulingStats"]["evictions"]
     assert (evicted["reason"], evicted["count"]) == ("Preempted", 1)
     gangs.delete([pod["metadata"]["name"] for pod in gangs.members("h")])

@@ -20,8 +20,7 @@ def test_a_suspended_job_is_admitted_runs_and_ends(
 
     queues.await_finished("job")
 
-    workload = queues.workload("job")
-    assert workload is not None
+    workload = queues.its_workload("job")
     assert workload["status"]["admission"]["clusterQueue"] == cluster_queue
     [given] = workload["status"]["admission"]["podSetAssignments"]
     assert given == {

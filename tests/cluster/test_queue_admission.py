@@ -18,11 +18,7 @@ def _nodes(nodes: NodeFactory) -> None:
 
 
 def _priority(queues: Queues, short: str, value: int) -> dict[str, str]:
-    name = queues.name(short)
-    queues.api.create({"apiVersion": API, "kind": "WorkloadPriorityClass",
-                       "metadata": {"name": name}, "value": value})  # fmt: skip
-    queues.made("workloadpriorityclasses", name)
-    return {"kueue.x-k8s.io/priority-class": name}
+    return {"kueue.x-k8s.io/priority-class": queues.priority_class(short, value)}
 
 
 def test_a_job_of_higher_priority_preempts_one_of_its_own_queue(queues: Queues, api: Api) -> None:
@@ -102,8 +98,7 @@ def test_the_second_flavor_is_used_when_the_first_is_full(queues: Queues, nodes:
     queues.job("two", run_for="1h")
     queues.await_admitted("two")
 
-    workload = queues.workload("two")
-    assert workload is not None
+    workload = queues.its_workload("two")
     [given] = workload["status"]["admission"]["podSetAssignments"]
     assert given["flavors"] == {"cpu": second, "memory": second}
     queues.await_started("two")
@@ -141,8 +136,7 @@ def test_a_workload_is_deactivated_and_comes_back(queues: Queues) -> None:
     queues.simple(cpu=1)
     queues.job("job", run_for="1h")
     queues.await_admitted("job")
-    workload = queues.workload("job")
-    assert workload is not None
+    workload = queues.its_workload("job")
 
     def set_active(*, active: bool) -> None:
         name = workload["metadata"]["name"]
@@ -163,8 +157,7 @@ def test_a_job_that_takes_too_long_is_stopped_for_good(queues: Queues) -> None:
 
     queues.await_condition("job", "Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded")
     queues.api.wait_for("it is stopped", lambda: queues.is_suspended("job"))
-    workload = queues.workload("job")
-    assert workload is not None
+    workload = queues.its_workload("job")
     assert workload["spec"]["active"] is False
 
 

@@ -53,14 +53,12 @@ def test_a_job_that_waits_goes_to_another_queue(queues: Queues, api: Api) -> Non
     queues.local_queue("other", queues.cluster_queue("other", cpu=2))
     queues.job("job", 2, run_for="1h")
     queues.await_condition("job", "QuotaReserved", "False", reason="ExceedsMaxQuota")
-    before = queues.workload("job")
+    before = queues.its_workload("job")
 
     labels = {"metadata": {"labels": {QUEUE: "other"}}}
     api.patch(JOBS, "job", queues.namespace, body=labels)
 
     queues.await_admitted("job")
-    after = queues.workload("job")
-    assert before is not None
-    assert after is not None
+    after = queues.its_workload("job")
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["spec"]["queueName"] == "other"

@@ -76,14 +76,6 @@ def of(kind: str, spec: Any = None, version: str = NEWER, **more: Any) -> Object
     return {"apiVersion": version, "kind": kind, "metadata": {"name": "one"}, **parts, **more}
 
 
-def taken(api: Api, each: Object) -> Object:
-    """Return the object as the API server would store it; it does not."""
-    params = {"dryRun": "All", "fieldValidation": "Strict"}
-    answer = api.request("POST", api._path_of(each), body=each, params=params)
-    result: Object = answer.json()
-    return result
-
-
 def quota(name: str = "cpu", nominal: str | int = 10, **limits: str | int) -> Object:
     return {"name": name, "nominalQuota": nominal, **limits}
 
@@ -169,7 +161,7 @@ WANT_DEFAULTS: dict[str, tuple[Object, Object]] = {
 
 @pytest.mark.parametrize(("each", "want"), WANT_DEFAULTS.values(), ids=WANT_DEFAULTS)
 def test_what_is_not_said_has_its_default(api: Api, each: Object, want: Object) -> None:
-    assert taken(api, each)["spec"] == want
+    assert api.tried(each)["spec"] == want
 
 
 TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
@@ -215,7 +207,7 @@ WANT_TAKEN: dict[str, Object] = {
 
 @pytest.mark.parametrize("each", WANT_TAKEN.values(), ids=WANT_TAKEN)
 def test_a_right_object_is_taken_as_it_was_written(api: Api, each: Object) -> None:
-    stored = taken(api, each)
+    stored = api.tried(each)
 
     kept = {**stored.get("spec", {}), **each["spec"]} if "spec" in each else None
     assert stored.get("spec") == kept
@@ -254,7 +246,7 @@ WANT_REFUSED: dict[str, tuple[Object, str]] = {
 @pytest.mark.parametrize(("each", "want"), WANT_REFUSED.values(), ids=WANT_REFUSED)
 def test_a_wrong_object_is_refused_with_the_reason(api: Api, each: Object, want: str) -> None:
     with pytest.raises(ApiError) as refused:
-        taken(api, each)
+        api.tried(each)
 
     assert refused.value.status == 422
     assert want in str(refused.value)
@@ -499,7 +491,7 @@ def test_a_workload_that_is_older_than_the_rules_goes_on(api: Api, namespace: st
 
 def is_taken(api: Api, each: Object) -> bool:
     try:
-        taken(api, each)
+        api.tried(each)
     except ApiError as error:
         if error.status == 422:
             return False
@@ -920,7 +912,7 @@ def test_a_sample_is_taken_and_its_parts_are_there(api: Api, name: str, jobs: se
     names: dict[str, set[str]] = {}
     for each in objects:
         # Without its webhook the API server cannot store the older version.
-        taken(api, convert(each, NEWER) if each["apiVersion"] == OLDER else each)
+        api.tried(convert(each, NEWER) if each["apiVersion"] == OLDER else each)
         names.setdefault(each["kind"], set()).add(each["metadata"]["name"])
 
     assert names["Job"] == jobs

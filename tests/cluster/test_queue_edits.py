@@ -71,7 +71,7 @@ def test_a_job_that_is_activated_again_may_run_as_long_as_at_first(
     api.patch(WORKLOADS, name, queues.namespace, body={"spec": {"active": True}})
 
     queues.await_condition("job", "Requeued", reason="Reactivated")
-    again: Any = queues.workload("job")
+    again: Any = queues.its_workload("job")
     assert again["status"].get("accumulatedPastExecutionTimeSeconds", 0) == 0
     api.patch(where, cluster_queue, body={"spec": {"stopPolicy": "None"}})
     api.wait_for("it is stopped again", lambda: stopped(2))

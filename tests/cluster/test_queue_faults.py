@@ -251,8 +251,7 @@ def test_a_stop_that_was_cut_in_the_middle_is_ended(
     api.wait_for("its pod runs", lambda: job()["status"].get("ready") == 1)
     control_plane.controller_manager.kill()
     try:
-        workload = queues.workload("job")
-        assert workload is not None
+        workload = queues.its_workload("job")
         off = {"spec": {"active": False}}
         api.patch(WORKLOADS, workload["metadata"]["name"], queues.namespace, body=off)
         api.wait_for("the stop has begun", lambda: queues.is_suspended("job"))
@@ -317,9 +316,7 @@ def test_what_a_job_waits_for_may_come_later(queues: Queues, api: Api) -> None:
         return lambda: api.list(events, queues.namespace, fields=f"reason={reason}")
 
     api.wait_for("the class is missed", reported("PriorityClassNotFound"))
-    api.create({"apiVersion": API, "kind": "WorkloadPriorityClass",
-                "metadata": {"name": wanted}, "value": 7})  # fmt: skip
-    queues.made("workloadpriorityclasses", wanted)
+    queues.priority_class("high", 7)
     queues.await_finished("classy")
 
     template = api.get(JOBS, "brings", queues.namespace)["spec"]["template"]

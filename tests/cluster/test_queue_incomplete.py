@@ -120,8 +120,7 @@ def test_a_status_that_says_for_ever_that_pods_run_keeps_no_quota(
     queues.await_admitted("work")
     status = {"replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 3}}}
     api.patch(PYTORCH_JOBS, "work", queues.namespace, body={"status": status}, subresource="status")
-    workload = queues.workload("work")
-    assert workload is not None
+    workload = queues.its_workload("work")
     body = {"spec": {"active": False}}
     api.patch(WORKLOADS, workload["metadata"]["name"], queues.namespace, body=body)
     queues.await_condition("work", "Evicted")

@@ -95,8 +95,7 @@ def test_a_kind_that_was_added_is_queued_started_stopped_and_ends(
         api.patch(RENDERS, "film", namespace, body={"status": status}, subresource="status")
 
     def set_active(*, active: bool) -> None:
-        workload = queues.workload("film")
-        assert workload is not None
+        workload = queues.its_workload("film")
         name = workload["metadata"]["name"]
         api.patch(WORKLOADS, name, namespace, body={"spec": {"active": active}})
 

@@ -47,8 +47,7 @@ def _collector(api: Api, namespace: str) -> None:
 
 def orphan(api: Api, queues: Queues, job: str) -> str:
     """Delete a job without its Workload; return the name of that."""
-    found = queues.workload(job)
-    assert found is not None
+    found = queues.its_workload(job)
     name: str = found["metadata"]["name"]
     api.delete(JOBS, job, queues.namespace, propagation="Orphan")
     api.wait_for(

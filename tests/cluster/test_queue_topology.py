@@ -52,7 +52,7 @@ class Racks:
 
     def where(self, job: str) -> dict[str, str]:
         """Return the nodes of a job's pods that have one, by completion index or by name."""
-        found = self.api.list("pods", self.queues.namespace, labels=f"job-name={job}")
+        found = self.queues.pods(job)
         return {
             pod["metadata"]["labels"].get(INDEX, pod["metadata"]["name"]): pod["spec"]["nodeName"]
             for pod in found
@@ -73,7 +73,7 @@ class Racks:
     def lose(self, node: str, job: str) -> None:
         """Delete a node, and the pods of a job on it, as the garbage collector of pods does."""
         self.api.delete("nodes", node)
-        for pod in self.api.list("pods", self.queues.namespace, labels=f"job-name={job}"):
+        for pod in self.queues.pods(job):
             if pod["spec"].get("nodeName") == node:
                 self.api.delete(
                     "pods", pod["metadata"]["name"], self.queues.namespace, grace_seconds=0
@@ -89,8 +89,7 @@ class Racks:
 
     def await_event(self, job: str, reason: str) -> None:
         """Wait for an Event about a job's workload."""
-        workload = self.queues.workload(job)
-        assert workload is not None
+        workload = self.queues.its_workload(job)
         uid = workload["metadata"]["uid"]
 
         def there() -> bool:
@@ -117,8 +116,7 @@ class Racks:
         return self.api.wait_for(f"{pods} pods of {job} have nodes", placed)
 
     def assignment(self, job: str) -> Any:
-        workload = self.queues.workload(job)
-        assert workload is not None
+        workload = self.queues.its_workload(job)
         [given] = workload["status"]["admission"]["podSetAssignments"]
         return given.get("topologyAssignment")
 
@@ -145,8 +143,7 @@ def test_a_job_is_in_the_one_rack_that_it_requires(racks: Racks, api: Api, queue
     api.wait_for("the topology is missing", lambda: active() == ("False", "TopologyNotFound"))
     racks.topology()
     assert set(racks.await_placed("train", 3).values()) == {*three}
-    workload = queues.workload("train")
-    assert workload is not None
+    workload = queues.its_workload("train")
     assert workload["spec"]["podSets"][0]["topologyRequest"] == {
         "required": RACK, "podIndexLabel": INDEX,
     }  # fmt: skip
@@ -240,8 +237,7 @@ def test_without_another_host_a_gang_waits_or_is_evicted_as_it_says(
     again = racks.await_placed("train", 2)
     assert {racks.rack_of[node] for node in again.values()} == {"r2"}
     assert queues.condition("train", "Evicted")["message"].startswith("Previously: Host ")
-    workload = queues.workload("train")
-    assert workload is not None
+    workload = queues.its_workload("train")
     [evicted] = workload["status"]["schedulingStats"]["evictions"]
     assert (evicted["reason"], evicted["count"]) == ("NodeFailures", 1)
 

@@ -32,8 +32,7 @@ def explain(control_plane: ControlPlane, *words: str) -> subprocess.CompletedPro
 
 
 def name_of(queues: Queues, job: str) -> str:
-    workload = queues.workload(job)
-    assert workload is not None
+    workload = queues.its_workload(job)
     return str(workload["metadata"]["name"])
 
 
@@ -41,11 +40,9 @@ def end(queues: Queues, job: str) -> None:
     """Have all pods of a job succeed; return when its workload has ended."""
 
     def ended() -> bool:
-        for pod in queues.api.list("pods", queues.namespace, labels=f"job-name={job}"):
+        for pod in queues.pods(job):
             if pod["status"].get("phase") != "Succeeded":
-                done = {"status": {"phase": "Succeeded"}}
-                name = pod["metadata"]["name"]
-                queues.api.patch("pods", name, queues.namespace, body=done, subresource="status")
+                queues.end(pod)
         return queues.condition(job, "Finished").get("status") == "True"
 
     queues.api.wait_for(f"{job} ends", ended)

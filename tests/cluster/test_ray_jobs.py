@@ -188,8 +188,7 @@ def test_a_job_that_is_stopped_frees_its_quota_when_its_cluster_is_gone(
     ray(queues, submissionMode="K8sJobMode", group={"replicas": 1})
     before = queues.api.get(JOBS, "ray", queues.namespace)["spec"]
     await_state(queues, "Running")
-    workload = queues.workload("ray")
-    assert workload is not None
+    workload = queues.its_workload("ray")
     name = workload["metadata"]["name"]
     stop = {"spec": {"active": False}}
     queues.api.patch("kueue.x-k8s.io/v1beta2/workloads", name, queues.namespace, body=stop)

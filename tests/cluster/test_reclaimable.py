@@ -25,16 +25,9 @@ def _nodes(nodes: NodeFactory) -> None:
 
 def running(queues: Queues, job: str) -> list[Object]:
     """Return the pods of a job that run, by index or name."""
-    pods = queues.api.list("pods", queues.namespace, labels=f"job-name={job}")
+    pods = queues.pods(job)
     found = [pod for pod in pods if pod["status"].get("phase") == "Running"]
     return sorted(found, key=lambda pod: pod["metadata"]["name"])
-
-
-def end(queues: Queues, pod: Object, phase: str = "Succeeded") -> None:
-    """End a pod as its kubelet would."""
-    name = pod["metadata"]["name"]
-    body = {"status": {"phase": phase}}
-    queues.api.patch("pods", name, queues.namespace, body=body, subresource="status")
 
 
 def await_running(queues: Queues, job: str, count: int) -> list[Object]:
@@ -45,14 +38,14 @@ def await_running(queues: Queues, job: str, count: int) -> list[Object]:
 
 def reclaimed(queues: Queues, job: str, pod_set: str = "main") -> int:
     """Return how many pods of a job's workload are reported as done."""
-    workload: Any = queues.workload(job)
+    workload: Any = queues.its_workload(job)
     reported = workload.get("status", {}).get("reclaimablePods") or []
     return next((each["count"] for each in reported if each["name"] == pod_set), 0)
 
 
 def succeed(queues: Queues, job: str, *, done: int, left: int) -> None:
     """End one pod; there are `done` then, and `left` run."""
-    end(queues, running(queues, job)[0])
+    queues.end(running(queues, job)[0])
 
     def counted() -> bool:
         status = queues.api.get(JOBS, job, queues.namespace)["status"]
@@ -102,14 +95,13 @@ def test_quota_of_a_pod_that_is_not_replaced_admits_the_next_job(
     assert len(running(queues, "first")) == pods - 1
     queues.job("third", run_for="1h")
     queues.await_condition("third", "QuotaReserved", "False", reason="WaitingForQuota")
-    workload = queues.workload("first")
-    assert workload is not None
+    workload = queues.its_workload("first")
     [given] = workload["status"]["admission"]["podSetAssignments"]
     assert (given["count"], given["resourceUsage"]["cpu"]) == (pods, str(pods))
 
 
 def set_active(queues: Queues, job: str, *, active: bool) -> None:
-    workload: Any = queues.workload(job)
+    workload: Any = queues.its_workload(job)
     name = workload["metadata"]["name"]
     queues.api.patch(WORKLOADS, name, queues.namespace, body={"spec": {"active": active}})
 

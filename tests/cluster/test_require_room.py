@@ -9,28 +9,26 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.operators import Operator
-from tests.cluster.queues import API, Queues, condition
+from tests.cluster.queues import Queues, condition
 from tests.harness import kinds, objects
 from tests.harness.client import Api
 from tests.harness.kinds import CRDS
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 HOLD = "test.example/hold"
 SECONDS = 120
 
 
-def needs_room(queues: Queues, api: Api, cpu: int, **spec: Any) -> str:
+def needs_room(queues: Queues, cpu: int, **spec: Any) -> str:
     """Make a ClusterQueue whose jobs need room, and the LocalQueue `queue`."""
     name, _ = queues.simple(cpu=cpu, **spec)
-    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=NEEDS_ROOM)
+    queues.require_room(name)
     return name
 
 
 def group_of(queues: Queues, api: Api, job: str) -> Mapping[str, Any]:
-    workload = queues.workload(job)
-    assert workload is not None
+    workload = queues.its_workload(job)
     return api.get(POD_GROUPS, workload["metadata"]["name"], queues.namespace)
 
 
@@ -80,7 +78,7 @@ def test_with_room_they_run_one_after_the_other(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
     nodes(2, "2")
-    needs_room(queues, api, 16)
+    needs_room(queues, 16)
     queues.job("one", 4, run_for="1h")
     queues.job("two", 4, run_for="1h")
 
@@ -114,7 +112,7 @@ def test_a_node_that_comes_lets_in_a_waiting_job(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
     nodes(1, "2")
-    needs_room(queues, api, 16)
+    needs_room(queues, 16)
     queues.job("job", 4, run_for="1h")
     await_reported(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
 
@@ -162,8 +160,7 @@ def ending(api: Api, queues: Queues) -> list[dict[str, Any]]:
 
 def evictions(queues: Queues, job: str) -> int:
     """Return how often a job was preempted."""
-    workload = queues.workload(job)
-    assert workload is not None
+    workload = queues.its_workload(job)
     return sum(each["count"] for each in workload["status"]["schedulingStats"]["evictions"])
 
 
@@ -171,16 +168,11 @@ def test_victims_stay_away_until_the_pods_of_all_have_ended(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
     nodes(2, "2")
-    needs_room(queues, api, 4, preemption={"withinClusterQueue": "LowerPriority"})
+    needs_room(queues, 4, preemption={"withinClusterQueue": "LowerPriority"})
     victims = [f"small{number}" for number in range(4)]
     for job in victims:
         stubborn(queues, api, job)
-    high = queues.name("high")
-    api.create({"apiVersion": API, "kind": "WorkloadPriorityClass",
-                "metadata": {"name": high}, "value": 10})  # fmt: skip
-    queues.made("workloadpriorityclasses", high)
-    priority = {"kueue.x-k8s.io/priority-class": high}
-    queues.job("large", 4, cpu="1", labels=priority, run_for="1h")
+    queues.job("large", 4, cpu="1", labels=priority(queues, 10), run_for="1h")
 
     for job in victims:
         queues.await_condition(job, "QuotaReserved", "False")
@@ -213,7 +205,7 @@ def test_others_do_not_take_room_that_was_found_for_a_job(
     """Its pods are not there yet: the operator of its kind is slow."""
     api.apply(CRDS)
     nodes(1, "4")
-    needs_room(queues, api, 8)
+    needs_room(queues, 8)
     job = kinds.kubeflow("PyTorchJob", "pytorchReplicaSpecs", Master=1, Worker=3)
     labels = {kinds.QUEUE: "queue"}
     meta = {"name": "slow", "namespace": queues.namespace, "labels": labels}
@@ -247,11 +239,7 @@ FOR_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/preempt-for-room":
 
 def priority(queues: Queues, value: int) -> dict[str, str]:
     """Make a WorkloadPriorityClass, and return the label for it."""
-    name = queues.name(f"p{value}")
-    queues.api.create({"apiVersion": API, "kind": "WorkloadPriorityClass",
-                       "metadata": {"name": name}, "value": value})  # fmt: skip
-    queues.made("workloadpriorityclasses", name)
-    return {"kueue.x-k8s.io/priority-class": name}
+    return {"kueue.x-k8s.io/priority-class": queues.priority_class(f"p{value}", value)}
 
 
 def test_as_few_as_needed_are_preempted_for_room(
@@ -259,7 +247,7 @@ def test_as_few_as_needed_are_preempted_for_room(
 ) -> None:
     """Two of three nodes are needed: the one with the most important job is spared."""
     nodes(3, "2")
-    name = needs_room(queues, api, 100)
+    name = needs_room(queues, 100)
     queues.job("spared", 2, labels=priority(queues, 5), run_for="1h")
     await_running(api, queues, "spared", 2)
     queues.job("wide", 2, run_for="1h")

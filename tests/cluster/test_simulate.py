@@ -1,7 +1,7 @@
 """The simulator and the real control plane: the same jobs, in the same order."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -88,13 +88,9 @@ def simulated() -> list[Moment]:
 
 
 @pytest.fixture
-def urgent(queues: Queues) -> Iterator[str]:
+def urgent(queues: Queues) -> str:
     """A WorkloadPriorityClass of 10."""
-    name = queues.name("urgent")
-    kind = {"apiVersion": API, "kind": "WorkloadPriorityClass", "metadata": {"name": name}}
-    queues.api.create({**kind, "value": 10, "description": "first"})
-    yield name
-    queues.api.delete(f"{API}/workloadpriorityclasses", name)
+    return queues.priority_class("urgent", 10, description="first")
 
 
 def create(queues: Queues, each: Wanted, urgent: str) -> None:
@@ -133,8 +129,7 @@ def test_the_same_jobs_run_in_the_same_order_as_on_a_real_control_plane(
     """The jobs are ended in the order of the simulation: which ones start then is compared."""
     nodes(2, cpu=CPU)
     name, _ = queues.simple(cpu=QUOTA, stopPolicy="Hold")
-    room = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
-    api.patch(f"{API}/clusterqueues", name, body=room)
+    queues.require_room(name)
     for each in JOBS:
         create(queues, each, urgent)
     for each in JOBS:
@@ -161,7 +156,7 @@ def test_the_same_jobs_run_in_the_same_order_as_on_a_real_control_plane(
 
 
 def have_nodes(queues: Queues, job: str, count: int) -> bool:
-    pods = queues.api.list("pods", queues.namespace, labels=f"job-name={job}")
+    pods = queues.pods(job)
     return sum(bool(pod["spec"].get("nodeName")) for pod in pods) == count
 
 

@@ -43,8 +43,7 @@ def workload(gangs: Gangs, queues: Queues, nodes: NodeFactory) -> str:
     queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
     gangs.create("g", 3, cpu="3")
     gangs.await_refused("g", "2 of the 3 pods that it still needs fit")
-    found = queues.workload("second")
-    assert found is not None
+    found = queues.its_workload("second")
     return str(found["metadata"]["name"])
 
 

@@ -157,8 +157,7 @@ def test_a_workload_that_claims_the_job_of_others_is_no_part_of_it(
     queue_of(tenant, queues, cpu=8)
     victim = others.queues.job("victim", 2, run_for="1h")
     others.queues.await_started("victim")
-    before = others.queues.workload("victim")
-    assert before is not None
+    before = others.queues.its_workload("victim")
     owner = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -178,8 +177,7 @@ def test_a_workload_that_claims_the_job_of_others_is_no_part_of_it(
     try:
         tenant.api.create(child)
         others.start()
-        after = others.queues.workload("victim")
-        assert after is not None
+        after = others.queues.its_workload("victim")
         assert after["metadata"]["uid"] == before["metadata"]["uid"]
         assert condition(after, "Evicted") == {}
         assert not others.queues.is_suspended("victim")

@@ -223,6 +223,19 @@ class Api:
             created = self._send("POST", self._path_of(each), body=each)
         return created
 
+    def tried(self, each: Object, *, apply: bool = False) -> Object:
+        """Return an object as it would be stored, which it is not, if all its fields are known.
+
+        ApiError where it is refused. With `apply` it may be there already.
+        """
+        params = {"dryRun": "All", "fieldValidation": "Strict"}
+        path = self._path_of(each)
+        if not apply:
+            return self._send("POST", path, body=each, params=params)
+        params |= {"fieldManager": "strict", "force": "true"}
+        path = f"{path}/{each['metadata']['name']}"
+        return self._send("PATCH", path, body=each, params=params, content="apply")
+
     def apply(self, source: Path | Object | Iterable[Object]) -> builtins.list[Object]:
         """Apply (server side, by force) objects, a YAML file or the YAML files of a folder.
 
