@@ -195,8 +195,7 @@ class Gangs:
 
     def failures(self) -> list[str]:
         """Return the texts of the FailedScheduling events of this namespace."""
-        events = self.api.list("events.k8s.io/v1/events", self.namespace)
-        return [event["note"] for event in events if event["reason"] == "FailedScheduling"]
+        return self.api.notes(self.namespace, "FailedScheduling")
 
     def retry(self, scheduler: GangScheduler, node: str, *, attempts: int) -> None:
         """Have kube-scheduler try all pending pods again, by a pod that ends on a node.

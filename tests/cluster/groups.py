@@ -64,11 +64,8 @@ class Groups:
     def events(self, name: str = "g") -> list[Object]:
         """Return the Events about a group, oldest first."""
         found = self._api.list("events.k8s.io/v1/events", self._namespace)
-        about = [
-            e
-            for e in found
-            if e["regarding"] | {"name": name, "kind": "PodGroup"} == e["regarding"]
-        ]
+        group = {"name": name, "kind": "PodGroup"}.items()
+        about = [e for e in found if group <= e["regarding"].items()]
         return sorted(about, key=lambda event: str(event["eventTime"]))
 
     def reasons(self, name: str = "g") -> list[str]:

@@ -15,16 +15,6 @@ pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
 GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 BOOST = "kueue.x-k8s.io/priority-boost"
-EVENTS = "events.k8s.io/v1/events"
-
-
-def events(api: Api, namespace: str, name: str, reason: str) -> list[str]:
-    """Return the notes of the Events about an object."""
-    return [
-        each.get("note", "")
-        for each in api.list(EVENTS, namespace)
-        if each["reason"] == reason and each["regarding"]["name"] == name
-    ]
 
 
 def gated_job(queues: Queues, name: str, by: str, **options: Any) -> None:
@@ -69,8 +59,8 @@ def test_a_gated_job_gets_its_quota_when_the_last_gate_is_gone(
     api.wait_for(
         "both Events are there",
         lambda: (
-            events(api, queues.namespace, name, "AdmissionGated")
-            and events(api, queues.namespace, name, "AdmissionGateCleared")
+            api.notes(queues.namespace, "AdmissionGated", name=name)
+            and api.notes(queues.namespace, "AdmissionGateCleared", name=name)
         ),
     )
 
@@ -99,7 +89,7 @@ def test_fields_and_annotations_without_effect_are_named_once(
     api.create(body)
 
     def told(namespace: str, name: str, what: str) -> bool:
-        notes = events(api, namespace, name, "NotHonoured")
+        notes = api.notes(namespace, "NotHonoured", name=name)
         return notes == [f"{what} has no effect: see docs/reference/kueue.md"]
 
     for namespace, name, what in (

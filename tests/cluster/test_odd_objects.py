@@ -161,15 +161,6 @@ class Odd:
         )
         return len(answer.json()["items"] or ())
 
-    def events(self, name: str, reason: str) -> list[str]:
-        """Return the notes of Events."""
-        found = self.api.list("events.k8s.io/v1/events", self.namespace)
-        return [
-            each.get("note", "")
-            for each in found
-            if each["reason"] == reason and each["regarding"]["name"] == name
-        ]
-
 
 @pytest.fixture
 def odd_ones(api: Api) -> Iterator[Odd]:
@@ -209,7 +200,10 @@ def test_everything_else_goes_on(
         *odd_ones.taken
     }
     goes_on("during")
-    api.wait_for("an Event is about the deep JobSet", lambda: odd_ones.events("deep", "Unreadable"))
+    api.wait_for(
+        "an Event is about the deep JobSet",
+        lambda: api.notes(odd_ones.namespace, "Unreadable", name="deep"),
+    )
     aside = 'gang_extender_objects_set_aside{kind="jobset.x-k8s.io/jobset"}'
     api.wait_for("it is counted", lambda: reconciler.metric(aside) >= 1, 120)
 

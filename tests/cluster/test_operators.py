@@ -180,12 +180,6 @@ def test_a_job_that_is_evicted_before_its_operator_reports_its_start_keeps_its_q
     queues.await_condition("work", "QuotaReserved", "False", reason="Deactivated")
 
 
-def events(api: Api, queues: Queues, reason: str) -> list[Object]:
-    """Return the Events about the job `work` with a reason."""
-    found = api.list("events.k8s.io/v1/events", queues.namespace)
-    return [e for e in found if (e["regarding"]["name"], e["reason"]) == ("work", reason)]
-
-
 @pytest.mark.parametrize(("owned", "most"), [(True, 2), (False, 6)], ids=["owned", "of a user"])
 def test_a_job_is_left_to_its_controller_and_not_to_a_user_who_starts_it_again_and_again(
     api: Api, queues: Queues, owned: bool, most: int
@@ -204,21 +198,25 @@ def test_a_job_is_left_to_its_controller_and_not_to_a_user_who_starts_it_again_a
     jobsets = "jobset.x-k8s.io/v1alpha2/jobsets"
 
     def settled() -> bool:
-        return operator.suspended or bool(events(api, queues, "SuspendContested"))
+        return operator.suspended or bool(
+            api.notes(queues.namespace, "SuspendContested", name="work")
+        )
 
     for _ in range(most):
         api.patch(jobsets, "work", queues.namespace, body={"spec": {"suspend": False}})
         api.wait_for("it is suspended, or left alone", settled, SECONDS)
         operator.report({"conditions": [{"type": "Suspended", "status": "True"}]})
 
-    api.wait_for("it is said", lambda: events(api, queues, "SuspendContested"), SECONDS)
+    api.wait_for(
+        "it is said", lambda: api.notes(queues.namespace, "SuspendContested", name="work"), SECONDS
+    )
     queues.job("other")
     queues.await_condition("other", "QuotaReserved", "False")
     if owned:
         assert not operator.suspended
     else:
         api.wait_for("it is stopped again", lambda: operator.suspended, SECONDS)
-    assert len(events(api, queues, "SuspendContested")) == 1
+    assert len(api.notes(queues.namespace, "SuspendContested", name="work")) == 1
 
 
 def test_pods_that_an_operator_puts_into_a_podgroup_of_its_own_keep_no_room_waiting(
@@ -238,8 +236,10 @@ def test_pods_that_an_operator_puts_into_a_podgroup_of_its_own_keep_no_room_wait
     operator.start()
 
     await_running(api, queues, "PyTorchJob")
-    api.wait_for("it is said", lambda: events(api, queues, "OtherPodGroup"), SECONDS)
-    assert len(events(api, queues, "OtherPodGroup")) == 1
+    api.wait_for(
+        "it is said", lambda: api.notes(queues.namespace, "OtherPodGroup", name="work"), SECONDS
+    )
+    assert len(api.notes(queues.namespace, "OtherPodGroup", name="work")) == 1
     assert not any(
         "grantedRoom" in g.get("status", {}) for g in api.list(POD_GROUPS, queues.namespace)
     )

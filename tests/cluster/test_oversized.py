@@ -41,15 +41,6 @@ def mib_of(pid: int) -> int:
     return int(found[1]) // 1024
 
 
-def why_aside(api: Api, namespace: str, name: str) -> list[str]:
-    """Return the notes of the Events that say why an object is set aside."""
-    return [
-        each.get("note", "")
-        for each in api.list("events.k8s.io/v1/events", namespace)
-        if each["reason"] == "Unreadable" and each["regarding"]["name"] == name
-    ]
-
-
 def test_pods_of_many_terms_fill_no_memory(
     gang: GangScheduler, reconciler: Reconciler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
@@ -65,8 +56,8 @@ def test_pods_of_many_terms_fill_no_memory(
     gangs.await_phases("beside", Running=2)
 
     last = f"large-{count - 1}"
-    api.wait_for("an Event says why", lambda: why_aside(api, gangs.namespace, last))
-    assert "bytes of spec.affinity" in why_aside(api, gangs.namespace, last)[0]
+    api.wait_for("an Event says why", lambda: api.notes(gangs.namespace, "Unreadable", name=last))
+    assert "bytes of spec.affinity" in api.notes(gangs.namespace, "Unreadable", name=last)[0]
 
     def told() -> bool:
         conditions = api.get("pods", last, gangs.namespace)["status"].get("conditions", ())
@@ -93,7 +84,9 @@ def test_host_ports_beyond_number_keep_nobody_waiting(
 
     gangs.create("beside", 6, cpu="1")
     gangs.await_phases("beside", Running=6)
-    api.wait_for("an Event says why", lambda: why_aside(api, gangs.namespace, "large-0"))
-    assert "host ports" in why_aside(api, gangs.namespace, "large-0")[0]
-    assert "host ports" in why_aside(api, gangs.namespace, "there")[0]
+    api.wait_for(
+        "an Event says why", lambda: api.notes(gangs.namespace, "Unreadable", name="large-0")
+    )
+    assert "host ports" in api.notes(gangs.namespace, "Unreadable", name="large-0")[0]
+    assert "host ports" in api.notes(gangs.namespace, "Unreadable", name="there")[0]
     assert not gangs.bound("large")

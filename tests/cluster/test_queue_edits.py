@@ -40,8 +40,7 @@ def test_edits_of_metadata_stop_no_job_that_runs(
         api.patch(JOBS, "job", queues.namespace, body={"metadata": edit})
 
     def ignored() -> list[str]:
-        events = api.list("events.k8s.io/v1/events", queues.namespace, fields="reason=EditIgnored")
-        return [each["note"] for each in events]
+        return api.notes(queues.namespace, "EditIgnored")
 
     api.wait_for("the edits are reported", lambda: any("prebuilt" in note for note in ignored()))
     queues.job("next", run_for="100ms")

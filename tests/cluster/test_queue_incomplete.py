@@ -1,6 +1,7 @@
 """Jobs that could not be started as they are: they get no quota, and say what they wait for."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,12 +40,8 @@ def pod(api: Api, queues: Queues, name: str, *, total: int) -> None:
 def await_event(api: Api, queues: Queues, reason: str, about: str) -> str:
     """Wait for an Event about an object, and return what it says."""
 
-    def notes() -> list[str]:
-        events = api.list("events.k8s.io/v1/events", queues.namespace, fields=f"reason={reason}")
-        return [each["note"] for each in events if each["regarding"]["name"] == about]
-
-    notes_: list[str] = api.wait_for(f"{reason} of {about}", notes)
-    return notes_[-1]
+    said = partial(api.notes, queues.namespace, reason, name=about)
+    return api.wait_for(f"{reason} of {about}", said)[-1]
 
 
 def of_group(api: Api, queues: Queues, kind: str) -> Callable[[], Any]:

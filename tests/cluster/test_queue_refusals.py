@@ -1,13 +1,13 @@
 """Writes that the API server refuses: texts are cut to fit, and an Event says the rest."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
-from tests.harness.client import Api, Object
+from tests.harness.client import Api
 from tests.harness.kinds import CRDS, fresh, rayjob, template
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -60,17 +60,6 @@ def test_a_long_reason_is_written(api: Api, queues: Queues) -> None:
     assert len(reason["message"]) == LONGEST
 
 
-def events(api: Api, queues: Queues, kind: str, name: str) -> Callable[[], list[Object]]:
-    """Return a function that lists the Events about refused writes of an object."""
-
-    def found() -> list[Object]:
-        said = api.list("events.k8s.io/v1/events", queues.namespace, fields="reason=Invalid")
-        about = {"kind": kind, "name": name}
-        return [each for each in said if each["regarding"] | about == each["regarding"]]
-
-    return found
-
-
 def test_a_workload_that_may_not_be_made_is_an_event_about_the_job(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
@@ -86,8 +75,9 @@ def test_a_workload_that_may_not_be_made_is_an_event_about_the_job(
     )  # fmt: skip
     queues.job("job", run_for="100ms")
 
-    [event] = api.wait_for("the refusal is told", events(api, queues, "Job", "job"))
-    assert "exceeded quota" in event["note"]
+    refused = partial(api.notes, queues.namespace, "Invalid", kind="Job", name="job")
+    [note] = api.wait_for("the refusal is told", refused)
+    assert "exceeded quota" in note
 
     api.delete("resourcequotas", "none", queues.namespace)
     queues.await_finished("job")

@@ -1,5 +1,6 @@
 """Kueue's topology API: pods of queued jobs in domains of nodes."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -91,12 +92,8 @@ class Racks:
         """Wait for an Event about a job's workload."""
         workload = self.queues.its_workload(job)
         uid = workload["metadata"]["uid"]
-
-        def there() -> bool:
-            found = self.api.list("events.k8s.io/v1/events", self.queues.namespace)
-            return any(e["regarding"].get("uid") == uid and e["reason"] == reason for e in found)
-
-        self.api.wait_for(f"Event {reason} of {job}", there)
+        said = partial(self.api.notes, self.queues.namespace, reason, uid=uid)
+        self.api.wait_for(f"Event {reason} of {job}", said)
 
     def hosts(self, job: str) -> list[str]:
         """Return the assigned host of each index."""

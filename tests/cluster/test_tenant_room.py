@@ -5,6 +5,7 @@ waited long. Its own pods keep the nodes busy for ever.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -79,20 +80,6 @@ def await_claims(gangs: Gangs, capped: GangScheduler, count: int) -> None:
     gangs.delete([name])
 
 
-def await_event(api: Api, namespace: str, name: str, reason: str) -> str:
-    """Return the note of an Event about one object of a namespace."""
-
-    def note() -> str:
-        found = (
-            each["note"]
-            for each in api.list("events.k8s.io/v1/events", namespace)
-            if (each["regarding"]["name"], each["reason"]) == (name, reason)
-        )
-        return next(found, "")
-
-    return api.wait_for(f"{reason} of {name}", note, 120)
-
-
 @LONG
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("busy", "quick_reconciler")
@@ -103,7 +90,8 @@ def test_a_thousand_pods_that_could_fit_leave_room_to_others(
     mine: dict[str, Any] = {"scheduler_name": CAPPED}
     # More nodes than it may claim: one pod a node.
     wide = tenant.gangs.create("wide", 8, cpu="3", **mine)
-    assert "gang.claimNodesPercentage" in await_event(api, tenant.namespace, "wide", "ClaimLimited")
+    limited = partial(api.notes, tenant.namespace, "ClaimLimited", name="wide")
+    assert "gang.claimNodesPercentage" in api.wait_for("it is told why", limited, 120)[0]
     group = tenant.api.get(POD_GROUPS, "wide", tenant.namespace)
     [scheduled] = [c for c in group["status"]["conditions"] if c["type"] == "Scheduled"]
     assert "no nodes are set aside for it" in scheduled["message"]

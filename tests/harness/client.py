@@ -162,6 +162,11 @@ class Api:
         items: builtins.list[Object] = found["items"]
         return items
 
+    def notes(self, namespace: str, reason: str, **about: str) -> builtins.list[str]:
+        """Return what Events of a namespace say for a reason, about objects such as `name=...`."""
+        found = self.list("events.k8s.io/v1/events", namespace, fields=f"reason={reason}")
+        return [e.get("note", "") for e in found if about.items() <= e["regarding"].items()]
+
     def table(self, resource: str, namespace: str | None = None) -> builtins.list[tuple[str, ...]]:
         """Return what `kubectl get` shows of the objects, the head first."""
         response = self._http.get(
