@@ -8,7 +8,7 @@ pace gangs come while the scheduler runs. Then the clock begins with the first o
 import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -236,15 +236,8 @@ class MeteredControlPlane(ControlPlane):
             self._meter.add("controllers", self.controller_manager.pid)
 
     @override
-    def spawn(
-        self,
-        name: str,
-        argv: Sequence[str | Path],
-        *,
-        env: Mapping[str, str] | None = None,
-        url: str = "",
-    ) -> Component:
-        component = super().spawn(name, argv, env=env, url=url)
+    def spawn(self, name: str, argv: Sequence[str | Path], **options: Any) -> Component:
+        component = super().spawn(name, argv, **options)
         role = "scheduler" if name.endswith("scheduler") else name
         role = "extender" if role.endswith("extender") else role
         self._meter.add(role, component.pid)

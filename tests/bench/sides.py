@@ -10,9 +10,10 @@ import yaml
 
 from tests.bench import bindings
 from tests.bench.load import NAMESPACE, GroupKind, natively
+from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import ROOT, GangScheduler, install
+from tests.harness.gang_scheduler import KUBE_SCHEDULER, ROOT, GangScheduler, install
 from tests.harness.natives import SCHEDULED, SERVED
 from tests.harness.process import Component
 
@@ -107,16 +108,4 @@ def peer(binary: Path, config: Path, *, name: str) -> Side:
     return Side(key=PEER, title=name, start=start, binary=binary.absolute())
 
 
-_ALL_RIGHTS = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRoleBinding",
-    "metadata": {"name": "bench-peer"},
-    "roleRef": {
-        "apiGroup": "rbac.authorization.k8s.io",
-        "kind": "ClusterRole",
-        "name": "cluster-admin",
-    },
-    "subjects": [
-        {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:kube-scheduler"}
-    ],
-}
+_ALL_RIGHTS = objects.binding("bench-peer", "cluster-admin", {"name": KUBE_SCHEDULER})

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final, Self
 
+from tests.harness import objects
 from tests.harness.client import Api, ApiError
 from tests.harness.objects import Object
 
@@ -213,14 +214,7 @@ class KubeRay:
     def _create(
         self, version: str, kind: str, owner: Object, meta: Mapping[str, Any], body: Object
     ) -> Object:
-        reference = {
-            "apiVersion": owner["apiVersion"],
-            "kind": owner["kind"],
-            "name": owner["metadata"]["name"],
-            "uid": owner["metadata"]["uid"],
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
+        reference = objects.owner(owner, blockOwnerDeletion=True)
         metadata = {**meta, "namespace": self._namespace, "ownerReferences": [reference]}
         return self._api.create({"apiVersion": version, "kind": kind, "metadata": metadata, **body})
 

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from tests.cluster.kuberay import workers
+from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.objects import RUN_FOR, Object
 
@@ -60,14 +61,7 @@ class Operator:
         """What it writes into the labels of each pod, over those of the template."""
         self._done: Counter[str] = Counter()
         """How many pods or Jobs of a role have succeeded, of those that there are."""
-        self._owner = {
-            "apiVersion": job["apiVersion"],
-            "kind": job["kind"],
-            "name": self._meta["name"],
-            "uid": self._meta["uid"],
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
+        self._owner = objects.owner(job, blockOwnerDeletion=True)
 
     @property
     def job(self) -> Object:

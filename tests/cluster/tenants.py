@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from tests.cluster.gangs import Gangs
 from tests.cluster.queues import JOBS, Queues
+from tests.harness import objects
 from tests.harness.client import PATIENCE_SECONDS, Api, ApiError, Object
 
 USER, ROLE = "tenant", "tenant-writes"
@@ -50,14 +51,8 @@ class Tenant:
 
 def bind(namespace: str, role: str) -> Object:
     """Return how the tenant gets a role in a namespace."""
-    group = "rbac.authorization.k8s.io"
-    return {
-        "apiVersion": f"{group}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": role.replace(":", "-"), "namespace": namespace},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": USER}],
-    }
+    name = role.replace(":", "-")
+    return objects.binding(name, role, {"name": USER}, namespace=namespace)
 
 
 def may_list(api: Api, namespace: str, *resources: str) -> bool:

@@ -251,15 +251,7 @@ def is_served(api: Api, namespace: str) -> bool:
 def owned_by(job: Object, name: str, namespace: str) -> Object:
     """Return a pod that says that a job controls it."""
     pod = objects.pod(name, namespace=namespace, cpu="1")
-    pod["metadata"]["ownerReferences"] = [
-        {
-            "apiVersion": job["apiVersion"],
-            "kind": job["kind"],
-            "name": job["metadata"]["name"],
-            "uid": job["metadata"]["uid"],
-            "controller": True,
-        }
-    ]
+    pod["metadata"]["ownerReferences"] = [objects.owner(job)]
     return pod
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster import faults
 from tests.cluster.alone import alone
 from tests.harness import objects
 from tests.harness.books.bookkeeper import Bookkeeper
@@ -38,13 +39,7 @@ def node(api: Api) -> Iterator[str]:
 
 def bind(api: Api, name: str, node: str) -> bool:
     """Bind a pod; return True, for `wait_for`."""
-    body = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": name},
-        "target": {"kind": "Node", "name": node},
-    }
-    api.request("POST", f"/api/v1/namespaces/default/pods/{name}/binding", body=body)
+    faults.bind(api, "default", name, node)
     return True
 
 

@@ -3,13 +3,11 @@
 On a control plane of its own, because CRDs and roles go here.
 """
 
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import yaml
 
 from tests.cluster.alone import alone
@@ -32,12 +30,6 @@ control_plane, api = alone()
 def installed(control_plane: ControlPlane) -> None:
     """What an administrator applies, but for the reconciler's Deployment."""
     install(control_plane)
-
-
-@pytest.fixture(autouse=True)
-def _log() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 def test_an_installation_has_no_failure(control_plane: ControlPlane) -> None:

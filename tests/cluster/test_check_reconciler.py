@@ -1,10 +1,5 @@
 """`gang-extender check` where a reconciler runs, and where it has gone."""
 
-from collections.abc import Iterator
-
-import pytest
-import structlog
-
 from tests.cluster.alone import alone
 from tests.cluster.checking import Answer
 from tests.cluster.served import is_older_served
@@ -13,12 +8,6 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
 
 control_plane, api = alone()
-
-
-@pytest.fixture(autouse=True)
-def _log() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 def test_the_lease_and_the_webhooks_of_a_reconciler(control_plane: ControlPlane, api: Api) -> None:

@@ -55,16 +55,7 @@ def unbounded(control_plane: ControlPlane, api: Api) -> None:
         {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
         for name in (EXTENDER, RECONCILER)
     ]
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    api.create(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "unbounded"},
-            "roleRef": role,
-            "subjects": subjects,
-        }
-    )
+    api.create(objects.binding("unbounded", "cluster-admin", *subjects))
 
 
 def as_account(control_plane: ControlPlane, api: Api, name: str) -> Iterator[Api]:

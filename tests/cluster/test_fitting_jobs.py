@@ -116,10 +116,7 @@ def test_pods_of_an_owner_that_is_not_queued_are_queued_themselves(
     made = api.create(owner)
     pod = objects.pod("p", gates=[GATE], cpu="1", namespace=queues.namespace)
     pod["metadata"]["labels"] = {QUEUE: "queue"}
-    reference = {"apiVersion": made["apiVersion"], "kind": kind, "controller": True}
-    pod["metadata"]["ownerReferences"] = [
-        {**reference, "name": "owner", "uid": made["metadata"]["uid"]}
-    ]
+    pod["metadata"]["ownerReferences"] = [objects.owner(made)]
     api.create(pod)
 
     def is_let_go() -> bool:

@@ -9,7 +9,7 @@ from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
 from tests.cluster.operators import Operator
 from tests.cluster.queues import API, WORKLOADS, Queues
-from tests.harness import kinds
+from tests.harness import kinds, objects
 from tests.harness.client import Api, Object
 from tests.harness.kinds import CRDS
 from tests.tiers import long_but_for
@@ -191,9 +191,7 @@ def test_a_job_is_left_to_its_controller_and_not_to_a_user_who_starts_it_again_a
     if owned:
         meta = {"name": "train", "namespace": queues.namespace}
         by = api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
-        uid = by["metadata"]["uid"]
-        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "train", "uid": uid}
-        source["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        source["metadata"]["ownerReferences"] = [objects.owner(by)]
     operator = Operator(api, api.create(source))
     jobsets = "jobset.x-k8s.io/v1alpha2/jobsets"
 

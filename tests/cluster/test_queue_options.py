@@ -150,16 +150,9 @@ def test_a_job_that_names_another_job_as_its_owner_has_no_part_in_its_quota(
 ) -> None:
     queues.simple(cpu=1)
     parent = queues.job("parent", run_for="1h")
-    owner = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": "parent",
-        "uid": parent["metadata"]["uid"],
-        "controller": True,
-    }
     queues.await_admitted("parent")
     child = objects.job("child", 1, namespace=namespace, run_for="1h")
-    child["metadata"]["ownerReferences"] = [owner]
+    child["metadata"]["ownerReferences"] = [objects.owner(parent)]
     api.create(child)
 
     # A user who may create a Job may write any owner into it, and a Job makes no Jobs.

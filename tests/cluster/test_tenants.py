@@ -158,13 +158,7 @@ def test_a_workload_that_claims_the_job_of_others_is_no_part_of_it(
     victim = others.queues.job("victim", 2, run_for="1h")
     others.queues.await_started("victim")
     before = others.queues.its_workload("victim")
-    owner = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": "victim",
-        "uid": victim["metadata"]["uid"],
-        "controller": True,
-    }
+    owner = objects.owner(victim)
     finalizers = ["example.com/stays"]
     for number, count in enumerate((1, 2)):
         body = made_workload(f"claims-{number}", tenant.namespace, count=count)
@@ -172,7 +166,7 @@ def test_a_workload_that_claims_the_job_of_others_is_no_part_of_it(
         tenant.api.create(body)
     # A child of a job that was admitted elsewhere has no quota from it.
     child = objects.job("child", namespace=tenant.namespace, queue="queue", suspend=False)
-    child["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    child["metadata"]["ownerReferences"] = [owner]
     child["spec"]["suspend"] = False
     try:
         tenant.api.create(child)
@@ -224,12 +218,11 @@ def test_a_job_whose_owner_has_ended_has_no_quota_from_it(
     queue_of(tenant, queues, cpu=1)
     tenant.queues.job("ended", run_for="100ms")
     tenant.queues.await_finished("ended")
-    uid = tenant.api.get(JOBS, "ended", tenant.namespace)["metadata"]["uid"]
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "ended", "uid": uid}
+    ended = tenant.api.get(JOBS, "ended", tenant.namespace)
     child = objects.job(
         "child", 2, namespace=tenant.namespace, queue="queue", cpu="1", run_for="1h"
     )
-    child["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    child["metadata"]["ownerReferences"] = [objects.owner(ended)]
     tenant.api.create(child)
     tenant.api.wait_for("the child is stopped", lambda: tenant.queues.is_suspended("child"))
     others.start()
@@ -257,8 +250,7 @@ def part_of(job_set: Object, name: str, pods: int) -> Object:
     """Return a Job as the controller of a JobSet makes it."""
     meta = job_set["metadata"]
     job = objects.job(name, pods, namespace=meta["namespace"], indexed=True, cpu="1", run_for="1h")
-    owner = {"apiVersion": job_set["apiVersion"], "kind": "JobSet", "name": meta["name"]}
-    job["metadata"]["ownerReferences"] = [{**owner, "uid": meta["uid"], "controller": True}]
+    job["metadata"]["ownerReferences"] = [objects.owner(job_set)]
     return job
 
 
@@ -395,9 +387,7 @@ def test_a_tenant_is_shown_its_own(
     tenant.queues.job("waits")
     tenant.queues.await_condition("waits", "QuotaReserved", "False", reason="WaitingForQuota")
 
-    path = f"/api/v1/namespaces/{tenant.namespace}/serviceaccounts/reader/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = api.request("POST", path, body=request).json()["status"]["token"]
+    token = api.token(tenant.namespace, "reader")
 
     def get(path: str, token: str = token) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -228,6 +228,13 @@ class Api:
             created = self._send("POST", self._path_of(each), body=each)
         return created
 
+    def token(self, namespace: str, account: str, **spec: Any) -> str:
+        """Return a token of a service account."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        token: str = self._send("POST", path, body=body)["status"]["token"]
+        return token
+
     def tried(self, each: Object, *, apply: bool = False) -> Object:
         """Return an object as it would be stored, which it is not, if all its fields are known.
 

@@ -145,14 +145,8 @@ class ControlPlane:
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Return a kubeconfig with a token for an existing service account, valid for a day."""
-        request = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 24 * 60 * 60},
-        }
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         with Api(self.admin_kubeconfig) as api:
-            token = api.request("POST", path, body=request).json()["status"]["token"]
+            token = api.token(namespace, name, expirationSeconds=24 * 60 * 60)
         user = f"system:serviceaccount:{namespace}:{name}"
         return self._write_kubeconfig(user, token=token)
 
@@ -252,15 +246,8 @@ class ControlPlane:
             component.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _component(
-        self,
-        name: str,
-        argv: Sequence[str | Path],
-        *,
-        env: Mapping[str, str] | None = None,
-        url: str = "",
-    ) -> Component:
-        return Component(name, argv, env=env, url=url, log_path=self.logs / f"{name}.log")
+    def _component(self, name: str, argv: Sequence[str | Path], **options: Any) -> Component:
+        return Component(name, argv, log_path=self.logs / f"{name}.log", **options)
 
     def _write_kubeconfig(
         self, user: str, *, certificate: KeyPair | None = None, token: str | None = None

@@ -178,6 +178,27 @@ def pod_group(
     }
 
 
+def owner(found: Object, **more: Any) -> Object:
+    """Return the reference by which a stored object is the controller of another."""
+    name, uid = found["metadata"]["name"], found["metadata"]["uid"]
+    same = {key: found[key] for key in ("apiVersion", "kind")}
+    return {**same, "name": name, "uid": uid, "controller": True, **more}
+
+
+def binding(name: str, role: str, *subjects: Object, namespace: str | None = None) -> Object:
+    """Return what gives a ClusterRole to subjects, of which a name alone is a user's."""
+    of = {"apiGroup": "rbac.authorization.k8s.io"}
+    return {
+        "apiVersion": f"{of['apiGroup']}/v1",
+        "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+        "metadata": _present(name=name, namespace=namespace),
+        "roleRef": {**of, "kind": "ClusterRole", "name": role},
+        "subjects": [
+            each if "kind" in each else {**of, "kind": "User", **each} for each in subjects
+        ],
+    }
+
+
 def condition(kind: str, status: str = "True", reason: str = "Said", message: str = "") -> Object:
     """Return a condition of any object."""
     said = {"type": kind, "status": status, "reason": reason, "message": message}

@@ -188,13 +188,8 @@ class RunningPod(Started):
         folder.mkdir()
         meta, account = self._pod["metadata"], self._pod["spec"]["serviceAccountName"]
         bound = {"apiVersion": "v1", "kind": "Pod", "name": self.name, "uid": meta["uid"]}
-        request = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": _TOKEN_SECONDS, "boundObjectRef": bound},
-        }
-        path = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{account}/token"
-        token = self._api.request("POST", path, body=request).json()["status"]["token"]
+        said = {"expirationSeconds": _TOKEN_SECONDS, "boundObjectRef": bound}
+        token = self._api.token(self._namespace, account, **said)
         (folder / "token").write_text(token)
         (folder / "namespace").write_text(self._namespace)
         (folder / "ca.crt").write_bytes(self._control_plane.authority.read_bytes())

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import psutil
 
+from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import ROOT, GangScheduler
@@ -123,22 +124,9 @@ def with_all_rights(control_plane: ControlPlane, name: str) -> Path:
     request with a certificate, and those of `system:masters` pass its flow control by: neither is
     what is measured.
     """
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": "cluster-admin",
-        },
-        "subjects": [{"kind": "ServiceAccount", "namespace": _NAMESPACE, "name": name}],
-    }
-    account = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"namespace": _NAMESPACE, "name": name},
-    }
+    meta = {"namespace": _NAMESPACE, "name": name}
+    binding = objects.binding(name, "cluster-admin", {"kind": "ServiceAccount", **meta})
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
     with Api(control_plane.admin_kubeconfig) as api:
         api.apply([account, binding])
     return control_plane.service_account_kubeconfig(_NAMESPACE, name)
