@@ -295,15 +295,9 @@ def test_the_default_queue_holds_by_itself(api: Api, with_default: str) -> None:
 def test_the_default_queue_leaves_other_jobs_alone(api: Api, with_default: str) -> None:
     named = api.create(Said(queue="mine").job("named", with_default))
     body = Said(queue=None, spec={"suspend": False}).job("child", with_default)
-    body["metadata"]["ownerReferences"] = [
-        {
-            "apiVersion": "jobset.x-k8s.io/v1alpha2",
-            "kind": "JobSet",
-            "name": "j",
-            "uid": "1",
-            "controller": True,
-        }
-    ]
+    meta = {"name": "j", "uid": "1"}
+    by = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta}
+    body["metadata"]["ownerReferences"] = [objects.owner(by)]
     child = api.create(body)
 
     assert named["metadata"]["labels"][QUEUE] == "mine"
