@@ -35,6 +35,13 @@ def sibling(form: str, verb: str, **changes: Any) -> dict[str, Any]:
     return request
 
 
+def plain(form: str) -> dict[str, Any]:
+    """Return the recorded filter request for a pod without a group."""
+    request = recorded(form, "filter")
+    del request["Pod"]["metadata"]["labels"]
+    return request
+
+
 def seen(service: Service, form: str) -> None:
     """Have the service see a second member."""
     raw = json.dumps(sibling(form, "filter")["Pod"]).encode()
@@ -72,8 +79,7 @@ async def test_recorded_requests_have_the_shape_that_the_contract_gives(form: st
 @pytest.mark.parametrize("form", FORMS)
 async def test_filter_of_a_plain_pod_gives_back_what_was_sent(service: Service, form: str) -> None:
     learn(service, form)
-    request = recorded(form, "filter")
-    del request["Pod"]["metadata"]["labels"]
+    request = plain(form)
 
     answer = await service.ask("filter", request)
 
@@ -127,36 +133,26 @@ async def test_filter_refuses_all_nodes_and_says_once_why(
     assert (answer["FailedNodes"], answer["Error"]) == ({}, "")
 
 
+@pytest.mark.parametrize(
+    ("bound_ahead", "text"),
+    [
+        (False, "room is kept for a gang that goes first"),
+        (True, "kube-scheduler has not seen all pods on the nodes to choose from"),
+    ],
+)
 @pytest.mark.parametrize("form", FORMS)
-async def test_filter_keeps_others_off_a_plan(service: Service, form: str) -> None:
-    learn(service, form)
-    rival = pod("rival-0", 1, group="rival")
-    observe(service.scene.cluster, pod_group("rival", 1), rival, planned(rival_0="node-1"))
-    request = recorded(form, "filter")
-    del request["Pod"]["metadata"]["labels"]
-
-    answer = await service.ask("filter", request)
-
-    assert answered_nodes(answer) == ["node-0"]
-    text = "room is kept for a gang that goes first"
-    assert answer["FailedAndUnresolvableNodes"] == {"node-1": text}
-
-
-@pytest.mark.parametrize("form", FORMS)
-async def test_filter_says_of_a_node_that_kube_scheduler_has_not_seen_all_pods(
-    service: Service, form: str
+async def test_filter_says_why_a_node_is_kept_from_others(
+    service: Service, form: str, *, bound_ahead: bool, text: str
 ) -> None:
     learn(service, form)
     rival = pod("rival-0", 1, group="rival")
     observe(service.scene.cluster, pod_group("rival", 1), rival, planned(rival_0="node-1"))
-    observe(service.scene.cluster, ev.BoundAhead({"rival-0": "node-1"}))
-    request = recorded(form, "filter")
-    del request["Pod"]["metadata"]["labels"]
+    if bound_ahead:
+        observe(service.scene.cluster, ev.BoundAhead({"rival-0": "node-1"}))
 
-    answer = await service.ask("filter", request)
+    answer = await service.ask("filter", plain(form))
 
     assert answered_nodes(answer) == ["node-0"]
-    text = "kube-scheduler has not seen all pods on the nodes to choose from"
     assert answer["FailedAndUnresolvableNodes"] == {"node-1": text}
 
 
@@ -232,9 +228,7 @@ async def test_preempt_without_offers_is_answered(service: Service, form: str) -
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_plain_pod_is_bound(service: Service, form: str) -> None:
     request = recorded(form, "bind")
-    tried = recorded(form, "filter")
-    del tried["Pod"]["metadata"]["labels"]
-    await service.ask("filter", tried)
+    await service.ask("filter", plain(form))
 
     assert await service.ask("bind", request) == {"Error": ""}
     assert service.scene.binder.calls == [(request["PodName"], request["Node"])]

@@ -183,25 +183,25 @@ async def test_room_that_comes_starts_another_window() -> None:
     assert scene.verdicts.denied(G) == LATE
 
 
-async def test_a_window_of_zero_remembers_nothing() -> None:
-    scene = Scene(denied=0.0)
-    scene.verdicts.failed(G, LATE)
-    assert scene.verdicts.denied(G) is None
-    assert scene.verdicts.last_failure(G) == LATE
-
-
-async def test_one_that_never_fits_has_no_window() -> None:
-    scene = Scene()
-    scene.verdicts.failed(G, NEVER)
-    assert scene.verdicts.denied(G) is None
-    assert scene.verdicts.has_no_room(G)
-
-
-async def test_a_refusal_of_the_offered_nodes_is_no_verdict_about_room() -> None:
-    scene = Scene()
-    scene.verdicts.failed(G, OFFERED)
-    assert scene.verdicts.denied(G) == OFFERED
-    assert scene.verdicts.no_room(G) is None
+@pytest.mark.parametrize(
+    ("window", "refusal", "denied", "no_room"),
+    [
+        (0.0, LATE, False, False),
+        (3.0, NEVER, False, True),
+        # What was offered is not all the room that there is.
+        (3.0, OFFERED, True, False),
+    ],
+    ids=["the window is zero", "it never fits", "it was about the offered nodes"],
+)
+async def test_what_a_failure_leaves(
+    window: float, refusal: Refuse, *, denied: bool, no_room: bool
+) -> None:
+    scene = Scene(denied=window)
+    scene.verdicts.failed(G, refusal)
+    assert scene.verdicts.denied(G) == (refusal if denied else None)
+    assert (scene.verdicts.no_room(G) is not None) == no_room
+    assert scene.verdicts.has_no_room(G) == (denied or no_room)
+    assert scene.verdicts.last_failure(G) == refusal
 
 
 async def test_a_group_is_permitted_for_its_own_time() -> None:

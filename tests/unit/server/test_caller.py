@@ -1,6 +1,7 @@
 """Whether the kube-scheduler that called filter last is still there: its connection says so."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,6 +56,12 @@ class Net:
     def _count(self) -> None:
         self.lost += 1
 
+    async def after(self, end: Callable[[], None]) -> tuple[bool, int]:
+        """Return whether the caller is there once a connection has ended, and how often it went."""
+        end()
+        await asyncio.sleep(1)
+        return self.caller.is_there, self.lost
+
     async def call(self, verb: str, wire: Wire | None = None, *, host: str = "10.0.0.1") -> Wire:
         """Return the connection by which a verb was called, a new one if there is none."""
         if wire is None:
@@ -75,12 +82,8 @@ async def test_the_caller_is_there_as_long_as_the_connection_of_its_last_filter_
     assert not net.caller.is_there
     first = await net.call("filter")
     second = await net.call("filter")
-    first.close()
-    await asyncio.sleep(1)
-    assert (net.caller.is_there, net.lost) == (True, 0)
-    second.close()
-    await asyncio.sleep(1)
-    assert (net.caller.is_there, net.lost) == (False, 1)
+    assert await net.after(first.close) == (True, 0)
+    assert await net.after(second.close) == (False, 1)
     await net.call("filter")
     assert net.caller.is_there
 
@@ -90,39 +93,28 @@ async def test_a_connection_of_another_verb_says_nothing() -> None:
     other = await net.call("bind")
     assert not net.caller.is_there
     await net.call("filter")
-    other.close()
-    await asyncio.sleep(1)
-    assert (net.caller.is_there, net.lost) == (True, 0)
+    assert await net.after(other.close) == (True, 0)
 
 
 async def test_a_connection_that_is_cut_has_ended_too() -> None:
     net = Net()
     wire = await net.call("filter")
-    wire.abort()
-    await asyncio.sleep(1)
-    assert (net.caller.is_there, net.lost) == (False, 1)
+    assert await net.after(wire.abort) == (False, 1)
 
 
 async def test_connections_of_bind_show_that_the_caller_is_there_too() -> None:
     net = Net()
     bind = await net.call("bind")
     wire = await net.call("filter")
-    wire.close()
-    await asyncio.sleep(1)
-    assert (net.caller.is_there, net.lost) == (True, 0)
-    bind.close()
-    await asyncio.sleep(1)
-    assert (net.caller.is_there, net.lost) == (False, 1)
+    assert await net.after(wire.close) == (True, 0)
+    assert await net.after(bind.close) == (False, 1)
 
 
 async def test_connections_of_another_address_do_not_stand_for_those_of_the_caller() -> None:
     net = Net()
     await net.call("filter", host="10.0.0.2")
     mine = await net.call("filter")
-    mine.close()
-    await asyncio.sleep(1)
-
-    assert (net.caller.is_there, net.lost) == (False, 1)
+    assert await net.after(mine.close) == (False, 1)
 
 
 def test_a_request_without_a_connection_shows_no_caller() -> None:
