@@ -444,15 +444,12 @@ class WaitingPods:
                 if tally.waiting:
                     self._ask_ahead(group)
             case Refuse() as refusal:
-                self._refuse(group, self._bindings_refused(group) or refusal)
-
-    def _bindings_refused(self, group: str) -> Refuse | None:
-        """Return the refusal of a late group that only waits for members with refused Bindings."""
-        last = self._verdicts.last_failure(group)
-        planned = self._view.tally(group).planned
-        waits = planned and planned <= self._keep_until.keys()
-        refused = last is not None and last.reason is Reason.BINDING_REFUSED
-        return last if waits and refused else None
+                last = self._verdicts.last_failure(group)
+                if last is not None and last.reason is Reason.BINDING_REFUSED:
+                    # It is late, and may wait for nothing but members with refused Bindings.
+                    waits = tally.planned and tally.planned <= self._keep_until.keys()
+                    refusal = last if waits else refusal
+                self._refuse(group, refusal)
 
     def _release(self, group: str) -> None:
         holds = self._holds.pop(group, {})

@@ -297,7 +297,12 @@ class Planner:
     def work(self) -> float:
         """Run a slice of the oldest plan, which must exist; return the seconds it took."""
         group, began = next(iter(self._jobs)), self._clock.monotonic()
-        useful = self._slice(group)
+        try:
+            answer = advance(self._jobs[group], self._clock, seconds=SLICE_SECONDS)
+            useful = answer.value if answer is not None else None
+        except Exception as error:  # noqa: BLE001 - it harms its group alone
+            FAULTS.report("planner", error, key=group)
+            useful = False
         seconds = self._clock.monotonic() - began
         self._spent[group] = self._spent.get(group, 0.0) + seconds
         if useful is None and self._spent[group] > CHECK_SECONDS:
@@ -306,14 +311,6 @@ class Planner:
         if useful is not None:
             self._end(group, useful=useful)
         return seconds
-
-    def _slice(self, group: str) -> bool | None:
-        try:
-            answer = advance(self._jobs[group], self._clock, seconds=SLICE_SECONDS)
-        except Exception as error:  # noqa: BLE001 - it harms its group alone
-            FAULTS.report("planner", error, key=group)
-            return False
-        return answer.value if answer is not None else None
 
     def _end(self, group: str, *, useful: bool) -> None:
         del self._jobs[group]
