@@ -78,8 +78,11 @@ class NodeRoom:
         """The holders that are still to be looked at."""
         self._keeps: dict[str, AdmissionInfo] = {}
         """The admitted workloads whose pods without a node were placed, and what they had then."""
-        self._short: set[str] = set()
-        """The admitted workloads of which not all pods have room; they get it first of all."""
+        self._short: dict[str, Sequence[Wanted]] = {}
+        """The admitted workloads of which not all pods have room; they get it first of all.
+
+        With the pods that lack it, if these may have room one day and need no domain.
+        """
         self._awaited = Awaited(queues, cluster, self._done)
 
         def wanted(workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Wanted]:
@@ -190,7 +193,7 @@ class NodeRoom:
         """Place the pods of an admitted workload without a node as they are now, not as before."""
         packer.give_back(self._placed.pop(key, ()))
         self._keeps.pop(key, None)
-        self._short.discard(key)
+        self._short.pop(key, None)
         held = self._queues.admission(key)
         if held is not None:
             self._keeps[key] = held
@@ -535,7 +538,8 @@ class NodeRoom:
             elif found.placed:
                 self._placed.setdefault(workload.key, []).extend(found.placed)
             if found.missing and self._queues.admission(workload.key) is not None:
-                self._short.add(workload.key)
+                placeable = fits and not any(self._domains.concerns(x.assignment) for x in counts)
+                self._short[workload.key] = found.missing if placeable else ()
         return found
 
     def _promised(self, workload: WorkloadInfo) -> Promised:
@@ -635,11 +639,28 @@ class NodeRoom:
             counts = self._asked(workload, assignments)
             back = yield from self._given_back(without, deleted=bool(without))
             beside = self._against(workload)
-            with packer.without(back), packer.beside(beside):
-                found, domains, text = yield from self._fill(packer, workload, counts)
-                with packer.undoing(found):
-                    text = text or (yield from self._sentence(found, packer))
+            with packer.without(back):
+                ahead = yield from self._filling_up(packer, without)
+                with packer.undoing(ahead), packer.beside(beside):
+                    found, domains, text = yield from self._tried(packer, workload, counts)
         return RoomLack(text or None, found, beside=bool(beside), domains=domains)
+
+    def _tried(
+        self, packer: Packer, workload: WorkloadInfo, counts: Sequence[PodSetCount]
+    ) -> Steps[tuple[Found, Mapping[str, DomainAssignment], str]]:
+        """Place pods as `_fill` does, say what they lack, and take them back."""
+        found, domains, text = yield from self._fill(packer, workload, counts)
+        with packer.undoing(found):
+            text = text or (yield from self._sentence(found, packer))
+        return found, domains, text
+
+    def _filling_up(self, packer: Packer, without: Collection[str]) -> Steps[Found]:
+        """Place admitted pods that lack room: they take what others leave before any new ones.
+
+        Otherwise a workload would have victims for room that it does not get, without end.
+        """
+        short = [x for key, lack in self._short.items() if key not in without for x in lack]
+        return (yield from packer.fill(short)) if without and short else Found()
 
     def _fill(
         self,

@@ -25,6 +25,7 @@ from tests.queue_makers import (
     flavor,
     group,
     local_queue,
+    meta,
     pod_set,
     workload,
 )
@@ -227,6 +228,26 @@ def test_a_queue_that_asks_for_no_room_gets_none_kept() -> None:
 
 
 NO_ROOM = {"scheduling.x-k8s.io/require-room": "false"}
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_none_goes_where_one_that_is_admitted_and_lacks_room_takes_what_it_leaves(
+    *, short: bool
+) -> None:
+    """`b` asks for no room, so that its quota may exceed the nodes: it would come back, too."""
+    plain = cluster_queue("b", 4, "all", meta=meta("b", annotations=NO_ROOM))
+    cluster = cluster_of(nodes(2, 2, 2 * (not short)), members("v0", 2, on="n0"))
+    observe(cluster, members("v1", 2, on="n1"))
+    queues = queues_of(
+        *(cluster, 2, plain, local_queue("b")),
+        cohort="all",
+        preemption={"reclaim_within_cohort": "Any"},
+    )
+    for number in range(3):
+        asks = holding(f"v{number}", 2)
+        queues.put(replace(asks, queue_name="b", admission=admission(asks, "b")))
+    queues.put(gang("p", 2, priority=10))
+    assert outcomes(queues) == {"p": "WaitingForRoom" if short else ["v0"]}
 
 
 # -- which go
