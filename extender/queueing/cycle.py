@@ -29,8 +29,8 @@ from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.pending import Cause, PendingQueues, Provisional
 from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaNode, QuotaTree
-from extender.queueing.rules import AdmissionRules, CycleOrder, Unready, cycle_order
-from extender.state.queue.records import AdmissionInfo, FlavorResource, WorkloadInfo
+from extender.queueing.rules import AdmissionRules, Unready
+from extender.state.queue.records import AdmissionInfo, FlavorResource, Order, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
 
@@ -419,14 +419,14 @@ class Cycle:
         yield from self._judge_all(keys, judged)
         in_flight = {key: place for place, key in enumerate(self._in_flight())}
 
-        def turn(each: tuple[Nomination, Basis]) -> tuple[int, bool, CycleOrder]:
+        def turn(each: tuple[Nomination, Basis]) -> tuple[int, bool, int, Order]:
             found, key = each[0], each[0].key
-            order = cycle_order(found.borrow, self._pending.order(key))
             # One that is not hopeful may make way for the next head, or preempt in a strict queue.
             takes = _is_hopeful(found) or (
                 found.queue.strategy == "StrictFIFO" and found.could_preempt
             )
-            return in_flight.get(key, len(in_flight)), takes, order
+            place = in_flight.get(key, len(in_flight))
+            return place, takes, found.borrow, self._pending.order(key)
 
         judged = [each for each in judged if self._stands(each[0].key)]
         judged.sort(key=turn)

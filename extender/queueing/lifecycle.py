@@ -52,8 +52,6 @@ from extender.state.queue.view import QueueView
 _PENDING: Final = "Pending"
 _LONGEST_CAUSE: Final = 316
 """Characters that the API server stores of a reason or cause of evictions."""
-_AT_ONCE: Final = frozenset((EvictionReason.PREEMPTED,))
-"""Evictions after which a workload is requeued as soon as its quota is released."""
 _MAY_WAIT_FOR_ROOM: Final = frozenset(
     (
         Unadmitted.WAITING_FOR_ROOM,
@@ -63,9 +61,6 @@ _MAY_WAIT_FOR_ROOM: Final = frozenset(
         Unadmitted.PENDING_EVALUATION,
         Unadmitted.INTERNAL_ERROR,
     )
-)
-_STOPPED: Final = frozenset(
-    (EvictionReason.CLUSTER_QUEUE_STOPPED, EvictionReason.LOCAL_QUEUE_STOPPED)
 )
 
 
@@ -214,7 +209,7 @@ def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None
     after = replace(
         workload, admission=None, past_execution=workload.past_execution + ran(workload, now)
     )
-    why = Unadmitted.SUSPENDED if reason in _STOPPED else _PENDING
+    why = Unadmitted.SUSPENDED if reason in _RESTARTED else _PENDING
     if reason.startswith(Unadmitted.DEACTIVATED):
         why = Unadmitted.DEACTIVATED
     after = waiting(after, why, message, now=now)
@@ -222,7 +217,7 @@ def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None
         after = with_conditions(after, now, _NO_RESERVATION)
     if workload.condition(WorkloadCondition.PODS_READY) is not None:
         after = with_conditions(after, now, _NOT_READY)
-    again = reason in _AT_ONCE if requeued is None else requeued
+    again = reason == EvictionReason.PREEMPTED if requeued is None else requeued
     new = condition(WorkloadCondition.REQUEUED, reason, message, holds=again)
     return with_conditions(after, now, new)
 

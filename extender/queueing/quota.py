@@ -241,18 +241,8 @@ def level(node: QuotaNode, what: FlavorResource, amount: int) -> tuple[int, bool
 _Step = tuple[QuotaNode, FlavorResource, int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Borrowers:
-    """The ClusterQueues that borrowed after so many steps, of which this was the last."""
-
-    reads: int
-    last: _Step | None
-    steps: int
-    found: Sequence[tuple[QuotaNode, QuotaNode]]
-
-    def holds(self, reads: int, last: _Step | None, steps: int) -> bool:
-        """Return whether this still holds: a step is undone only after all later ones."""
-        return self.reads == reads and self.steps == steps and self.last is last
+_Borrowers = Sequence[tuple[QuotaNode, QuotaNode]]
+"""The ClusterQueues that borrow, each with the child of the cohort that it is under."""
 
 
 class QuotaTree:
@@ -270,7 +260,11 @@ class QuotaTree:
         self._steps: list[_Step] = []
         self._cohorts: dict[str, QuotaNode] = {}
         self._queues: dict[str, QuotaNode] = {}
-        self._borrowers: dict[tuple[QuotaNode, frozenset[FlavorResource]], _Borrowers] = {}
+        self._borrowers: dict[
+            tuple[QuotaNode, frozenset[FlavorResource]],
+            tuple[tuple[int, int], _Step | None, _Borrowers],
+        ] = {}
+        """Cache: the reads and steps after which they borrowed, and the last of these steps."""
         for queue in view.cluster_queues.values():
             node = QuotaNode(queue.name, is_queue=True, quotas=quotas_of(queue.resource_groups))
             node.reclaims_any = queue.preemption.reclaim_within_cohort == "Any"
@@ -355,21 +349,19 @@ class QuotaTree:
                 node.version, node.read = version, now
                 self._reads += 1
 
-    def borrowers(
-        self, cohort: QuotaNode, some: frozenset[FlavorResource]
-    ) -> Sequence[tuple[QuotaNode, QuotaNode]]:
+    def borrowers(self, cohort: QuotaNode, some: frozenset[FlavorResource]) -> _Borrowers:
         """Return the ClusterQueues of a cohort that borrow any of these resources, with its child.
 
         A child that does not borrow is skipped with its subtree. The answer is cached until usage
         changes, because many workloads ask the same question.
         """
         last = self._steps[-1] if self._steps else None
+        basis = self._reads, len(self._steps)
         known = self._borrowers.get((cohort, some))
-        if known is None or not known.holds(self._reads, last, len(self._steps)):
+        if known is None or known[0] != basis or known[1] is not last:  # undone from the end only
             found = [(c, node) for c in cohort.children for node in _borrowing(c, some)]
-            known = _Borrowers(self._reads, last, len(self._steps), found)
-            self._borrowers[cohort, some] = known
-        return known.found
+            known = self._borrowers[cohort, some] = basis, last, found
+        return known[2]
 
     def _join(self, node: QuotaNode, cohort: str) -> None:
         node.parent = self._cohort(cohort)

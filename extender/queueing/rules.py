@@ -79,10 +79,6 @@ class AdmissionOptions:
     """Kinds of jobs, as group/Kind, whose pods are watched for readiness; None: all."""
 
 
-CycleOrder = tuple[int, int, float, int, str, str]
-"""Lowest first: how far up the tree it borrows, then as in a ClusterQueue."""
-
-
 def queue_time(workload: WorkloadInfo, options: AdmissionOptions) -> float:
     """Return the time by which a workload is queued, in seconds since the epoch.
 
@@ -103,11 +99,6 @@ def queue_order(workload: WorkloadInfo, options: AdmissionOptions) -> Order:
     """Return what the workloads of a ClusterQueue are sorted by."""
     time = queue_time(workload, options)
     return -workload.priority, time, workload.arrival, workload.meta.uid, workload.key
-
-
-def cycle_order(borrow: int, order: Order) -> CycleOrder:
-    """Return what the heads of a cycle are sorted by: those within their quota come first."""
-    return borrow, *order
 
 
 _POLICIES: Final[Mapping[str, PreemptForRoom]] = {

@@ -71,16 +71,14 @@ def test_quota_that_comes_back_is_given_to_those_that_wait() -> None:
     assert queues.admitted() == ["c"]
 
 
-def test_a_workload_that_does_not_borrow_goes_first() -> None:
+def test_a_workload_that_does_not_borrow_goes_first_and_then_the_priority_counts() -> None:
     queues = Admissions(
-        cluster_queue("x", 2, "all"),
-        cluster_queue("y", 2, "all"),
-        local_queue("x"),
-        local_queue("y"),
+        *(cluster_queue(name, cpu, "all") for name, cpu in (("x", 2), ("y", 2), ("z", 3))),
+        *map(local_queue, "xyz"),
     )
-    queues.put(workload("x1", 3, "x", 5), workload("y1", 2, "y"))
+    queues.put(workload("low", 3, "y"), workload("high", 3, "x", 5), workload("own", 3, "z"))
 
-    assert queues.admitted() == ["y1"]
+    assert queues.admitted() == ["own", "high"]
 
 
 def test_nothing_beyond_the_borrowing_limit() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.queueing.rules import AdmissionOptions, cycle_order, queue_order
+from extender.queueing.rules import AdmissionOptions, queue_order
 from extender.state.queue.records import Meta
 from tests.queue_makers import Admissions, cluster_queue, condition, local_queue, workload
 
@@ -46,12 +46,6 @@ def test_the_time_of_creation_may_count_instead() -> None:
     late, young = workload("late", created=1, conditions=(LATE,)), workload("young", created=2)
     options = AdmissionOptions(requeuing_timestamp="Creation")
     assert queue_order(late, options) < queue_order(young, options)
-
-
-def test_cycle_order_looks_at_borrowing_first() -> None:
-    high = queue_order(workload("high", priority=5), AdmissionOptions())
-    low = queue_order(workload("low"), AdmissionOptions())
-    assert cycle_order(0, low) < cycle_order(1, high) < cycle_order(1, low)
 
 
 def test_of_workloads_of_one_second_the_first_that_came_is_first() -> None:
