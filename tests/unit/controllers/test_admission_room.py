@@ -132,15 +132,8 @@ async def test_room_that_comes_while_it_is_asked_for_is_not_missed(
         return take(self, *given)
 
     monkeypatch.setattr(RoomLeft, "take", growing)
-    observe(cluster, *nodes(2))
-    bench = Bench(cluster)
-    task = asyncio.create_task(bench.admission.run())
-    bench.ask("w", 4)
-    await asyncio.sleep(1)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-    assert bench.reported("w").startswith("QuotaReserved: ")
+    async with waiting(cluster) as bench:
+        assert bench.reported("w").startswith("QuotaReserved: ")
 
 
 async def test_the_last_of_many_is_tried_while_nodes_change_all_the_time(

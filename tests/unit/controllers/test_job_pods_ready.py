@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from extender.controllers.timing import SETTLE
+from extender.kube.recorder import Event
 from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject, Meta
@@ -104,15 +105,21 @@ async def test_whether_pods_are_ready_is_known_from_the_job() -> None:
     assert not scene.controller.pods_ready(replace(found, owners=()))
 
 
+async def reported_once(scene: Scene) -> Event:
+    """Return the one Event about the job, however often it is looked at."""
+    for _ in range(3):
+        scene.status(READY)
+        await scene.look()
+    [found] = scene.events
+    assert (found.about.kind, found.about.name) == ("Job", "work")
+    return found
+
+
 async def test_unreadable_settings_of_a_job_get_one_event() -> None:
     scene = Scene()
     scene.labels = {"scheduling.x-k8s.io/pods-ready-timeout": "soon"}
     scene.annotations = {"scheduling.x-k8s.io/release-quota": "whenever"}
-    for _ in range(3):
-        scene.status(READY)
-        await scene.look()
-    [reported] = scene.events
-    assert (reported.about.kind, reported.about.name) == ("Job", "work")
+    reported = await reported_once(scene)
     assert (reported.reason, reported.warning) == ("Invalid", True)
     assert reported.note == (
         "scheduling.x-k8s.io/pods-ready-timeout=soon is ignored: "
@@ -125,15 +132,8 @@ async def test_unreadable_settings_of_a_job_get_one_event() -> None:
 async def test_settings_of_a_job_beyond_those_of_its_queue_get_one_event() -> None:
     scene = Scene(PodsReady(timeout=60))
     scene.labels = {"scheduling.x-k8s.io/pods-ready-timeout": "87600h"}
-    for _ in range(3):
-        scene.status(READY)
-        await scene.look()
-    [reported] = scene.events
-    assert (reported.about.kind, reported.reason, reported.warning) == (
-        "Job",
-        "OverrideLimited",
-        True,
-    )
+    reported = await reported_once(scene)
+    assert (reported.reason, reported.warning) == ("OverrideLimited", True)
     assert reported.note == (
         "scheduling.x-k8s.io/pods-ready-timeout=87600h counts as 60s: "
         "its ClusterQueue allows its jobs no more"

@@ -92,36 +92,36 @@ def test_a_zero_that_another_one_wrote_stays_where_the_api_server_wants_it() -> 
 # -- pods that take their time to end
 
 
-@pytest.mark.parametrize(
-    ("strategy", "want"), [("OnTerminating", {"main": 2}), ("OnTerminal", {"main": 1})]
-)
-def test_pods_that_end_slowly_may_keep_their_quota(
-    strategy: QuotaRelease, want: dict[str, int]
-) -> None:
-    """Index 1 failed with its pod still on its node."""
-    status = {"completedIndexes": "0", "failedIndexes": "1", "terminating": 1}
-    runs = job("work", 4, indexed=True, suspend=False, status=status)
-    stored = workload(job("work", 4, indexed=True), admitted=True)
-    context = replace(CONTEXT, release_quota=strategy)
-    assert counted(decide(runs, [stored], context)) == want
+INDEX_FAILED: dict[str, Any] = {
+    "indexed": True,
+    "status": {"completedIndexes": "0", "failedIndexes": "1", "terminating": 1},
+}
 
 
-@pytest.mark.parametrize(
-    ("policy", "active", "want"),
-    [
-        ("Failed", 1, {"main": 2}),
-        ("TerminatingOrFailed", 1, {"main": 1}),
-        ("Failed", 2, {"main": 1}),
-    ],
-)
-def test_a_pod_whose_successor_waits_for_its_end_has_that_one_s_quota(
-    policy: str, active: int, want: dict[str, int]
-) -> None:
+def half_done(policy: str, active: int) -> dict[str, Any]:
     """Two of four are done: two pods are all there will be at a time, unless more are there."""
     status = {"succeeded": 2, "active": active, "terminating": 1}
-    options: dict[str, Any] = {"suspend": False, "status": status, "podReplacementPolicy": policy}
-    stored = workload(job("work", 4), admitted=True)
-    assert counted(decide(job("work", 4, **options), [stored], ON_TERMINAL)) == want
+    return {"status": status, "podReplacementPolicy": policy}
+
+
+SLOW: dict[str, tuple[dict[str, Any], QuotaRelease, Any]] = {
+    "an index failed with its pod on its node": (INDEX_FAILED, "OnTerminating", {"main": 2}),
+    "its quota waits for that pod": (INDEX_FAILED, "OnTerminal", {"main": 1}),
+    "its successor waits for its end": (half_done("Failed", 1), "OnTerminal", {"main": 2}),
+    "its successor is there": (half_done("TerminatingOrFailed", 1), "OnTerminal", {"main": 1}),
+    "more are there than need be": (half_done("Failed", 2), "OnTerminal", {"main": 1}),
+    "none has succeeded": ({"status": {"active": 4, "terminating": 2}}, "OnTerminal", None),
+}
+
+
+@pytest.mark.parametrize(("options", "strategy", "want"), SLOW.values(), ids=SLOW)
+def test_pods_that_end_slowly_may_keep_their_quota(
+    options: dict[str, Any], strategy: QuotaRelease, want: Any
+) -> None:
+    stored = workload(job("work", 4, indexed=options.get("indexed", False)), admitted=True)
+    context = replace(CONTEXT, release_quota=strategy)
+    actions = decide(job("work", 4, suspend=False, **options), [stored], context)
+    assert (counted(actions) if actions else None) == want
 
 
 def test_pods_of_a_stopped_job_keep_their_quota_whatever_replaces_them() -> None:
@@ -136,11 +136,6 @@ def test_a_work_queue_keeps_the_quota_of_what_ends_slowly() -> None:
     stored = workload(job("work", 4), admitted=True)
     assert counted(decide(runs, [stored], CONTEXT)) == {"main": 3}
     assert counted(decide(runs, [stored], ON_TERMINAL)) == {"main": 2}
-
-
-def test_pods_that_end_slowly_take_nothing_from_others_while_none_has_succeeded() -> None:
-    runs = job("work", 4, suspend=False, status={"active": 4, "terminating": 2})
-    assert decide(runs, [workload(job("work", 4), admitted=True)], ON_TERMINAL) == ()
 
 
 @pytest.mark.parametrize(
