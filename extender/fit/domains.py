@@ -10,9 +10,9 @@ unlike pods they are bounds, and a packer has the last word.
 In a tree pods go in units: slices, each of which stays in one domain of its level, or single pods.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from extender.fit.candidates import PodShape, slots
 from extender.state.cluster.records import Domain, NodeInfo
@@ -23,27 +23,7 @@ Allowing = Callable[[PodShape], Callable[[NodeInfo], bool]]
 """Returns, for a shape, whether its pods may use a node."""
 Domains = Mapping[str, Sequence[NodeInfo]]
 """Nodes by the value of the label."""
-MOST_TRIES: Final = 8
-"""The most domains that are added one by one if unlike pods find too little room in the fewest, and
-the most that are searched for what they lack if none takes all pods."""
-
-
-class Placing(Protocol):
-    """The places that pods got."""
-
-    @property
-    def complete(self) -> bool:
-        """Return whether all wanted pods found room."""
-
-    @property
-    def count(self) -> int:
-        """Return the number of pods that found room."""
-
-
-P = TypeVar("P", bound=Placing)
 K = TypeVar("K", str, tuple[str, ...])
-Fill = Callable[[Sequence[NodeInfo] | None], Steps[P]]
-"""Places the pods on these nodes alone, or on all."""
 
 
 def by_label(nodes: Iterable[NodeInfo], label: str) -> dict[str, list[NodeInfo]]:
@@ -106,74 +86,6 @@ def fewest(capacity: Mapping[K, int], wanted: int) -> list[K]:
         chosen.append(value)
         wanted -= capacity[value]
     return [] if wanted > 0 else chosen
-
-
-def in_one(
-    domains: Domains,
-    wanted: int,
-    *,
-    at_most: Mapping[str, int],
-    equal: bool,
-    first: Callable[[str], bool],
-    fill: Fill[P],
-) -> Steps[P]:
-    """Return where the pods go in one domain, or the most of them that one domain takes.
-
-    Of the domains that take all, the smallest is chosen, of those where `first` holds. The most is
-    exact for `equal` pods; for others some of the largest domains are looked at.
-    """
-    best: P | None = None
-    in_vain = 0
-    for value in _in_order(at_most, wanted, first):
-        if best is not None and best.count >= min(at_most[value], wanted):
-            continue
-        if at_most[value] < wanted and not equal:
-            in_vain += 1
-            if in_vain > MOST_TRIES:
-                break
-        found = yield from fill(domains[value])
-        if found.complete:
-            return found
-        best = found if best is None or found.count > best.count else best
-        yield
-    return best if best is not None else (yield from fill(()))
-
-
-def in_few(
-    domains: Domains,
-    wanted: int,
-    *,
-    pinned: Sequence[str],
-    capacity: Mapping[str, int],
-    fill: Fill[P],
-) -> Steps[P]:
-    """Return where the pods go in as few domains as possible; else on any nodes.
-
-    Domains that are `pinned` hold pods of the group already, and come first.
-    """
-    there = [value for value in pinned if value in domains]
-    rest = max(0, wanted - sum(capacity[value] for value in there))
-    others = {value: n for value, n in capacity.items() if value not in there and n}
-    chosen = [*there, *(fewest(others, rest) if rest else ())]
-    later = sorted(others.keys() - set(chosen), key=lambda value: (-others[value], value))
-    enough = sum(capacity[value] for value in chosen) >= wanted
-    for more in range(min(MOST_TRIES, len(later) + 1) if enough else 0):
-        values = [*chosen, *later[:more]]
-        found = yield from fill([node for value in values for node in domains[value]])
-        if found.complete:
-            return found
-        yield
-    return (yield from fill(None))
-
-
-def _in_order(
-    at_most: Mapping[str, int], wanted: int, first: Callable[[str], bool]
-) -> Iterator[str]:
-    """Yield the domains that may take all, the smallest first, and then the largest others."""
-    fits = [value for value, n in at_most.items() if n >= wanted]
-    yield from sorted(fits, key=lambda value: (not first(value), at_most[value], value))
-    others = [value for value, n in at_most.items() if 0 < n < wanted]
-    yield from sorted(others, key=lambda value: (-at_most[value], value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ from extender.fit.candidates import (
 )
 from extender.fit.packer import Found, Packer, Wanted
 from extender.gang import gates, topology
-from extender.gang.fit import candidates, fitting, pod_shape
+from extender.gang.fit import candidates, fits, fitting, pod_shape
+from extender.gang.topology import Places
 from extender.gang.verdicts import GangOptions
 from extender.gang.victims import PATIENCE_SECONDS
 from extender.resources.quantity import Resources, add, subtract
@@ -45,9 +46,6 @@ group's pod shapes that decide which nodes it can use."""
 LARGEST = 3
 """The largest multiple of its own room that a group may claim. Pods of services never end, and
 their new pods must find room whatever a gang waits for."""
-
-Places = Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]
-"""The nodes of each domain, with the pods that go there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +245,11 @@ class _Look:
         uses = yield from self._uses(aged, names)
         if claim.made_for != (*aged.demand, uses):
             return False
-        return all(self._has_left(name, amounts) for name, amounts in claim.amounts.items())
+        for name, amounts in claim.amounts.items():
+            node = self.view.nodes.get(name)
+            if node is None or not fits(amounts, self._left(node)):
+                return False
+        return True
 
     def _uses(self, aged: _Aged, names: Iterable[str]) -> Steps[tuple[object, ...]]:
         """Return which pods of the group may go to each of some nodes."""
@@ -262,11 +264,6 @@ class _Look:
     def _facts(self, aged: _Aged) -> tuple[object, ...]:
         """Return the facts for which a group has a claim without rooms."""
         return *aged.demand, self.places, self.view.nodes_version
-
-    def _has_left(self, name: str, amounts: Mapping[str, int]) -> bool:
-        node = self.view.nodes.get(name)
-        left = self._left(node) if node is not None else {}
-        return all(left.get(resource, 0) >= value for resource, value in amounts.items())
 
     def _left(self, node: NodeInfo) -> Resources:
         """Return what a node has beside the claims so far."""

@@ -298,7 +298,9 @@ def members_able(
     able, left = yield from _judging(_last_first(group, view), judge, view)
     planned = view.tally(group).planned
     able = {uid: node for uid, node in able.items() if uid in planned}
-    due = tuple(sorted(uid for uid in in_hand.coming & planned if _is_due(uid, view)))
+    # A pod without a pattern may have volumes or claims, for which kube-scheduler waits first.
+    coming = (view.pods.get(uid) for uid in sorted(in_hand.coming & planned))
+    due = tuple(pod.uid for pod in coming if pod is not None and pod.pattern is not None)
     pod_group = view.pod_group(group)
     count = view.tally(group).assigned + len(able) + len(due)
     if pod_group is None or count < view.quorum(pod_group):
@@ -381,15 +383,6 @@ def _last_first(group: str, view: ClusterView) -> list[str]:
     there.reverse()
     there.sort(key=lambda pod: pod.priority)
     return [pod.uid for pod in there]
-
-
-def _is_due(uid: str, view: ClusterView) -> bool:
-    """Return whether the bind request of a pod that passed filter comes at once.
-
-    A pod without a pattern may have volumes or claims, for which kube-scheduler waits first.
-    """
-    pod = view.pods.get(uid)
-    return pod is not None and pod.pattern is not None
 
 
 class Prospect(StrEnum):

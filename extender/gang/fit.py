@@ -15,6 +15,7 @@ from extender.api.values import remembered
 from extender.api.wellknown import ZONE_LABEL
 from extender.fit import domains
 from extender.fit.candidates import Candidates, Conflicts, Feasibility, Placed, PodShape, RoomLeft
+from extender.fit.domains import Domains
 from extender.fit.packer import Packer, Promised, Wanted
 from extender.gang import topology
 from extender.gang.topology import GroupTopology
@@ -34,6 +35,10 @@ sees from the nodes when that is over."""
 _NUMBERS: Final = re.compile(r"(\d+)")
 _NAMES: Final = 1 << 14
 """The number of node names whose split is remembered: a large gang has as many places as pods."""
+
+MOST_TRIES: Final = 8
+"""The most domains that are added one by one if unlike pods find too little room in the fewest, and
+the most that are searched for what they lack if none takes all pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +221,7 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
         # If the group has pods somewhere, only a domain in use avoids adding another one.
         usable = pinned or there
         at_most = {value: n for value, n in at_most.items() if n >= wanted and value in usable}
-    found = yield from domains.in_one(
+    found = yield from in_one(
         there, wanted, at_most=at_most, equal=len(counts) == 1, first=first, fill=fill
     )
     if found.complete or asked.required:
@@ -225,8 +230,80 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
         priority = view.tally(group).priority
         on = partial(room_on, room=room, view=view, priority=priority, group=group)
         capacity = yield from counting(amounts=places.with_gone(on))
-    few = domains.in_few(there, wanted, pinned=pinned, capacity=capacity, fill=fill)
+    few = _in_few(there, wanted, pinned=pinned, capacity=capacity, fill=fill)
     return (yield from few)
+
+
+_Fill = Callable[[Sequence[NodeInfo] | None], Steps[Fit]]
+"""Places the pods on these nodes alone, or on all."""
+
+
+def in_one(
+    there: Domains,
+    wanted: int,
+    *,
+    at_most: Mapping[str, int],
+    equal: bool,
+    first: Callable[[str], bool],
+    fill: _Fill,
+) -> Steps[Fit]:
+    """Return where the pods go in one domain, or the most of them that one domain takes.
+
+    Of the domains that take all, the smallest is chosen, of those where `first` holds. The most is
+    exact for `equal` pods; for others some of the largest domains are looked at.
+    """
+    best: Fit | None = None
+    in_vain = 0
+    for value in _in_order(at_most, wanted, first):
+        if best is not None and best.count >= min(at_most[value], wanted):
+            continue
+        if at_most[value] < wanted and not equal:
+            in_vain += 1
+            if in_vain > MOST_TRIES:
+                break
+        found = yield from fill(there[value])
+        if found.complete:
+            return found
+        best = found if best is None or found.count > best.count else best
+        yield
+    return best if best is not None else (yield from fill(()))
+
+
+def _in_few(
+    there: Domains,
+    wanted: int,
+    *,
+    pinned: Sequence[str],
+    capacity: Mapping[str, int],
+    fill: _Fill,
+) -> Steps[Fit]:
+    """Return where the pods go in as few domains as possible; else on any nodes.
+
+    Domains that are `pinned` hold pods of the group already, and come first.
+    """
+    chosen = [value for value in pinned if value in there]
+    rest = max(0, wanted - sum(capacity[value] for value in chosen))
+    others = {value: n for value, n in capacity.items() if value not in chosen and n}
+    chosen += domains.fewest(others, rest) if rest else ()
+    later = sorted(others.keys() - set(chosen), key=lambda value: (-others[value], value))
+    enough = sum(capacity[value] for value in chosen) >= wanted
+    for more in range(min(MOST_TRIES, len(later) + 1) if enough else 0):
+        values = [*chosen, *later[:more]]
+        found = yield from fill([node for value in values for node in there[value]])
+        if found.complete:
+            return found
+        yield
+    return (yield from fill(None))
+
+
+def _in_order(
+    at_most: Mapping[str, int], wanted: int, first: Callable[[str], bool]
+) -> Iterator[str]:
+    """Yield the domains that may take all, the smallest first, and then the largest others."""
+    enough = [value for value, n in at_most.items() if n >= wanted]
+    yield from sorted(enough, key=lambda value: (not first(value), at_most[value], value))
+    others = [value for value, n in at_most.items() if 0 < n < wanted]
+    yield from sorted(others, key=lambda value: (-at_most[value], value))
 
 
 def _allowing(

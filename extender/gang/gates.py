@@ -28,7 +28,7 @@ from extender.gang.fit import (
     lacking_resources,
     listed,
 )
-from extender.gang.verdicts import Lack, Refuse, Room, about, lack_of, not_admitted
+from extender.gang.verdicts import Lack, Refuse, Room, about, not_admitted
 from extender.resources.quantity import Resources, subtract
 from extender.state.cluster.index import GroupTally, Turn
 from extender.state.cluster.records import PodGroupInfo, PodInfo
@@ -239,7 +239,9 @@ class PlanAttempt:
 
     def lack(self, missing: int, room: Room) -> Lack:
         """Return what the nodes have to gain before `missing` more of its pods fit."""
-        return lack_of(self.pods, missing, group=self.pod_group.key, room=room, view=self.view)
+        shapes = tuple(dict.fromkeys(pod.shape for pod in self.pods))
+        group, missing = self.pod_group.key, missing if len(shapes) == 1 else 1
+        return Lack(group, self.view.tally(group).priority, shapes, missing, room)
 
 
 def attempt_of(

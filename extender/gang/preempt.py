@@ -53,11 +53,11 @@ def nomination(found: Preemption, *, view: ClusterView, now: float) -> Preempted
     for uid, node in found.pods.items():
         names.setdefault(node, []).append(view.pods[uid].name)
     rooms = {
-        each.node: NominatedRoom(
-            tuple(names.get(each.node, ())),
-            {resource: amount for resource, amount in each.amounts.items() if amount},
+        node: NominatedRoom(
+            tuple(names.get(node, ())),
+            {resource: amount for resource, amount in amounts.items() if amount},
         )
-        for each in found.nodes
+        for node, amounts in found.nodes.items()
     }
     victims = tuple(victim for unit in found.victims for victim in _victims(unit, view))
     return PreemptedRoom(float(floor(now)), rooms, victims)

@@ -19,6 +19,9 @@ from extender.state.cluster.records import Domain, DomainAssignment, NodeInfo, P
 from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps
 
+Places = Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]
+"""Nodes, each time with the pods that go there."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupTopology:
@@ -209,7 +212,7 @@ def places_of(
     *,
     view: ClusterView,
     granted: Collection[str] = (),
-) -> Steps[Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]]:
+) -> Steps[Places]:
     """Return the nodes of each domain of these members of a group, and the members that go there.
 
     The nodes where room was `granted` come first. Members of a pod set without domains get all

@@ -5,7 +5,7 @@ every node and every member, names no node, and has no per cent sign: kube-sched
 texts, and older releases use them as format strings.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Final, Literal, NamedTuple
@@ -14,7 +14,7 @@ from extender.api.reasons import Reason
 from extender.fit.candidates import is_feasible, slots
 from extender.resources.quantity import Resources, subtract
 from extender.state.cluster.jobs import AdmissionBarrier
-from extender.state.cluster.records import NodeInfo, PodInfo, Shape
+from extender.state.cluster.records import NodeInfo, Shape
 from extender.state.cluster.view import ClusterView
 
 # --- room: free room, room without the reservations of other groups, and empty nodes -------------
@@ -106,14 +106,6 @@ class Lack:
         # kube-scheduler may judge node affinity differently, so a shape with affinity counts.
         open_to = (s for s in self.shapes if s.affinity is not None or is_feasible(s, node))
         return max((slots(shape, free) for shape in open_to), default=0)
-
-
-def lack_of(
-    pods: Iterable[PodInfo], missing: int, *, group: str, room: Room, view: ClusterView
-) -> Lack:
-    """Return the lack of a gang of which `missing` pods did not fit."""
-    shapes = tuple(dict.fromkeys(pod.shape for pod in pods))
-    return Lack(group, view.tally(group).priority, shapes, missing if len(shapes) == 1 else 1, room)
 
 
 # --- settings and answers ------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from extender.gang.fit import (
     packer_of,
     pod_shape,
 )
+from extender.gang.topology import Places
 from extender.gang.verdicts import GangOptions, Room
 from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import BudgetInfo, NodeInfo, PodGroupInfo, PodInfo
@@ -356,21 +357,12 @@ def _since(pods: Sequence[PodInfo], pod_group: PodGroupInfo | None) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The room that is kept on one node for members."""
-
-    node: str
-    count: int
-    """The number of members that go there."""
-    amounts: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Preemption:
     """The chosen victims, and where the missing members go once the victims have gone."""
 
     group: str
-    nodes: tuple[Place, ...]
+    nodes: Mapping[str, Mapping[str, int]]
+    """The room that is kept for members on each node."""
     victims: tuple[Unit, ...]
     """The victims, the most important one first."""
     pods: Mapping[str, str]
@@ -436,13 +428,9 @@ def _may_preempt(pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: Clus
 # --- where the members may go ------------------------------------------------------------------
 
 
-_Way = Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]
-"""All missing members, each with the nodes where it may go."""
-
-
 def _ways(
     pod_group: PodGroupInfo, pods: Sequence[PodInfo], *, view: ClusterView
-) -> Steps[Sequence[_Way]]:
+) -> Steps[Sequence[Places]]:
     """Return the ways to place pods: on any node, in one of some domains, or as a queue chose."""
     if pod_group.assigned:
         return [(yield from topology.places_of(pods, pod_group, view=view))]
@@ -454,7 +442,7 @@ def _ways(
     return [[(nodes, pods)] for value, nodes in there.items() if not pinned or value in pinned]
 
 
-def _near(ways: Iterable[_Way], *, view: ClusterView) -> Steps[Mapping[str, NodeInfo]]:
+def _near(ways: Iterable[Places], *, view: ClusterView) -> Steps[Mapping[str, NodeInfo]]:
     """Return the nodes, by name, that at least one of the members may use."""
     feasible, near = Feasibility(view), dict[str, NodeInfo]()
     for nodes, pods in (part for way in ways for part in way):
@@ -473,7 +461,7 @@ class _Search:
     def __init__(
         self,
         group: str,
-        way: _Way,
+        way: Places,
         near: Mapping[str, NodeInfo],
         *,
         units: Evictables,
@@ -610,11 +598,10 @@ def _confirmed(
         yield
     if not fit.complete or any(amount > 0 for amount in short.values()):
         return None
-    counts, amounts = Counter(fit.placements.values()), dict[str, Resources]()
-    for pod in pods:
+    amounts: dict[str, Resources] = {}
+    for pod in sorted(pods, key=lambda each: fit.placements[each.uid]):
         add(amounts.setdefault(fit.placements[pod.uid], {}), pod.shape.requests)
-    places = tuple(Place(name, counts[name], amounts[name]) for name in sorted(counts))
-    found = Preemption(pod_group.key, places, tuple(victims), fit.placements)
+    found = Preemption(pod_group.key, amounts, tuple(victims), fit.placements)
     # State may have changed between two pieces.
     return found if stands(found, view=view, now=now) else None
 
@@ -645,17 +632,17 @@ def _leave_room(found: Preemption, *, view: ClusterView, going: Going) -> bool:
     for unit in found.victims:
         for pod in unit.all_pods:
             add(room.setdefault(pod.node or "", {}), pod.shape.requests)
-    for place in found.nodes:
-        node = view.nodes.get(place.node)
+    for name, amounts in found.nodes.items():
+        node = view.nodes.get(name)
         if node is None or not node.ready:
             return False
         left = view.free(node, priority=priority, group=found.group)
-        add(left, room.get(place.node, {}))
-        for uid in view.pods_on(place.node):
+        add(left, room.get(name, {}))
+        for uid in view.pods_on(name):
             pod = view.pods[uid]
             if going.leaves(pod) and going.is_in_time(pod):
                 add(left, pod.shape.requests)
-        if any(amount > left.get(name, 0) for name, amount in place.amounts.items() if amount):
+        if any(amount > left.get(what, 0) for what, amount in amounts.items() if amount):
             return False
     return True
 

@@ -5,7 +5,7 @@ sibling appears, the PodGroup is created, or a plan gives its room back. A patch
 metadata makes it try again; so does the removal of our own scheduling gate.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heapify, heappop, heapreplace
@@ -299,10 +299,15 @@ def deciding_room(
         elif is_woken_by(Occasion.ROOM, refusal.reason):
             lacking.setdefault(pod.group, []).append(pod)
     found, looked = yield from ungrouped.with_room(view, looked=looked)
-    order = _in_order(lacking, view, strict=strict)
-    woken = (_for_room(group, lacking[group], view) for group in order)
-    retry = (*(pod for pods in woken for pod in pods), *view.admitted_of(free), *found)
-    return Wake(retry=retry, looked=looked)
+    order = sorted(lacking, key=lambda group: sort_key(group, view=view))
+    behind = {*[group for group in order if group in view.queue][1:]} if strict else ()
+    woken = list[PodInfo]()
+    for group in order:
+        pod_group = view.pod_group(group)
+        started = pod_group and view.tally(group).assigned >= view.quorum(pod_group)
+        if group not in behind:  # the plan of one pod wakes the others
+            woken += lacking[group] if started else lacking[group][:1]
+    return Wake(retry=(*woken, *view.admitted_of(free), *found), looked=looked)
 
 
 def _is_held(refusal: Refusal, view: ClusterView) -> bool:
@@ -316,22 +321,6 @@ def _is_good(pod: PodInfo, node: str | None, view: ClusterView) -> bool:
     if pod.pattern is None or node is None or pod.uid not in view.pods:
         return False
     return view.is_good(pod.pattern, node)
-
-
-def _in_order(groups: Iterable[str], view: ClusterView, *, strict: bool) -> list[str]:
-    """Return groups in their order; if that is `strict`, only the first of those in the queue."""
-    order = sorted(groups, key=lambda group: sort_key(group, view=view))
-    if not strict:
-        return order
-    behind = {*[group for group in order if group in view.queue][1:]}
-    return [group for group in order if group not in behind]
-
-
-def _for_room(group: str, pods: list[PodInfo], view: ClusterView) -> list[PodInfo]:
-    """Return one pod, whose plan wakes the others; all pods if the group has started."""
-    pod_group = view.pod_group(group)
-    started = pod_group and view.tally(group).assigned >= view.quorum(pod_group)
-    return pods if started else pods[:1]
 
 
 def _natives_to_ungate(group: str, view: ClusterView) -> tuple[PodInfo, ...]:
@@ -403,7 +392,10 @@ def waiting_unwoken(
     groups, pods = dict[str, str](), dict[str, str]()
     for group in [*view.queue]:
         yield
-        if group not in view.queue or has_no_room(group) or not _is_idle(group, view):
+        tally = view.tally(group)
+        if group not in view.queue or has_no_room(group) or tally.committed:
+            continue
+        if any(uid in view.fresh for uid in tally.members):
             continue
         refused = [view.refused[uid] for uid in view.refused_of(group)]
         missed = [each for each in refused if _may_be_missed(each, view)]
@@ -416,11 +408,6 @@ def waiting_unwoken(
         if refusal is not None and _may_be_missed(refusal, view):
             pods[f"{refusal.pod.namespace}/{uid}"] = uid
     return groups, pods
-
-
-def _is_idle(group: str, view: ClusterView) -> bool:
-    tally, fresh = view.tally(group), view.fresh
-    return not tally.committed and not any(uid in fresh for uid in tally.members)
 
 
 def _may_be_missed(refusal: Refusal, view: ClusterView) -> bool:

@@ -1,7 +1,6 @@
 """Domains of a label against a search of everything, with pods of one kind and of two."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.fit import domains
-from extender.gang.fit import Fit
+from extender.gang.fit import MOST_TRIES, Fit, in_one
 from extender.state.cluster.records import NodeInfo
 from extender.steps import Steps, at_once
 from tests.at_once import fitted
@@ -135,17 +134,6 @@ def test_a_domain_is_never_thought_to_take_fewer_unlike_pods_than_it_does(
     assert found.complete == any(alone)
 
 
-@dataclass(frozen=True)
-class Filled:
-    """What a domain takes, of ten pods."""
-
-    count: int
-
-    @property
-    def complete(self) -> bool:
-        return self.count >= 10
-
-
 @given(st.lists(st.integers(0, 9), min_size=20, max_size=30), st.booleans())
 def test_the_most_that_one_domain_takes_is_found_with_few_tries_of_unlike_pods(
     takes: list[int], equal: bool
@@ -154,17 +142,17 @@ def test_the_most_that_one_domain_takes_is_found_with_few_tries_of_unlike_pods(
     there = {f"r{number}": [node(f"n{number}")] for number in range(len(takes))}
     tried: list[int] = []
 
-    def fill(among: Sequence[NodeInfo] | None) -> Steps[Filled]:
+    def fill(among: Sequence[NodeInfo] | None) -> Steps[Fit]:
         tried.extend(takes[int(each.name[1:])] for each in among or ())
         yield
-        return Filled(tried[-1])
+        return Fit({str(number): "n" for number in range(tried[-1])}, 10)
 
     at_most = dict.fromkeys(there, 9)
     found = at_once(
-        domains.in_one(there, 10, at_most=at_most, equal=equal, first=there.__contains__, fill=fill)
+        in_one(there, 10, at_most=at_most, equal=equal, first=there.__contains__, fill=fill)
     )
     assert found.count == max(tried)
-    assert equal or len(tried) <= domains.MOST_TRIES
+    assert equal or len(tried) <= MOST_TRIES
     assert not equal or found.count == max(takes)
 
 

@@ -257,14 +257,13 @@ def check_places(scene: Scene, found: Preemption) -> None:
     zone_of = {each.name: each.labels.get(ZONE) for each in scene.nodes}
     for member, zone in zip(scene.members, scene.zones, strict=False):
         assert zone_of[found.pods[member.uid]] == zone
-    counts = Counter(found.pods.values())
-    assert {each.node: each.count for each in found.nodes} == counts
-    for place in found.nodes:
+    assert found.nodes.keys() == {*found.pods.values()}
+    for name, amounts in found.nodes.items():
         want = Counter[str]()
         for member in scene.members:
-            if found.pods[member.uid] == place.node:
+            if found.pods[member.uid] == name:
                 want.update(member.shape.requests)
-        assert Counter(place.amounts) == want
+        assert Counter(amounts) == want
 
 
 @st.composite

@@ -18,7 +18,7 @@ from extender.gang.preempt import (
     remaining,
     sentence,
 )
-from extender.gang.victims import PATIENCE_SECONDS, Place, Preemption, Rank, Unit
+from extender.gang.victims import PATIENCE_SECONDS, Preemption, Rank, Unit
 from extender.kube.stored import preemption_as_json, read_preemption
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PreemptedRoom, VictimInfo
@@ -59,7 +59,7 @@ def chosen(cluster: Cluster) -> PreemptedRoom:
     """Return all three nodes for the gang."""
     found = Preemption(
         key("high"),
-        tuple(Place(f"n{number}", 1, {**requests(4), "gpu": 0}) for number in range(3)),
+        {f"n{number}": {**requests(4), "gpu": 0} for number in range(3)},
         (
             Unit(LOW, key("low"), rank=Rank(0, 0, 0.0, 0, NAMESPACE, "low", whole=True)),
             Unit(

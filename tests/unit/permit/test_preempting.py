@@ -10,7 +10,7 @@ from typing_extensions import override
 from extender.api.reasons import PreemptionReason, Reason
 from extender.gang.filter import BEHIND
 from extender.gang.verdicts import GangOptions
-from extender.gang.victims import PATIENCE_SECONDS, Place, Preemption, Rank, Unit
+from extender.gang.victims import PATIENCE_SECONDS, Preemption, Rank, Unit
 from extender.kube.errors import UnavailableError
 from extender.kube.pod_groups import NotStoredError, PreemptorWriter, TooManyVictimsError
 from extender.permit import preempt
@@ -128,7 +128,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         victims = tuple(each for each in LOW if each.uid in view.pods)
         if not victims or pod_group.key != GROUP:
             return None
-        places = tuple(Place(f"n{number}", 1, requests(4)) for number in range(2))
+        places = {f"n{number}": requests(4) for number in range(2)}
         return Preemption(
             GROUP,
             places,
