@@ -156,6 +156,13 @@ def condition(kind: str, reason: str = "", *, true: bool = True, at: float = 0.0
     return ConditionInfo(kind, "True" if true else "False", reason or kind, "", at)
 
 
+def stated(of: WorkloadInfo, kind: str) -> tuple[str, str, str]:
+    """Return status, reason and message of a condition, which is there."""
+    found = of.condition(kind)
+    assert found is not None
+    return found.status, found.reason, found.message
+
+
 def admission(
     workload: WorkloadInfo, cluster_queue: str = "cq", flavor: str = "default"
 ) -> AdmissionInfo:

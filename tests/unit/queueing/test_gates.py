@@ -20,6 +20,7 @@ from tests.queue_makers import (
     condition,
     local_queue,
     pod_set,
+    stated,
     workload,
 )
 
@@ -48,10 +49,8 @@ def test_a_gated_workload_stays_out_of_its_queue_and_says_who_holds_it() -> None
         "Workload admission is gated by: example.com/budget,example.com/data",
     )
     assert found.after is not None
-    said = found.after.condition("QuotaReserved")
-    assert said is not None
-    assert (said.status, said.reason) == ("False", "AdmissionGated")
-    assert said.message == "Admission is gated by: example.com/budget,example.com/data"
+    text = "Admission is gated by: example.com/budget,example.com/data"
+    assert stated(found.after, "QuotaReserved") == ("False", "AdmissionGated", text)
     assert step(found.after, queues).after is None, "it is said once"
     fewer = gated(found.after, "example.com/data")
     again = step(fewer, queues)
@@ -71,10 +70,8 @@ def test_a_workload_whose_gate_is_cleared_is_queued_by_its_creation() -> None:
         "Admission gate cleared, workload is now admissible",
     )
     assert found.after is not None
-    said = found.after.condition("QuotaReserved")
-    assert said is not None
-    assert said.reason == "PendingEvaluation"
-    assert said.message == "AdmissionGatedBy cleared, waiting for quota reservation"
+    text = "AdmissionGatedBy cleared, waiting for quota reservation"
+    assert stated(found.after, "QuotaReserved") == ("False", "PendingEvaluation", text)
     assert step(found.after, queues).reason == ""
     assert queues.admitted() == ["first"]
 
@@ -153,9 +150,7 @@ def test_an_eviction_closes_all_gates() -> None:
     runs = to.with_gates(replace(runs, admission=admission(runs)), "", "x", blocked=True, now=5.0)
     after = to.evicted(runs, "Preempted", "others need it", now=7.0)
     assert (after.closed_gates, after.open_gates) == (("a", "b"), ())
-    said = after.condition(BLOCKED)
-    assert said is not None
-    assert (said.status, said.reason) == ("False", "Preempted")
+    assert stated(after, BLOCKED)[:2] == ("False", "Preempted")
     assert status_patch(runs, after)["preemptionGates"] == [
         {"name": name, "position": "Closed", "lastTransitionTime": "1970-01-01T00:00:07Z"}
         for name in ("a", "b")
@@ -168,9 +163,7 @@ def test_an_eviction_closes_all_gates() -> None:
 
 def test_quota_ends_the_condition_of_gates() -> None:
     waits = to.with_gates(workload("w"), "", "it has victims", blocked=True, now=5.0)
-    said = waits.condition(BLOCKED)
-    assert said is not None
-    assert (said.status, said.reason, said.message) == ("True", "PreemptionGated", "it has victims")
+    assert stated(waits, BLOCKED) == ("True", "PreemptionGated", "it has victims")
     after = to.reserved(waits, admission(waits), 6.0)
     assert not after.holds(BLOCKED)
     assert to.with_gates(workload("w"), "x", "y", now=1.0).condition(BLOCKED) is None

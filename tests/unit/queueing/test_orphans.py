@@ -20,6 +20,7 @@ from tests.queue_makers import (
     condition,
     local_queue,
     meta,
+    stated,
     workload,
 )
 
@@ -66,9 +67,7 @@ def test_an_orphan_ends_and_never_waits_for_quota(state: str, *, pods: bool) -> 
     step = decide(found, view, NOW, orphaned=False)
 
     assert step.after is not None
-    ended = step.after.condition("Finished")
-    assert ended is not None
-    assert (ended.status, ended.reason) == ("True", "OwnerNotFound")
+    assert stated(step.after, "Finished")[:2] == ("True", "OwnerNotFound")
     assert step.drop_finalizer == bool(found.meta.finalizers)
     assert standing(found, view, now=NOW) == Absent()
 
@@ -109,9 +108,7 @@ def test_a_workload_whose_job_could_not_be_started_is_not_queued() -> None:
     assert standing(waits, view, now=NOW) == Absent(
         Unadmitted.WAITING_FOR_PODS, "1 of 2 pods are there"
     )
-    said = waits.condition("QuotaReserved")
-    assert said is not None
-    assert (said.status, said.reason) == ("False", "WaitingForPods")
+    assert stated(waits, "QuotaReserved")[:2] == ("False", "WaitingForPods")
     assert decide(waits, view, NOW, orphaned=False) == WorkloadStep()
 
     again = to.blocked(waits, "", "", now=NOW)
@@ -127,6 +124,4 @@ def test_it_is_misconfigured_for_any_other_reason(reason: str) -> None:
 def test_one_that_is_deactivated_goes_on_saying_so() -> None:
     off = to.waiting(workload("w", active=False), "Deactivated", "off", now=NOW)
     found = to.blocked(off, "WaitingForPods", "why", now=NOW)
-    said = found.condition("QuotaReserved")
-    assert said is not None
-    assert said.reason == "Deactivated"
+    assert stated(found, "QuotaReserved")[1] == "Deactivated"

@@ -1,7 +1,8 @@
 """Which workloads wait in which queue, and when they are tried again."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -58,17 +59,11 @@ def test_a_workload_leaves_its_queue_when_it_need_not_wait(
     assert queues.run() == ()
 
 
-def test_a_stopped_local_queue_is_empty(queues: Admissions) -> None:
-    queues.put(workload("w"), local_queue(stop_policy="Hold"))
+@pytest.mark.parametrize("queue", [local_queue, cluster_queue])
+def test_a_stopped_queue_is_empty(queues: Admissions, queue: Callable[..., Any]) -> None:
+    queues.put(workload("w"), queue(stop_policy="Hold"))
     assert queues.waiting() == []
-    queues.put(local_queue())
-    assert queues.admitted() == ["w"]
-
-
-def test_a_stopped_cluster_queue_is_empty(queues: Admissions) -> None:
-    queues.put(workload("w"), cluster_queue(stop_policy="Hold"))
-    assert queues.waiting() == []
-    queues.put(cluster_queue())
+    queues.put(queue())
     assert queues.admitted() == ["w"]
 
 

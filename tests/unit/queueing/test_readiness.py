@@ -27,6 +27,7 @@ from tests.queue_makers import (
     local_queue,
     meta,
     quota,
+    stated,
     workload,
 )
 
@@ -281,18 +282,12 @@ def test_a_late_workload_is_requeued_after_a_while() -> None:
     found = after(taken)
 
     assert taken.reason == "Evicted"
-    assert found.condition("Evicted") == condition_of(found, "True", "PodsReadyTimeout")
+    assert stated(found, "Evicted")[:2] == ("True", "PodsReadyTimeout")
     assert found.requeue == RequeueInfo(1, 1112)
     assert [(x.reason, x.cause, x.count) for x in found.evictions] == [
         ("PodsReadyTimeout", "WaitForStart", 1)
     ]
     assert found.admission is not None  # it is given back when the pods are gone
-
-
-def condition_of(found: WorkloadInfo, status: str, reason: str) -> Any:
-    reported = found.condition("Evicted")
-    assert reported is not None
-    return replace(reported, status=status, reason=reason)
 
 
 def test_a_workload_that_did_not_recover_is_requeued_later_each_time() -> None:
@@ -316,17 +311,13 @@ def test_past_the_limit_a_workload_is_deactivated_and_forgets_how_often_it_was_s
     late = admitted(requeue=RequeueInfo(2))
     assert after(step(late, 1101, backoff_limit=3)).requeue == RequeueInfo(3, 1141)
     marked = after(step(late, 1101, backoff_limit=2))
-    target = marked.condition("DeactivationTarget")
-    assert target is not None
-    assert (target.status, target.reason) == ("True", "RequeuingLimitExceeded")
+    assert stated(marked, "DeactivationTarget")[:2] == ("True", "RequeuingLimitExceeded")
     assert not marked.evicted
     assert step(marked, 1101, backoff_limit=2) == WorkloadStep(deactivate=True)
 
     found = after(step(replace(marked, active=False), 1102, backoff_limit=2))
 
-    evicted = found.condition("Evicted")
-    assert evicted is not None
-    assert evicted.reason == "DeactivatedDueToRequeuingLimitExceeded"
+    assert stated(found, "Evicted")[1] == "DeactivatedDueToRequeuingLimitExceeded"
     assert found.condition("DeactivationTarget") is None
     assert found.requeue is None
     assert [(x.reason, x.cause) for x in found.evictions] == [
@@ -351,30 +342,22 @@ def test_a_workload_keeps_its_count_through_a_back_off_and_loses_it_when_deactiv
     assert off.requeue is None
     assert step(off, 1107) == WorkloadStep()
     on = after(step(replace(off, active=True), 1107))
-    reported = on.condition("Requeued")
-    assert reported is not None
-    assert reported.reason == "Reactivated"
+    assert stated(on, "Requeued")[1] == "Reactivated"
 
 
 def test_what_was_said_of_pods_ends_with_their_quota_and_begins_anew_with_it() -> None:
     ran = admitted(("Started", True, 1010))
     out = to.released(to.evicted(ran, "Preempted", "", now=1020), 1020)
-    reported = out.condition("PodsReady")
-    assert reported is not None
-    assert (reported.status, reported.reason) == ("False", "WaitForStart")
+    assert stated(out, "PodsReady")[:2] == ("False", "WaitForStart")
 
     assert to.reserved(workload("w"), admission(out), 1030).condition("PodsReady") is None
     asked = to.reserved(workload("w"), admission(out), 1030, pods_ready=True)
-    reported = asked.condition("PodsReady")
-    assert reported is not None
-    assert (reported.status, reported.reason) == ("False", "WaitForStart")
+    assert stated(asked, "PodsReady")[:2] == ("False", "WaitForStart")
     for said in (("Started", True, 1010), ("WaitForRecovery", False, 1010)):
         for now in (1030.0, 900.0):  # the clock may have been set back
             before = admitted(said)
             for after in (to.reserved(before, admission(before), now), to.released(before, now)):
-                reported = after.condition("PodsReady")
-                assert reported is not None
-                assert (reported.status, reported.reason) == ("False", "WaitForStart")
+                assert stated(after, "PodsReady")[:2] == ("False", "WaitForStart")
 
 
 def test_a_setting_of_a_cluster_queue_concerns_all_workloads_and_another_annotation_none() -> None:
@@ -634,6 +617,4 @@ def test_what_counts_towards_a_deactivation_begins_anew_with_a_reactivation() ->
     again = after(step(replace(off, active=True), 1010))
 
     assert (again.past_execution, again.requeue) == (0, None)
-    requeued = again.condition("Requeued")
-    assert requeued is not None
-    assert (requeued.status, requeued.reason) == ("True", "Reactivated")
+    assert stated(again, "Requeued")[:2] == ("True", "Reactivated")

@@ -221,8 +221,7 @@ def test_a_queue_that_asks_for_no_room_gets_none_kept() -> None:
     plain = cluster_queue("b", 1, preemption=LOWER)
     plain = replace(plain, meta=replace(plain.meta, annotations=NO_ROOM))
     queues = queues_of(cluster, 4, plain, local_queue("b"))
-    asks = holding("low", 1)
-    queues.put(replace(asks, queue_name="b", admission=admission(asks, "b")))
+    queues.put(holding("low", 1, queue="b"))
     queues.put(workload("p", 1, "b", 10), gang("o", 1))
     assert outcomes(queues) == {"p": ["low"], "o": True}
 
@@ -243,19 +242,12 @@ def test_none_goes_where_one_that_is_admitted_and_lacks_room_takes_what_it_leave
         cohort="all",
         preemption={"reclaim_within_cohort": "Any"},
     )
-    for number in range(3):
-        asks = holding(f"v{number}", 2)
-        queues.put(replace(asks, queue_name="b", admission=admission(asks, "b")))
+    queues.put(*(holding(f"v{number}", 2, queue="b") for number in range(3)))
     queues.put(gang("p", 2, priority=10))
     assert outcomes(queues) == {"p": "WaitingForRoom" if short else ["v0"]}
 
 
 # -- which go
-
-
-def held(name: str, count: int, cpu: int, at: float, priority: int = 0) -> WorkloadInfo:
-    reserved = (condition("QuotaReserved", at=at), condition("Admitted", at=at))
-    return holding(name, count, cpu, conditions=reserved, priority=priority)
 
 
 def test_others_go_where_those_asked_first_give_no_room() -> None:
@@ -267,7 +259,7 @@ def test_others_go_where_those_asked_first_give_no_room() -> None:
         pod("v1-1", 1, on="small1", controller="job-v1"),
     )
     queues = queues_of(
-        cluster, 4, held("v2", 1, 2, at=100), held("v1", 2, 1, at=200), preemption=LOWER
+        cluster, 4, holding("v2", 1, 2, at=100), holding("v1", 2, 1, at=200), preemption=LOWER
     )
     queues.put(gang("p", 1, 2, priority=10))
     assert outcomes(queues) == {"p": ["v2"]}
@@ -285,8 +277,8 @@ def test_others_go_where_those_asked_first_give_too_little() -> None:
     )
     some = (pod_set(2, 1, name="large"), pod_set(1, 2, name="small"))
     asks = replace(gang("some", 1), pod_sets=some)
-    late = replace(held("some", 1, 1, at=200), pod_sets=some, admission=admission(asks))
-    queues = queues_of(cluster, 8, held("whole", 1, 4, at=100), late, preemption=LOWER)
+    late = replace(holding("some", 1, 1, at=200), pod_sets=some, admission=admission(asks))
+    queues = queues_of(cluster, 8, holding("whole", 1, 4, at=100), late, preemption=LOWER)
     queues.put(gang("p", 2, 2, priority=10))
     assert outcomes(queues) == {"p": ["whole"]}
 

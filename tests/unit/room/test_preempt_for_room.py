@@ -28,19 +28,9 @@ from tests.queue_makers import (
     meta,
 )
 from tests.unit.room.test_making_way import LOWER, A, B, outcomes
-from tests.unit.room.test_require_room import gang, members, queues_of
+from tests.unit.room.test_require_room import gang, holding, members, queues_of
 
 FOR_ROOM = AdmissionOptions(require_room=True, preempt_for_room="LowerPriority")
-
-
-def held(
-    name: str, count: int, cpu: int = 1, *, at: float = 100, queue: str = "cq", **more: Any
-) -> WorkloadInfo:
-    """Return an admitted workload; `at` is when it got its quota."""
-    asks = gang(name, count, cpu)
-    had = (condition("QuotaReserved", at=at), condition("Admitted", at=at))
-    said = {"admission": admission(asks, queue), "conditions": had, "queue": queue, **more}
-    return gang(name, count, cpu, **said)
 
 
 def queues(cluster: Cluster, *records: Any, cpu: Any = 100, **spec: Any) -> Admissions:
@@ -52,7 +42,7 @@ def three() -> tuple[Cluster, Admissions]:
     cluster = cluster_of(nodes(2, 2, 2))
     found = queues(cluster)
     for number in range(3):
-        found.put(held(f"v{number}", 2, at=100 + number))
+        found.put(holding(f"v{number}", 2, at=100 + number))
         observe(cluster, *members(f"v{number}", 2, on=f"n{number}"))
     return cluster, found
 
@@ -70,18 +60,23 @@ def end(cluster: Cluster, there: Admissions, name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "goes"), [(1, ["v2"]), (2, ["v2"]), (3, ["v1", "v2"]), (6, ["v0", "v1", "v2"])]
+    ("count", "priority", "want"),
+    [
+        (1, 1, ["v2"]),
+        (2, 1, ["v2"]),
+        (3, 1, ["v1", "v2"]),
+        (6, 1, ["v0", "v1", "v2"]),
+        (7, 1, "WaitingForRoom"),
+        (1, 0, "WaitingForRoom"),
+        (1, -1, "WaitingForRoom"),
+    ],
 )
-def test_the_youngest_go_and_no_more_than_needed(count: int, goes: list[str]) -> None:
+def test_the_youngest_of_lower_priority_go_no_more_than_needed_and_none_in_vain(
+    count: int, priority: int, want: object
+) -> None:
     _, there = three()
-    there.put(gang("p", count, priority=1))
-    assert outcomes(there) == {"p": goes}
-
-
-def test_none_goes_where_not_all_pods_would_fit() -> None:
-    _, there = three()
-    there.put(gang("p", 7, priority=1))
-    assert outcomes(there) == {"p": "WaitingForRoom"}
+    there.put(gang("p", count, priority=priority))
+    assert outcomes(there) == {"p": want}
 
 
 def test_none_goes_where_it_fits_without() -> None:
@@ -91,17 +86,10 @@ def test_none_goes_where_it_fits_without() -> None:
     assert outcomes(there) == {"p": True}
 
 
-@pytest.mark.parametrize("priority", [0, -1])
-def test_none_goes_for_one_that_is_not_more_important(priority: int) -> None:
-    _, there = three()
-    there.put(gang("p", 1, priority=priority))
-    assert outcomes(there) == {"p": "WaitingForRoom"}
-
-
 def test_the_more_important_stay() -> None:
     cluster, there = three()
-    there.put(held("v2", 2, at=102, priority=5))
-    there.put(held("v1", 2, at=101, priority=1))
+    there.put(holding("v2", 2, at=102, priority=5))
+    there.put(holding("v1", 2, at=101, priority=1))
     there.put(gang("p", 2, priority=9))
     assert outcomes(there) == {"p": ["v0"]}
     assert cluster.view().pods
@@ -113,7 +101,7 @@ def test_what_gives_no_room_for_its_pods_stays() -> None:
         node("n0", 2), node("closed", 2, unschedulable=True), [node(f"s{n}", 1) for n in (0, 1)]
     )
     there = queues(
-        cluster, held("old", 1, 2, at=1), held("new", 1, 2, at=2), held("small", 2, at=3)
+        cluster, holding("old", 1, 2, at=1), holding("new", 1, 2, at=2), holding("small", 2, at=3)
     )
     observe(
         cluster,
@@ -131,7 +119,7 @@ def test_it_waits_for_its_victims_and_nothing_else_takes_their_room() -> None:
     assert outcomes(there) == {"p": ["v1", "v2"]}
     evicted = (condition("QuotaReserved", at=100), condition("Evicted", "Preempted"))
     for number in (1, 2):
-        there.put(held(f"v{number}", 2, conditions=evicted))
+        there.put(holding(f"v{number}", 2, conditions=evicted))
     there.put(gang("late", 1))
     there.pending.sweep()
     assert outcomes(there) == {
@@ -205,7 +193,7 @@ def test_no_more_go_while_what_leaves_is_enough() -> None:
     """It leaves for another reason."""
     _, there = three()
     evicted = (condition("QuotaReserved", at=100), condition("Evicted", "PodsReadyTimeout"))
-    there.put(held("v0", 2, conditions=evicted))
+    there.put(holding("v0", 2, conditions=evicted))
     there.put(gang("p", 2, priority=2), gang("q", 2, priority=1))
     assert outcomes(there) == {"p": "WaitingForPreemptedWorkloads", "q": ["v2"]}
 
@@ -214,7 +202,7 @@ def test_no_more_go_while_what_leaves_is_enough() -> None:
 def test_none_goes_while_pods_that_are_deleted_anyway_leave_enough(owner: str | None) -> None:
     """They are beside the queue, or of a job that was deleted."""
     cluster = cluster_of(nodes(2, 2))
-    there = queues(cluster, held("low", 2))
+    there = queues(cluster, holding("low", 2))
     observe(cluster, *members("low", 2, on="n0"))
     gone = [pod(f"gone-{n}", on="n1", controller=owner, terminating=True) for n in range(2)]
     observe(cluster, *gone)
@@ -259,7 +247,7 @@ def pods_beside(on: str) -> list[PodInfo]:
 def four() -> tuple[Cluster, Admissions]:
     cluster, there = three()
     observe(cluster, node("n3", 2), *members("v3", 2, on="n3"))
-    there.put(held("v3", 2, at=103), gang("p", 2, priority=1))
+    there.put(holding("v3", 2, at=103), gang("p", 2, priority=1))
     return cluster, there
 
 
@@ -323,11 +311,15 @@ def test_two_of_them_have_victims_of_their_own() -> None:
     assert outcomes(there) == {"p": ["v2"], "q": ["v1"], "r": "WaitingForPreemptedWorkloads"}
 
 
-def test_off_by_default() -> None:
-    cluster = cluster_of(nodes(1))
-    there = queues(cluster, held("low", 1), options=AdmissionOptions(require_room=True))
-    observe(cluster, *members("low", 1, on="n0"))
+def full(**spec: Any) -> Admissions:
+    """Return a node that a workload has all of, and one of higher priority that wants it."""
+    there = queues(cluster_of(nodes(1), members("low", 1, on="n0")), holding("low", 1), **spec)
     there.put(gang("p", 1, priority=1))
+    return there
+
+
+def test_off_by_default() -> None:
+    there = full(options=AdmissionOptions(require_room=True))
     assert outcomes(there) == {"p": "WaitingForRoom"}
 
 
@@ -341,12 +333,8 @@ def test_off_by_default() -> None:
     ],
 )
 def test_a_cluster_queue_may_say_otherwise(said: str, goes: bool, wrong: str | None) -> None:
-    cluster = cluster_of(nodes(1))
     about = meta("cq", annotations={PREEMPT_FOR_ROOM_ANNOTATION: said})
-    there = queues(cluster, held("low", 1), meta=about)
-    observe(cluster, *members("low", 1, on="n0"))
-    there.put(gang("p", 1, priority=1))
-    assert outcomes(there) == {"p": ["low"] if goes else "WaitingForRoom"}
+    assert outcomes(full(meta=about)) == {"p": ["low"] if goes else "WaitingForRoom"}
     note = f"{PREEMPT_FOR_ROOM_ANNOTATION}={wrong} is ignored: it is to be Never or LowerPriority"
     assert list(unreadable_room(about)) == ([note] if wrong else [])
 
@@ -364,7 +352,7 @@ def beside(
         cluster,
         cluster_queue("b", 10, cohort, meta=about, preemption=policy),
         local_queue("b"),
-        held("low", 1, queue="b"),
+        holding("low", 1, queue="b"),
         cohort="team",
     )
     observe(cluster, *members("low", 1, on="n0"))
@@ -387,31 +375,24 @@ def test_those_of_the_cohort_go() -> None:
     )
 
 
-def test_those_of_others_stay() -> None:
-    _, there = beside(None)
-    assert outcomes(there) == {"p": "WaitingForRoom"}
+STAY: dict[str, tuple[dict[str, Any], object]] = {
+    "of no cohort": ({"cohort": None}, "WaitingForRoom"),
+    # They would come back at once, to the nodes that they left.
+    "of a queue that asks for no room": ({REQUIRE_ROOM_ANNOTATION: "false"}, "WaitingForRoom"),
+    # They would come back in place of others that are more important than they are.
+    "of one that reclaims from any priority": ({"reclaims": "Any"}, "WaitingForRoom"),
+    "not of one that reclaims from lower ones": ({"reclaims": "LowerPriority"}, ["low"]),
+}
 
 
-def test_those_of_a_queue_that_asks_for_no_room_stay() -> None:
-    """They would come back at once, to the nodes that they left."""
-    _, there = beside("team", **{REQUIRE_ROOM_ANNOTATION: "false"})
-    assert outcomes(there) == {"p": "WaitingForRoom"}
-
-
-@pytest.mark.parametrize(("reclaims", "goes"), [("LowerPriority", ["low"]), ("Any", False)])
-def test_those_that_may_reclaim_quota_from_any_priority_stay(reclaims: str, goes: object) -> None:
-    """They would come back in place of others that are more important than they are."""
-    _, there = beside("team", reclaims=reclaims)
-    assert outcomes(there) == {"p": goes or "WaitingForRoom"}
+@pytest.mark.parametrize(("other", "want"), STAY.values(), ids=STAY)
+def test_which_of_other_queues_stay(other: dict[str, Any], want: object) -> None:
+    _, there = beside(**{"cohort": "team", **other})
+    assert outcomes(there) == {"p": want}
 
 
 def test_in_its_own_queue_they_go_all_the_same() -> None:
-    cluster = cluster_of(nodes(1))
-    there = queues(
-        cluster, held("low", 1), cohort="team", preemption={"reclaim_within_cohort": "Any"}
-    )
-    observe(cluster, *members("low", 1, on="n0"))
-    there.put(gang("p", 1, priority=1))
+    there = full(cohort="team", preemption={"reclaim_within_cohort": "Any"})
     assert outcomes(there) == {"p": ["low"]}
 
 
@@ -473,10 +454,10 @@ def both(cpu: int, **spec: Any) -> tuple[Cluster, Admissions]:
     )  # fmt: skip
     there = queues(
         cluster,
-        held("quota", 1, at=200),
+        holding("quota", 1, at=200),
         cluster_queue("b", 2, "team"),
         local_queue("b"),
-        held("room", 1, 2, at=100, queue="b"),
+        holding("room", 1, 2, at=100, queue="b"),
         cpu=cpu,
         cohort="team",
         preemption=LOWER,
@@ -500,7 +481,7 @@ def test_victims_for_quota_first_and_those_that_room_needs_more() -> None:
 def test_a_victim_for_quota_stays_where_that_for_room_gives_both(newer: int) -> None:
     """Also where that is found only after the most sets of victims that are tried for quota."""
     small = [
-        (node(f"n{n}", 1), members(f"new-{n}", 1, on=f"n{n}"), held(f"new-{n}", 1, at=200 + n))
+        (node(f"n{n}", 1), members(f"new-{n}", 1, on=f"n{n}"), holding(f"new-{n}", 1, at=200 + n))
         for n in range(newer)
     ]
     cluster = cluster_of(
@@ -508,16 +489,13 @@ def test_a_victim_for_quota_stays_where_that_for_room_gives_both(newer: int) -> 
         pod("old-0", 2, on="big", controller="job-old"),
     )  # fmt: skip
     news = [each for _, _, each in small]
-    there = queues(cluster, *news, held("old", 1, 2, at=100), cpu=newer + 3, preemption=LOWER)
+    there = queues(cluster, *news, holding("old", 1, 2, at=100), cpu=newer + 3, preemption=LOWER)
     there.put(gang("p", 1, 2, priority=1))
     assert outcomes(there) == {"p": ["old"]}
 
 
 def test_for_quota_alone_none_goes_for_room_where_preemption_is_never() -> None:
-    cluster = cluster_of(nodes(1), members("low", 1, on="n0"))
-    there = queues(cluster, held("low", 1), cpu=1)
-    there.put(gang("p", 1, priority=1))
-    assert outcomes(there) == {"p": "WaitingForQuota"}
+    assert outcomes(full(cpu=1)) == {"p": "WaitingForQuota"}
 
 
 def test_the_explanation_says_which_could_go_for_room() -> None:

@@ -79,13 +79,13 @@ def gang(name: str, count: int, cpu: Any = 1, **more: Any) -> WorkloadInfo:
     return workload(name, pod_set(cpu, count), owners=(owner,), **more)
 
 
-def holding(name: str, count: int, cpu: Any = 1, **more: Any) -> WorkloadInfo:
-    """Return a workload that is admitted."""
-    asks = gang(name, count, cpu)
-    conditions = (condition("QuotaReserved", at=100), condition("Admitted", at=100))
-    return gang(
-        name, count, cpu, **{"admission": admission(asks), "conditions": conditions, **more}
-    )
+def holding(
+    name: str, count: int, cpu: Any = 1, *, at: float = 100, queue: str = "cq", **more: Any
+) -> WorkloadInfo:
+    """Return a workload that is admitted; `at` is when it got its quota."""
+    had = (condition("QuotaReserved", at=at), condition("Admitted", at=at))
+    said = {"admission": admission(gang(name, count, cpu), queue), "conditions": had, **more}
+    return gang(name, count, cpu, queue=queue, **said)
 
 
 def members(name: str, count: int, *, on: str | None = None, **more: Any) -> list[Any]:

@@ -129,24 +129,18 @@ def test_it_goes_elsewhere_when_its_node_goes() -> None:
     assert world.reserved == {"wide": {"n0", "n1"} - {name}}
 
 
-def test_it_grows_and_in_the_end_takes_what_there_is() -> None:
-    world = busy(4, 4, 4, 4, 4)
+@pytest.mark.parametrize(
+    ("nodes", "want"),
+    [(5, [2, 4, 4, 5]), (3, [2, 2, 2, 3])],
+    ids=["by its own size", "a part of it is of no use before the end"],
+)
+def test_it_grows_and_in_the_end_takes_what_there_is(nodes: int, want: list[int]) -> None:
+    world, sizes = busy(*[4] * nodes), []
     world.submit("wide", 8)
-    sizes = []
-    for _ in range(4):
+    for _ in want:
         world.pass_time(AGING + 1.0)
         sizes.append(len(world.reserved.get("wide", ())))
-    assert sizes == [2, 4, 4, 5]
-
-
-def test_a_part_of_its_size_is_of_no_use_before_the_end() -> None:
-    world = busy(4, 4, 4)
-    world.submit("wide", 8)
-    sizes = []
-    for _ in range(4):
-        world.pass_time(AGING + 1.0)
-        sizes.append(len(world.reserved.get("wide", ())))
-    assert sizes == [2, 2, 2, 3]
+    assert sizes == want
 
 
 def test_there_are_so_many_at_most() -> None:
