@@ -22,6 +22,10 @@ def test_the_service_account_may_make_jobs_owners_of_workloads() -> None:
         api.apply(CRDS)
         Reconciler(strict).wait_leading()
         api.create(*jobs)
+        # An MPIJob waits for its operator to say that it is suspended, and none is here.
+        noticed = {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}
+        mpi = "kubeflow.org/v2beta1/mpijobs"
+        api.patch(mpi, "work", "default", body=noticed, subresource="status")
 
         def owners() -> set[str]:
             found = [each["metadata"]["ownerReferences"] for each in api.list(WORKLOADS, "default")]
