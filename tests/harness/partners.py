@@ -144,7 +144,44 @@ KUBERAY: Final = Partner(
         "NO_PROXY": "127.0.0.1",
     },
 )
-PARTNERS: Final = {each.name: each for each in (JOBSET, MPI, KUBERAY)}
+_TRAINING_MAIN: Final = "cmd/training-operator.v1/main.go"
+TRAINING: Final = Partner(
+    name="training-operator",
+    module="github.com/kubeflow/training-operator",
+    version="v1.8.1",
+    package="./cmd/training-operator.v1",
+    manifests=(
+        "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
+        "manifests/base/rbac/role.yaml",
+        "manifests/base/webhook/manifests.yaml",
+    ),
+    account="training-operator",
+    arguments=lambda start: [
+        "--metrics-bind-address=0",
+        f"--health-probe-bind-address=127.0.0.1:{start.health}",
+        f"--webhook-server-port={start.webhooks}",
+        "--enable-scheme=pytorchjob",
+    ],
+    env=lambda start: {
+        "KUBECONFIG": str(start.kubeconfig),
+        "CERTIFICATES": str(start.certificates),
+    },
+    # It makes certificates of its own, in a folder that all of its kind share.
+    changes=(
+        (
+            _TRAINING_MAIN,
+            "Port: webhookServerPort,",
+            'Port: webhookServerPort, Host: "127.0.0.1", CertDir: os.Getenv("CERTIFICATES"),',
+        ),
+        (_TRAINING_MAIN, "defer close(certsReady)", "close(certsReady)"),
+        (
+            _TRAINING_MAIN,
+            "err = cert.ManageCerts(mgr, certGenerationConfig, certsReady); err != nil",
+            "_ = certGenerationConfig; err != nil",
+        ),
+    ),
+)
+PARTNERS: Final = {each.name: each for each in (JOBSET, MPI, KUBERAY, TRAINING)}
 
 
 def ensure_partner(partner: Partner, report: Report = print_line) -> Path:

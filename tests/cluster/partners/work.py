@@ -9,7 +9,7 @@ from tests.cluster.partners.dashboard import Dashboard
 from tests.cluster.queues import QUEUE, WORKLOADS, Queues
 from tests.harness.client import Api, Object
 from tests.harness.objects import EXIT_CODE, RUN_FOR
-from tests.harness.partners import JOBSET, KUBERAY, MPI, Partner
+from tests.harness.partners import JOBSET, KUBERAY, MPI, TRAINING, Partner
 
 SECONDS: Final = 180
 PRIORITY: Final = "kueue.x-k8s.io/priority-class"
@@ -40,6 +40,19 @@ def mpijob() -> Object:
     launcher = {"replicas": 1, "restartPolicy": "OnFailure", "template": template()}
     specs = {"Launcher": launcher, "Worker": workers}
     return {"slotsPerWorker": 1, "runPolicy": {"backoffLimit": 3}, "mpiReplicaSpecs": specs}
+
+
+def pytorchjob() -> Object:
+    """Return the spec of a PyTorchJob: a master and two workers."""
+    specs = {
+        name: {
+            "replicas": replicas,
+            "restartPolicy": "OnFailure",
+            "template": template(name="pytorch"),
+        }
+        for name, replicas in (("Master", 1), ("Worker", 2))
+    }
+    return {"runPolicy": {"backoffLimit": 3}, "pytorchReplicaSpecs": specs}
 
 
 def rayjob() -> Object:
@@ -105,6 +118,16 @@ KINDS: Final = {
         mpijob,
         ("runPolicy", "suspend"),
         retried="launcher",
+        done_early="worker-0",
+    ),
+    "PyTorchJob": Kind(
+        "PyTorchJob",
+        TRAINING,
+        "kubeflow.org/v1/pytorchjobs",
+        "kubeflow.org/v1",
+        pytorchjob,
+        ("runPolicy", "suspend"),
+        retried="worker-0",
         done_early="worker-0",
     ),
     "RayJob": Kind(
