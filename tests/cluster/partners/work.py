@@ -120,16 +120,6 @@ KINDS: Final = {
         retried="launcher",
         done_early="worker-0",
     ),
-    "PyTorchJob": Kind(
-        "PyTorchJob",
-        TRAINING,
-        "kubeflow.org/v1/pytorchjobs",
-        "kubeflow.org/v1",
-        pytorchjob,
-        ("runPolicy", "suspend"),
-        retried="worker-0",
-        done_early="worker-0",
-    ),
     "RayJob": Kind(
         "RayJob",
         KUBERAY,
@@ -139,6 +129,16 @@ KINDS: Final = {
         ("suspend",),
         retried="worker",
         members=2,
+    ),
+    "PyTorchJob": Kind(
+        "PyTorchJob",
+        TRAINING,
+        "kubeflow.org/v1/pytorchjobs",
+        "kubeflow.org/v1",
+        pytorchjob,
+        ("runPolicy", "suspend"),
+        retried="worker-0",
+        done_early="worker-0",
     ),
 }
 
