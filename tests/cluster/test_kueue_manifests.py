@@ -505,6 +505,8 @@ def test_a_job_of_each_kind_starts_stops_and_finishes(user: User, kind: str) -> 
     }
     job = user.api.create({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec})
     operator = Operator(user.api, job)
+    if kind == "MPIJob":  # it waits for its operator to say that it is suspended
+        operator.notice()
 
     user.await_reported("work", "Admitted", "Admitted")
     counts = {each["name"]: each["count"] for each in user.workload("work")["spec"]["podSets"]}
