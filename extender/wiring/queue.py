@@ -414,11 +414,8 @@ class QueueControllers:
         status = QueueStatusController(
             self.queues, QueueWriter(client), record=recorder.record, clock=clock
         )
-        self._status = controller(
-            status.reconcile,
-            observer=observer("queue-status", status.about),
-            settle=SETTLE,
-        )
+        # What is applied in one go is one write: a status settles for as long as is usual.
+        self._status = controller(status.reconcile, observer=observer("queue-status", status.about))
         self._clock, self._manages_all, self.options = clock, manages_all, options
         self._managed = (
             *(client, settings.reconcile.lease_namespace),
