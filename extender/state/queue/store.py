@@ -13,11 +13,12 @@ Nothing here awaits, and nothing reads a clock.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat
 from math import inf
 from typing import Any, Final, TypeVar
 
 from extender.api.queue_wire import LimitRangeItem
+from extender.api.values import LONG_TEXT
 from extender.api.wellknown import OWN_PREFIX, PRIORITY_CLASS_LABEL
 from extender.state.cluster.records import REMEMBERED
 from extender.state.queue import events as ev
@@ -206,7 +207,12 @@ class Queues:
                 yield self._drop(record)
             else:
                 yield _NOTHING
-        yield from map(self._put, event.records)
+        for record in event.records:
+            yield self._put(record)
+            if isinstance(record, WorkloadInfo):
+                # A long template is read anew, which takes as long as many objects.
+                size = sum(len(each.template) for each in record.pod_sets)
+                yield from repeat(_NOTHING, size // LONG_TEXT)
 
     def _doubt(self, table: dict[Any, Any], listed: Mapping[Any, Any], version: int) -> None:
         """Have a list replace what is known of later versions, if these are not later than it.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from extender.api.values import LONG_TEXT
 from extender.state.queue import events as ev
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import (
@@ -427,6 +428,18 @@ def test_workloads_come_and_go_by_slices(queues: Queues) -> None:
             assert abs(len(there) - before) <= PIECE
             before = len(there)
         assert len(there) == want
+
+
+def test_workloads_with_long_templates_come_one_at_a_time(queues: Queues) -> None:
+    """Each takes milliseconds to read: a list of them must not hold the event loop."""
+    long = replace(pod_set(1), template=b" " * PIECE * LONG_TEXT)
+    found = [workload(f"w{number}", long) for number in range(MANY)]
+    there = queues.view().workloads
+    before = 0
+    for _ in queues.replace(ev.Listed(WorkloadInfo, found)):
+        assert len(there) - before <= 1
+        before = len(there)
+    assert before == MANY
 
 
 def test_jobs_come_and_go_by_slices(queues: Queues) -> None:
