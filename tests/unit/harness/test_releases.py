@@ -77,7 +77,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Built:
             package = arguments[-1].partition("@")[0]
             (cwd / package.rpartition("/")[2]).write_bytes(b"built")
 
-    monkeypatch.setattr(toolchain, "_go", go)
+    monkeypatch.setattr(toolchain, "go", go)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     return found
