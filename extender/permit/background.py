@@ -73,6 +73,7 @@ class ConditionReporter:
                 else:
                     FAULTS.report("permit-reporter", error, key=group)
                 self._queue.add_after(group, BACK_OFF_SECONDS)
+                await asyncio.sleep(MOMENT_SECONDS)
 
     async def _report(self, group: str) -> None:
         denied = self._verdicts.last_failure(group)

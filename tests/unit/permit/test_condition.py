@@ -14,7 +14,7 @@ from extender.permit.group_memory import GroupMemory
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import LoopClock, key, nodes, observe, planned, pod_group, pods
+from tests.makers import LoopClock, key, nodes, observe, planned, pod, pod_group, pods
 
 pytestmark = pytest.mark.looptime
 
@@ -24,13 +24,15 @@ A, B, C = pods(3)
 class Writer:
     def __init__(self, verdicts: GroupMemory) -> None:
         self.written: list[tuple[float, str, str]] = []
+        self.tried: list[float] = []
         self.failures: list[ApiError] = []
         self.verdicts = verdicts
 
     async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
+        now = round(asyncio.get_running_loop().time(), 1)
+        self.tried.append(now)
         if self.failures:
             raise self.failures.pop(0)
-        now = round(asyncio.get_running_loop().time(), 1)
         self.written.append((now, pod_group.name, condition.message[:3]))
 
 
@@ -73,6 +75,20 @@ async def test_what_could_not_be_written_is_written_later(cluster: Cluster, writ
     await asyncio.sleep(16)
 
     assert writer.written == [(15.0, "gang", "1/3")]
+
+
+async def test_an_api_server_that_fails_is_spared(cluster: Cluster, writer: Writer) -> None:
+    writer.failures = [UnavailableError("down")] * 20
+    for name in "abcde":
+        observe(
+            cluster,
+            pod_group(name),
+            *pods(3, group=name),
+            ev.PodWaiting(pod(f"{name}-0", group=name), "n0"),
+        )
+    await asyncio.sleep(9)
+
+    assert writer.tried == [5.0, 5.1, 5.2, 5.3, 5.4]
 
 
 def said(reason: Reason) -> PodGroupInfo:
