@@ -19,7 +19,7 @@ import structlog
 
 from extender.api.reasons import FinishReason, JobReason, PodsReadyReason
 from extender.api.wellknown import QUEUE_LABEL, WorkloadCondition
-from extender.controllers.job_facts import JobFacts, JobOptions, Key
+from extender.controllers.job_facts import JobFacts, JobMemory, JobOptions, Key
 from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN, UNNOTICED
 from extender.controllers.workload import SettingWarnings, Workloads
 from extender.jobs import fields
@@ -129,7 +129,7 @@ class JobController:
             self._report_settings(found, own)
         due, pause = self._due(found, actions)
         await self._carry_out(found, due)
-        waits = LOOK_AGAIN if memory.unnoticed is not None else None
+        waits = self._operator_wait(memory, own)
         pauses = filter(None, (pause, waits, memory.wait_left(self._clock.monotonic())))
         return min(pauses, default=None)
 
@@ -168,10 +168,18 @@ class JobController:
         if now - memory.unnoticed >= UNNOTICED:
             said = (
                 "It is suspended, and its operator has not reported that it is: it is not started, "
-                "and keeps its quota, until the status says so"
+                "and keeps the quota that it has, until the status says so"
             )
             self._report(found, Note(JobReason.STOP_UNNOTICED, said, warning=True))
             memory.unnoticed = inf  # it is said once
+
+    def _operator_wait(self, memory: JobMemory, own: Sequence[WorkloadInfo]) -> float | None:
+        """Return when to look again at a job whose operator has not noticed its stop."""
+        if memory.unnoticed is None:
+            return None
+        if any(map(self._options.pod_groups.has_pods, own)):
+            return LOOK_AGAIN  # the end of a pod is no change of the job
+        return None if memory.unnoticed == inf else UNNOTICED
 
     def _set_aside(self, found: JobObject, error: Exception) -> None:
         """Set a job aside whose decision failed, and report it."""

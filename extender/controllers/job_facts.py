@@ -110,7 +110,7 @@ class JobFacts:
         prebuilt = prebuilt_name(job.object)
         queue = self.queue(found)
         stopped = True
-        if job.is_suspended() and isinstance(job, OperatedJob):
+        if job.is_suspended() and isinstance(job, OperatedJob) and job.finished() is None:
             # A status that was written before the last start may say so too early.
             live = any(groups.has_pods(each, ending=False) for each in own)
             stopped = job.has_stopped() and not live

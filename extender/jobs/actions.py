@@ -395,7 +395,7 @@ class Context:
     has_pods: Callable[[WorkloadInfo], bool] = lambda _: False
     """Tells whether a workload has pods that have not ended."""
     has_stopped: bool = True
-    """True if the job's controller has noticed the last stop, as far as there was one."""
+    """True if the job's controller has noticed the last stop, as far as it is waited for."""
     pod_groups: Mapping[str, PodGroupState] = field(default_factory=dict)
     """The PodGroups, by key of the job's workloads."""
     overdue: bool = False

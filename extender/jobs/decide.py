@@ -146,7 +146,7 @@ def _create(job: GenericJob, context: Context) -> Actions:
     refused = refusal(job)
     if refused is not None:
         return _reported(refused, context)
-    if runs(job, context):
+    if runs(job, context) or not context.has_stopped:  # with quota it could not start
         return NONE
     try:
         # Another user of the namespace may have created a Workload of the first name.

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.api.wellknown import STOPPED_ANNOTATION
-from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN, UNNOTICED
+from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN, UNNOTICED
 from extender.jobs import actions as do
 from extender.jobs.job import Step
 from extender.jobs.kinds.batch_job import BatchJob
@@ -336,24 +335,52 @@ async def test_steps_of_one_object_are_taken_one_after_the_other() -> None:
     assert pods.most == 1
 
 
+TRAIN = ("kubeflow.org/mpijob", f"{NAMESPACE}/train")
+
+
+def train(scene: Scene, **source: Any) -> None:
+    """Have an MPIJob seen that was created suspended."""
+    found = replace(meta("train"), name="train", namespace=NAMESPACE)
+    raw = json.dumps({**kinds.mpijob(), **source}).encode()
+    scene.queues.apply(ev.JobApplied(JobObject(TRAIN[0], found, raw, queue_name="cq")))
+
+
 async def test_an_operator_that_does_not_notice_a_stop_is_waited_for_with_an_event(
     scene: Scene,
 ) -> None:
-    kind, source = "kubeflow.org/pytorchjob", kinds.pytorchjob()
-    source["metadata"]["annotations"] = {STOPPED_ANNOTATION: "{}"}
-    found = replace(meta("train"), name="train", namespace=NAMESPACE)
-    raw = json.dumps(source).encode()
-    scene.queues.apply(ev.JobApplied(JobObject(kind, found, raw, queue_name="cq")))
-    key = (kind, f"{NAMESPACE}/train")
-
-    assert await scene.controller.reconcile(key) == LOOK_AGAIN
+    """It is looked at when that is due: many such jobs are no load."""
+    train(scene)
+    assert await scene.controller.reconcile(TRAIN) == UNNOTICED
     assert scene.events == []
     scene.clock.now += UNNOTICED
-    assert await scene.controller.reconcile(key) == LOOK_AGAIN
+    assert await scene.controller.reconcile(TRAIN) == LATE - UNNOTICED
+    scene.clock.now += LATE
+    assert await scene.controller.reconcile(TRAIN) is None
 
     assert [each.reason for each in scene.events] == ["StopUnnoticed"]
-    scene.queues.apply(ev.JobDeleted(scene.queues.view().unit(key)[0]))
-    assert await scene.controller.reconcile(key) is None
+    assert not scene.server.stored
+    scene.queues.apply(ev.JobDeleted(scene.queues.view().unit(TRAIN)[0]))
+    assert await scene.controller.reconcile(TRAIN) is None
+
+
+@pytest.mark.parametrize(("pods", "want"), [(True, LOOK_AGAIN), (False, UNNOTICED)])
+async def test_a_stop_is_looked_at_all_the_time_while_there_are_pods(
+    scene: Scene, want: float, *, pods: bool
+) -> None:
+    """The end of a pod is no change of its job."""
+    train(scene)
+    scene.groups.pods = pods
+    owner = OwnerRef("kubeflow.org/v2beta1", "MPIJob", "train", "train")
+    scene.store(workload("t", owners=(owner,)))
+    assert await scene.controller.reconcile(TRAIN) == want
+
+
+async def test_nothing_is_expected_of_the_operator_of_a_job_that_has_ended(scene: Scene) -> None:
+    train(scene, status={"conditions": [{"type": "Failed", "status": "True"}]})
+    for _ in range(2):
+        assert await scene.controller.reconcile(TRAIN) is None
+        scene.clock.now += UNNOTICED
+    assert scene.events == []
 
 
 async def test_a_stop_whose_pods_do_not_end_is_reported_and_ends(scene: Scene) -> None:

@@ -534,6 +534,7 @@ def test_a_stopped_job_that_has_no_pods_is_not_waited_for_without_end() -> None:
     gone = replace(CONTEXT, overdue=True, pods_gone=True)
     assert words(decide(held, [evicted], gone)) == ["ReleaseQuota", "ReportRefusal"]
     assert words(decide(held, [], gone)) == ["CreateWorkload", "ReportRefusal"]
+    assert "CreateWorkload" not in words(decide(held, [], replace(gone, has_stopped=False)))
     other = workload(job(parallelism=7))
     assert words(decide(held, [other], gone)) == ["UpdateWorkload", "ReportRefusal"]
 
