@@ -6,7 +6,6 @@ All of it is in the state, or was seen by this process (`JobMemory`).
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Final
 
 import msgspec
@@ -246,7 +245,7 @@ class PodGroups:
     ) -> None:
         self._queues, self._cluster, self._room = queues, cluster, room
         self._options, self._make = options, make
-        self._written: TTLCache[str, _GroupParts] = TTLCache(inf, LATE, clock.monotonic)
+        self._written: TTLCache[str, _GroupParts] = TTLCache(10_000, LATE, clock.monotonic)
 
     def state(self, workload: WorkloadInfo) -> PodGroupState:
         """Return what a decision needs to know of the PodGroup of a workload's pods."""

@@ -14,7 +14,7 @@ import structlog
 
 from extender.api.reasons import EventReason, PreemptionReason
 from extender.api.wellknown import ConditionType
-from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN
+from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN
 from extender.gang import preempt
 from extender.gang.preempt import Checked, check, has_started_since
 from extender.gang.verdicts import GangOptions
@@ -392,6 +392,8 @@ class StoredNominations:
             self._cluster.apply(events.NominationsEnded((group,)))
 
 
+LONGEST_PAUSE: Final = 32 * LOOK_AGAIN
+"""The longest pause before pods are tried again: the extender may still be away."""
 _NO_ANSWER: Final = re.compile(r'preemption: (Post "|failed \S+ with extender at URL)')
 
 
@@ -427,7 +429,7 @@ class FailedCalls:
                 self._changed.clear()
                 pause = LOOK_AGAIN
                 continue
-            pause = min(LATE, pause * 2)
+            pause = min(LONGEST_PAUSE, pause * 2)
             pod = max((self._view.pods[uid] for uid in self._failed), key=lambda pod: pod.priority)
             try:
                 await self._try_again(pod)

@@ -151,6 +151,15 @@ async def test_what_was_written_counts_until_it_is_seen(scene: Scene) -> None:
     assert groups.state(found).size == (4, 0)
 
 
+async def test_of_very_many_that_are_never_seen_the_last_are_remembered(scene: Scene) -> None:
+    """Jobs that are deleted at once may leave as many behind."""
+    groups, [found] = scene.groups, scene.server.stored.values()
+    groups.wrote(GROUP, (2, 1), {})
+    for number in range(10_000):
+        groups.wrote(f"{NAMESPACE}/{number}", (2, 1), {})
+    assert groups.state(found).size is None
+
+
 async def test_one_that_does_not_appear_is_made_again(scene: Scene) -> None:
     await scene.look()
     scene.clock.now += 61
