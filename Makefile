@@ -32,7 +32,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help simulate demo test coverage test-long test-partners check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool
+.PHONY: help simulate demo test coverage test-long test-partners partners check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -64,9 +64,11 @@ test-long: toolchain ## run tests of benchmarks, all examples, repetitions, race
 	exit $$failed
 
 test-partners: export GOGC ?= 400
-test-partners: toolchain ## run the tests beside the operators of other projects, built where missing (ARGS=, WORKERS=)
-	$(BIN)/python -m tests.harness.partners
+test-partners: partners ## run the tests beside the operators of other projects (ARGS=, WORKERS=)
 	$(BIN)/pytest $(PARTNERS) -n $(WORKERS) --dist loadgroup --durations=10 $(ARGS)
+
+partners: toolchain ## build these operators from their released sources, where they are missing
+	$(BIN)/python -m tests.harness.partners
 
 check: environment ## look at format, lint, types, layers, the reference of settings and size
 	$(BIN)/ruff format --check
