@@ -44,8 +44,6 @@ BACKLOG: Final = 4096
 """The bind requests of a gang come at the same time, each on its own connection."""
 KEEP_ALIVE_SECONDS: Final = Listen().keep_alive_seconds
 """The seconds that an idle connection is kept: longer than the 90 of the API server."""
-GRACE_SECONDS: Final = 5
-"""Seconds for connections to close once every request is answered."""
 FEW: Final = Limits(connections=400, handshakes=100)
 """The most connections of a server with few clients: a process may open 1024 files by default."""
 
@@ -294,7 +292,7 @@ def http_config(
         log_config=None,
         backlog=BACKLOG,
         timeout_keep_alive=keep_alive,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=5,  # for connections to close once every request is answered
         proxy_headers=False,
         server_header=False,
         date_header=False,
