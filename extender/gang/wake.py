@@ -374,7 +374,7 @@ def refused_before(pod: PodInfo) -> Reason | None:
 
 
 _MAY_BE_MISSED: Final = frozenset((
-    *(Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY),
+    *(Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY, Reason.NEVER_FITS),
     *(Reason.NOT_SEEN_YET, Reason.PLANNING, Reason.RECENTLY_DENIED),
     *(Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES),
 ))  # fmt: skip

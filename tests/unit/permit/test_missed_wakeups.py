@@ -92,6 +92,20 @@ def test_a_group_that_is_known_to_have_no_room_is_left_alone(play: Play) -> None
     assert play.looks(2) == []
 
 
+def test_a_group_that_never_fitted_is_tried_when_a_node_is_uncordoned_that_our_watch_shows_late(
+    play: Play,
+) -> None:
+    """kube-scheduler tried it when it saw the node, and tries no more when we see it."""
+    observe(play.cluster, node("cordoned", 99, unschedulable=True))
+    play.refuse("a-0", "a-1", reason=Reason.NEVER_FITS)
+    play.verdicts.found_no_room(key("a"), Refuse(Reason.NEVER_FITS, "too small", deny=True))
+    assert play.looks(3) == []
+
+    observe(play.cluster, node("cordoned", 99))
+
+    assert play.looks(2) == ["a-0"]
+
+
 def test_a_member_that_kube_scheduler_rejected_itself_is_not_the_one(play: Play) -> None:
     view = play.cluster.view()
     rejected = view.pods["a-0"]
