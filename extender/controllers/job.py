@@ -179,7 +179,8 @@ class JobController:
             return None
         if any(map(self._options.pod_groups.has_pods, own)):
             return LOOK_AGAIN  # the end of a pod is no change of the job
-        return None if memory.unnoticed == inf else UNNOTICED
+        left = memory.unnoticed + UNNOTICED - self._clock.monotonic()
+        return None if left == inf else max(LOOK_AGAIN, left)
 
     def _set_aside(self, found: JobObject, error: Exception) -> None:
         """Set a job aside whose decision failed, and report it."""

@@ -6,6 +6,7 @@ All of it is in the state, or was seen by this process (`JobMemory`).
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import msgspec
@@ -14,7 +15,7 @@ from cachetools import TTLCache
 from extender.api.core_v1 import LabelSelector, matches_selector
 from extender.api.values import overrides_of
 from extender.api.wellknown import IN_USE_FINALIZER
-from extender.controllers.timing import LATE, SETTLE, STAND_BACK, WATCH_LAG
+from extender.controllers.timing import LATE, LOOK_AGAIN, SETTLE, STAND_BACK, WATCH_LAG
 from extender.jobs.actions import (
     Ancestor,
     Context,
@@ -311,7 +312,7 @@ class JobMemory:
         self._missing_since: float | None = None
         self._wait: tuple[float, float] | None = None
         """How long the job may wait for its pods to end or to be created, in seconds, and the time
-        at which that wait is overdue."""
+        at which that wait is overdue; infinity once a decision knows that."""
         self._suspended = False
         """The value of `suspend` that was written last."""
         self._writes: list[float] = []
@@ -364,11 +365,18 @@ class JobMemory:
             self._wait = None
         elif self._wait is None or self._wait[0] != patience:
             self._wait = patience, now + patience
-        return bool(patience) and self.wait_left(now) is None
+        overdue = self._wait is not None and (now >= self._wait[1] or self._wait[1] == inf)
+        if overdue:
+            self._wait = patience, inf
+        return overdue
 
     def wait_left(self, now: float) -> float | None:
-        """Return in how many seconds a wait is long, None where none is under way."""
-        return max(0.0, self._wait[1] - now) or None if self._wait else None
+        """Return when to look again at a wait, None where no decision depends on its length.
+
+        A timer may be a little early, and the wait be over only after the decision.
+        """
+        until = self._wait[1] if self._wait else inf
+        return None if until == inf else max(LOOK_AGAIN, until - now)
 
     # -- other writers of `suspend`
 

@@ -1,10 +1,11 @@
-"""What is remembered of a job: other writers of `suspend`, and pods of its group that succeeded."""
+"""What is remembered of a job: other writers of `suspend`, waits, and pods that succeeded."""
 
 from dataclasses import replace
 
 from extender.controllers.job_facts import WRITES, JobMemory
-from extender.controllers.timing import LATE, STAND_BACK, WATCH_LAG
+from extender.controllers.timing import LATE, LOOK_AGAIN, STAND_BACK, WATCH_LAG
 from tests.queue_makers import workload
+from tests.unit.jobs.scene import job
 
 
 def wrote(times: int, *, every: float = 0.0, suspend: bool = True) -> tuple[JobMemory, float]:
@@ -67,3 +68,16 @@ def test_another_workload_begins_anew() -> None:
     found.succeeded(GROUP, [("a", "small")])
     other = replace(workload("g"), meta=replace(GROUP.meta, uid="another"))
     assert found.succeeded(other, []) == {}
+
+
+def test_a_wait_that_is_over_just_after_a_decision_is_looked_at_again() -> None:
+    """A timer of the event loop may be a part of a millisecond early."""
+    found, held = JobMemory(), job()
+    assert not found.is_overdue(held, 0.0, has_stopped=False)
+    assert found.wait_left(1.0) == LATE - 1
+    assert not found.is_overdue(held, LATE - 0.0005, has_stopped=False)
+    assert found.wait_left(LATE + 0.0005) == LOOK_AGAIN
+    for _ in range(2):
+        assert found.is_overdue(held, LATE + LOOK_AGAIN, has_stopped=False)
+        assert found.wait_left(LATE + LOOK_AGAIN) is None
+    assert not found.is_overdue(held, LATE + 2, has_stopped=True)
