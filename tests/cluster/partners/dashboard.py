@@ -20,7 +20,7 @@ class Dashboard:
 
     def __init__(self) -> None:
         self.ended: dict[str, str] = {}
-        """By namespace: the state in which its Ray jobs ended."""
+        """The state in which the Ray jobs of a namespace ended."""
         dashboard = self
 
         class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What every kind of job does in a queue, with its real operator."""
+"""Tests of every kind of job in a queue, with its real operator."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -91,11 +91,7 @@ def test_a_pod_that_fails_is_made_again_within_the_quota(works: Works, nodes: No
 
     works.end(failed, code=1)
 
-    works.api.wait_for(
-        "the pod that failed is gone or ended",
-        lambda: uid(failed) not in {uid(pod) for pod in works.pods("work", "Running")},
-        SECONDS,
-    )
+    works.await_gone("work", failed)
     works.await_running("work")
     works.finish("work")
     works.api.wait_for("no quota is in use", lambda: works.used(cluster_queue) == "0", SECONDS)
@@ -118,7 +114,7 @@ def test_late_it_is_sent_back_and_runs_once_there_is_room(works: Works, nodes: N
 
 
 def test_quota_of_pods_that_are_done_goes_to_the_next(works: Works, nodes: NodeFactory) -> None:
-    """No quota of a RayJob's pods is given back before it ends: all of them serve the job."""
+    """A RayJob gives nothing back before it ends: KubeRay makes a worker that is done again."""
     nodes(2, "4")
     cluster_queue, _ = works.queues.simple(cpu=5)
     # A job that may restart as a whole needs the quota of its pods again.
@@ -127,17 +123,18 @@ def test_quota_of_pods_that_are_done_goes_to_the_next(works: Works, nodes: NodeF
     works.create("second")
     works.await_pending("second")
 
-    ended = works.kind.done_early
-    [done] = [pod for pod in pods if ended is None or ended in name_of(pod)][:1]
+    done = next(pod for pod in pods if works.kind.ends_early in name_of(pod))
     works.end(done)
+    works.await_gone("first", done)
 
-    if ended is None:
+    if works.kind.gives_back:
+        works.await_running("second")
+        assert len(works.pods("first", "Running")) == works.kind.pods - 1
+        works.api.wait_for("all quota is in use", lambda: works.used(cluster_queue) == "5", SECONDS)
+    else:
         works.await_running("first")
         assert works.is_suspended("second")
-        return
-    works.await_running("second")
-    assert len(works.pods("first", "Running")) == works.kind.pods - 1
-    works.api.wait_for("all quota is in use", lambda: works.used(cluster_queue) == "5", SECONDS)
+        works.api.wait_for("its quota is kept", lambda: works.used(cluster_queue) == "3", SECONDS)
 
 
 def test_deleted_half_way_it_leaves_no_pod_and_no_quota(works: Works, nodes: NodeFactory) -> None:
@@ -192,10 +189,6 @@ def two_flavors(works: Works, *quotas: int) -> Object:
 
 def name_of(found: Object) -> str:
     return str(found["metadata"]["name"])
-
-
-def uid(found: Object) -> str:
-    return str(found["metadata"]["uid"])
 
 
 def label(found: Object, name: str) -> str | None:

@@ -91,12 +91,14 @@ class Kind:
     """The field that holds a job back."""
     retried: str
     """The part of a pod's name that is in that of the one pod which fails in a test."""
-    done_early: str | None = None
-    """The same for a pod that is done before its job is, where its quota is given back."""
+    ends_early: str
+    """The same for a pod that succeeds before its job does."""
+    gives_back: bool = True
+    """False if the operator makes such a pod again, so that its quota is not given back."""
     pods: int = 3
     """The pods of a job that runs, with a CPU each."""
     members: int = 3
-    """Those of them that start together."""
+    """The pods of a job that start together, as a gang."""
 
 
 KINDS: Final = {
@@ -108,7 +110,7 @@ KINDS: Final = {
         jobset,
         ("suspend",),
         retried="workers-0",
-        done_early="workers-0",
+        ends_early="workers-0",
     ),
     "MPIJob": Kind(
         "MPIJob",
@@ -118,7 +120,7 @@ KINDS: Final = {
         mpijob,
         ("runPolicy", "suspend"),
         retried="launcher",
-        done_early="worker-0",
+        ends_early="worker-0",
     ),
     "RayJob": Kind(
         "RayJob",
@@ -128,6 +130,8 @@ KINDS: Final = {
         rayjob,
         ("suspend",),
         retried="worker",
+        ends_early="worker",
+        gives_back=False,
         members=2,
     ),
     "PyTorchJob": Kind(
@@ -138,7 +142,7 @@ KINDS: Final = {
         pytorchjob,
         ("runPolicy", "suspend"),
         retried="worker-0",
-        done_early="worker-0",
+        ends_early="worker-0",
     ),
 }
 
@@ -214,6 +218,15 @@ class Works:
                 f"{error}; workload {self.queues.workload(name)}; pods {pods}; "
                 f"status {self.job(name).get('status')}"
             ) from None
+
+    def await_gone(self, name: str, pod: Object) -> None:
+        """Wait until a pod of a job no longer runs."""
+
+        def gone() -> bool:
+            live = {each["metadata"]["uid"] for each in self.pods(name, "Pending", "Running")}
+            return pod["metadata"]["uid"] not in live
+
+        self.api.wait_for(f"{pod['metadata']['name']} runs no more", gone, SECONDS)
 
     def await_idle(self, name: str) -> None:
         """Wait until a job is suspended and has no live pod."""
