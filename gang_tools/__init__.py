@@ -1,1 +1,1 @@
-"""What people run at a desk: the command line, and what it shows, checks and simulates."""
+"""The tools that people run at a desk: the command line, and all that it shows and checks."""

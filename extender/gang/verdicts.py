@@ -1,4 +1,4 @@
-"""What decisions about gangs have in common: their settings, the kinds of room, and their answers.
+"""The common parts of decisions about gangs: settings, the kinds of room, and the answers.
 
 Answers are frozen values. Each refusal has a reason and one sentence. The sentence is the same for
 every node and every member, names no node, and has no per cent sign: kube-scheduler groups equal

@@ -1,4 +1,4 @@
-"""What one template gives all of its pods: the Shape, and the Pattern of those that are equal.
+"""The values that all pods of a template share: the Shape, and the Pattern of equal ones.
 
 The Shape of a pod decides where it fits. Reading amounts, terms and ports takes longer than
 everything else of a pod. Pods of one template say them in the same bytes, and so does one pod in

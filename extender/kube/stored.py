@@ -1,4 +1,4 @@
-"""What is written into objects to be read again: kept room, and topology assignments.
+"""The values that are stored in objects and read again: kept room, and topology assignments.
 
 The status of a PodGroup has the room that is kept: `grantedRoom` and `preemption`. A
 `TopologyAssignment` of kueue.x-k8s.io/v1beta2 has numbers of pods by domain, where values that many

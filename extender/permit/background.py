@@ -1,4 +1,4 @@
-"""What goes on beside requests: conditions of groups, claims to nodes, and pods that never came.
+"""The work that goes on beside requests: conditions, claims to nodes, and pods that never came.
 
 `NodeClaims` runs in both processes, the rest in `serve`. `remembered` is what explanations show of
 the memory of `serve`.

@@ -1,4 +1,4 @@
-"""What `serve` remembers, and no watch shows: of groups, of requests, and of kube-scheduler.
+"""The memory of `serve` that no watch shows: of groups, of requests, and of kube-scheduler.
 
 `GroupMemory` is the one memory of verdicts about groups. A verdict spares another look at a group
 whose answer would be the same, or that has just failed. `ENDED_BY` is the whole rule of what ends

@@ -1,4 +1,4 @@
-"""What a process shows of itself over HTTP: liveness, readiness, metrics, and what it remembers.
+"""The HTTP pages of a process about itself: liveness, readiness, metrics, and its memory.
 
 `GET /debug/snapshot` shows the memory of the process that no object of the API server has.
 """

@@ -152,7 +152,7 @@ T = TypeVar("T", GangStart, AdmissionStart)
 
 
 class _Starts(Generic[T]):
-    """What is under way of a kind, by `namespace/name`. What notes something raises nothing.
+    """The starts of a kind that are under way, by `namespace/name`. Noting one never raises.
 
     All methods are quick: they are called where kube-scheduler waits for an answer, in the middle
     of what is done for a gang.

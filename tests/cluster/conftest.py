@@ -124,7 +124,7 @@ high = priority_class(1000)
 
 @pytest.fixture(scope="module")
 def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
-    """What may lie between a process and the API server."""
+    """The proxies that may lie between a process and the API server."""
     with FaultyProxy(control_plane, seed=1) as proxy:
         yield proxy
 

@@ -50,7 +50,7 @@ class Partner:
 
 @dataclass(slots=True)
 class Start:
-    """Where one operator listens, and where its files are."""
+    """The ports and the files of one operator."""
 
     folder: Path
     kubeconfig: Path

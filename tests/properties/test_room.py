@@ -35,7 +35,7 @@ class Floor:
             cluster=self.cluster,
         )
         self.unplaced: dict[str, int] = {}
-        """How many pods of each workload that is admitted have no node."""
+        """The number of pods without a node, for each admitted workload."""
         self.asked: dict[str, int] = {}
         self.made = 0
 

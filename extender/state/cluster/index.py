@@ -1,4 +1,4 @@
-"""What the store counts and sorts, so that no decision goes through all pods or nodes.
+"""The counts and orders that the store keeps, so that no decision goes through all pods or nodes.
 
 The progress of groups and their queue, nodes in the order of what they have, logs of what changed,
 pods of native PodGroups, terms of affinity, and what a new version of a pod concerns.

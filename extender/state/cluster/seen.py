@@ -1,4 +1,4 @@
-"""What kube-scheduler has seen, as far as its requests and our watch say so.
+"""The nodes and pods that kube-scheduler has seen, as far as its requests and our watch say so.
 
 The nodes that it found good for pods of a pattern, the nodes on which schedulers place pods, and
 the pods that we bound ahead of it and that its cache may not hold yet. State has no clock: what

@@ -1,4 +1,4 @@
-"""What is remembered of a job: other writers of `suspend`, waits, and pods that succeeded."""
+"""Tests of the memory of a job: other writers of `suspend`, waits, and pods that succeeded."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What bind answers a member of a gang, and which are tried again when siblings are held."""
+"""Tests of what bind answers, and of members that are tried again when siblings are held."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -50,7 +50,7 @@ STARTED, RECOVERED = ("True", "Started"), ("True", "Recovered")
 def test_what_is_said_follows_from_what_was(
     status: dict[str, Any], before: tuple[str, ...], want: Any, since: float
 ) -> None:
-    """What was said of pods is reset with each admission; it needs no comparison of times."""
+    """The state of pods is reset with each admission; it needs no comparison of times."""
     assert reported(status, *before, since=since) == want
 
 

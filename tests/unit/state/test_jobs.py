@@ -1,4 +1,4 @@
-"""What Jobs say of their groups, and how many more pods a job may have nodes for."""
+"""Tests of what Jobs say of their groups, and of how many more pods may have nodes."""
 
 from dataclasses import replace
 from typing import Any

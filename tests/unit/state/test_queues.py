@@ -1,4 +1,4 @@
-"""What is known of queues, from facts that come late, twice, by slices or not at all."""
+"""Tests of the state of queues, with facts that come late, twice, by slices or not at all."""
 
 from collections.abc import Iterator
 from dataclasses import replace

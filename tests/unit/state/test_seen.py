@@ -1,4 +1,4 @@
-"""What kube-scheduler has seen: nodes that it looked at, and pods judged or bound ahead of it."""
+"""Tests of the nodes and pods that kube-scheduler has seen, or that are judged ahead of it."""
 
 from dataclasses import replace
 from typing import Any
