@@ -45,7 +45,7 @@ def test_pods_of_many_terms_fill_no_memory(
     gang: GangScheduler, reconciler: Reconciler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(2, "8")
-    pids, count = (gang.extender.pid, reconciler.process.pid), 12
+    pids, count = (gang.extender.pid, reconciler.process.pid), 24
     gangs.create("before", 2)
     gangs.await_phases("before", Running=2)
     before = [*map(mib_of, pids)]
