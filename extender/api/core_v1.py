@@ -251,6 +251,14 @@ class Toleration(Wire, frozen=True):
     effect: str = ""
     toleration_seconds: int | None = None
 
+    def as_json(self) -> dict[str, object]:
+        """Return it as the API has it, without fields that are empty."""
+        return {
+            name: value
+            for name, value in msgspec.to_builtins(self).items()
+            if value not in ("", None)
+        }
+
 
 class Requirement(Wire, frozen=True):
     """corev1.NodeSelectorRequirement, and metav1.LabelSelectorRequirement."""

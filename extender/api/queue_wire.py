@@ -114,6 +114,7 @@ class Check(Wire, frozen=True):
     """AdmissionCheckStrategyRule."""
 
     name: str = ""
+    on_flavors: list[str] | None = None
 
 
 class ChecksStrategy(Wire, frozen=True):
@@ -296,6 +297,26 @@ class Eviction(Wire, frozen=True):
     count: int = 0
 
 
+class PodSetUpdate(Wire, frozen=True):
+    name: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: list[Toleration] | None = None
+
+
+class CheckState(Wire, frozen=True):
+    """AdmissionCheckState."""
+
+    name: str = ""
+    state: str = "Pending"
+    message: str = ""
+    last_transition_time: datetime | None = None
+    pod_set_updates: list[PodSetUpdate] | None = None
+    requeue_after_seconds: int | None = None
+    retry_count: int | None = None
+
+
 class SchedulingStats(Wire, frozen=True):
     evictions: list[Eviction] | None = None
 
@@ -308,6 +329,7 @@ class WorkloadStatus(Wire, frozen=True):
     scheduling_stats: SchedulingStats | None = None
     accumulated_past_execution_time_seconds: int | None = None
     preemption_gates: list[PreemptionGate] | None = None
+    admission_checks: list[CheckState] | None = None
 
 
 class Workload(OnlyMetadata, frozen=True):

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import Final
 
-import msgspec
-
 from extender.api import wellknown
 from extender.api.core_v1 import Toleration
 from extender.api.values import LONGEST_LABEL, is_label_key
@@ -317,14 +315,7 @@ def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str)
         name=given.name,
         count=given.count,
         node_selector=selector,
-        tolerations=tuple(
-            {
-                name: found
-                for name, found in msgspec.to_builtins(each).items()
-                if found not in ("", None)
-            }
-            for each in tolerations
-        ),
+        tolerations=tuple(each.as_json() for each in tolerations),
         gates=gates,
         labels={wellknown.PODSET_LABEL: given.name, **({POD_GROUP_LABEL: group} if group else {})},
     )

@@ -46,6 +46,8 @@ from extender.state.cluster.records import AdmittedPods, JobInfo, Shape
 from extender.state.queue.records import (
     AdmissionInfo,
     Assignment,
+    CheckRule,
+    CheckState,
     ClusterQueueInfo,
     CohortInfo,
     CompletionMode,
@@ -59,6 +61,7 @@ from extender.state.queue.records import (
     NamespaceInfo,
     OwnerRef,
     PodSetInfo,
+    PodSetUpdate,
     PreemptionPolicy,
     PriorityClassInfo,
     Quota,
@@ -175,7 +178,8 @@ class QueueDecoder:
             ),
             stop_policy=_stop_policy(spec.stop_policy),
             admission_checks=tuple(
-                check.name for check in (checks.admission_checks if checks else None) or ()
+                CheckRule(check.name, frozenset(check.on_flavors or ()))
+                for check in (checks.admission_checks if checks else None) or ()
             ),
             status=bytes(found.status),
             conditions=conditions_of(_conditions(found.status or b"{}").conditions),
@@ -292,6 +296,7 @@ class QueueDecoder:
             evictions=tuple((stats.evictions if stats else None) or ()),
             closed_gates=tuple(name for name in gates if name not in opened),
             open_gates=tuple(name for name in gates if name in opened),
+            checks=tuple(map(_check, status.admission_checks or ())),
             unreadable=next((each.fault for each in pod_sets if each.fault), ""),
         )
 
@@ -409,6 +414,28 @@ def _assignment(found: wire.PodSetAssignment) -> Assignment:
         parse_resources(found.resource_usage),
         found.count or 0,
         read_assignment(found.topology_assignment),
+    )
+
+
+def _check(found: wire.CheckState) -> CheckState:
+    return CheckState(
+        intern(found.name),
+        intern(found.state),
+        found.message,
+        seconds_of(found.last_transition_time) if found.last_transition_time else 0.0,
+        tuple(map(_pod_set_update, found.pod_set_updates or ())),
+        found.requeue_after_seconds,
+        found.retry_count or 0,
+    )
+
+
+def _pod_set_update(found: wire.PodSetUpdate) -> PodSetUpdate:
+    return PodSetUpdate(
+        found.name,
+        found.labels or {},
+        found.annotations or {},
+        found.node_selector or {},
+        tuple(found.tolerations or ()),
     )
 
 

@@ -29,9 +29,11 @@ from extender.resources.quantity import exact
 from extender.state.cluster.records import DomainAssignment, Grant
 from extender.state.queue.records import (
     AdmissionInfo,
+    CheckState,
     JobObject,
     Meta,
     OwnerRef,
+    PodSetUpdate,
     WorkloadInfo,
 )
 
@@ -41,6 +43,8 @@ ROOM_FIELD_MANAGER: Final = "gang-extender-room"
 """The manager of `status.grantedRoom` of PodGroups."""
 _POD_GROUP: Final = {"apiVersion": f"{GROUP_X}/{POD_GROUP_VERSION}", "kind": "PodGroup"}
 Json = dict[str, Any]
+_REQUIRED: Final = frozenset(("name", "state", "message", "lastTransitionTime"))
+"""The fields of the state of an admission check that the API requires."""
 
 _log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -240,6 +244,8 @@ def status_patch(before: WorkloadInfo, after: WorkloadInfo) -> Json:
             {"name": name, "position": "Closed", "lastTransitionTime": since}
             for name in after.closed_gates
         ]
+    if before.checks != after.checks:
+        patch["admissionChecks"] = [check_as_json(each) for each in after.checks] or None
     if before.evictions != after.evictions:
         patch["schedulingStats"] = {
             "evictions": [
@@ -248,6 +254,31 @@ def status_patch(before: WorkloadInfo, after: WorkloadInfo) -> Json:
             ]
         }
     return patch
+
+
+def check_as_json(check: CheckState) -> Json:
+    """Return the state of an admission check as the API has it."""
+    found: Json = {
+        "name": check.name,
+        "state": check.state,
+        "message": check.message,
+        "lastTransitionTime": as_time(check.last_transition),
+        "podSetUpdates": [_pod_set_update(each) for each in check.pod_set_updates],
+        "requeueAfterSeconds": check.requeue_after_seconds,
+        "retryCount": check.retry_count,
+    }
+    return {name: value for name, value in found.items() if value or name in _REQUIRED}
+
+
+def _pod_set_update(update: PodSetUpdate) -> Json:
+    found: Json = {
+        "name": update.name,
+        "labels": dict(update.labels),
+        "annotations": dict(update.annotations),
+        "nodeSelector": dict(update.node_selector),
+        "tolerations": [each.as_json() for each in update.tolerations],
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _admission(admission: AdmissionInfo | None) -> Json | None:

@@ -85,8 +85,9 @@ def _lacks(queue: ClusterQueueInfo, view: QueueView) -> Iterator[tuple[Active, s
         text = f"references missing Topology(ies): {','.join(topologies)}"
         yield Active.TOPOLOGY_NOT_FOUND, text
     if queue.admission_checks:
+        names = [each.name for each in queue.admission_checks]
         text = (
-            f"references missing AdmissionCheck(s): {','.join(queue.admission_checks)} (this "
+            f"references missing AdmissionCheck(s): {','.join(names)} (this "
             "version has no admission checks: remove spec.admissionChecksStrategy)"
         )
         yield Active.CHECK_NOT_FOUND, text

@@ -123,6 +123,15 @@ class PreemptionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckRule:
+    """An admission check that a ClusterQueue lists."""
+
+    name: str
+    flavors: frozenset[str] = frozenset()
+    """The flavors whose workloads need the check; none for all workloads."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterQueueInfo:
     """A ClusterQueue: quota, and which workloads may use it."""
 
@@ -135,7 +144,7 @@ class ClusterQueueInfo:
     fungibility: FlavorFungibility = field(default_factory=FlavorFungibility)
     preemption: PreemptionPolicy = PreemptionPolicy()
     stop_policy: StopPolicy = "None"
-    admission_checks: tuple[str, ...] = ()
+    admission_checks: tuple[CheckRule, ...] = ()
     status: bytes = field(default=b"", compare=False)
     """The stored status as JSON: compared with what is to be written."""
     conditions: tuple[ConditionInfo, ...] = field(default=(), compare=False)
@@ -302,6 +311,32 @@ class RequeueInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PodSetUpdate:
+    """The additions of an admission check to the pods of one pod set."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckState:
+    """The state of one admission check of a workload, as `status.admissionChecks` has it."""
+
+    name: str
+    state: str = "Pending"
+    """`Pending`, `Ready`, `Retry` or `Rejected`."""
+    message: str = ""
+    last_transition: float = 0.0
+    """Seconds since the epoch."""
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()
+    requeue_after_seconds: int | None = None
+    retry_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class OwnerRef:
     """The owner of an object."""
 
@@ -344,6 +379,8 @@ class WorkloadInfo:
     """The preemption gates that are closed. It preempts nothing while there are any."""
     open_gates: tuple[str, ...] = ()
     """The preemption gates that are open."""
+    checks: tuple[CheckState, ...] = ()
+    """The states of its admission checks."""
     unreadable: str = ""
     """The reason why a part could not be read; if there is one, it is not admitted."""
     arrival: int = field(default=0, compare=False)

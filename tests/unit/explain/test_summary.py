@@ -7,6 +7,7 @@ from extender.explain import lists
 from extender.explain.facts import LARGEST_LIMIT
 from extender.explain.workload import explain
 from extender.queueing.rules import AdmissionOptions, PodsReady
+from extender.state.queue.records import CheckRule
 from extender.steps import Steps, at_once
 from tests.makers import key
 from tests.queue_makers import (
@@ -193,7 +194,7 @@ def test_a_workload_that_waits_for_the_pods_of_others() -> None:
 
 
 def test_a_queue_that_can_admit_nothing() -> None:
-    queues = plain(cohort="all", admission_checks=("check",))
+    queues = plain(cohort="all", admission_checks=(CheckRule("check"),))
     queues.put(workload("waits", 1))
 
     [item] = reported(queues).items

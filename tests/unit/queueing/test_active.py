@@ -6,7 +6,7 @@ import pytest
 
 from extender.queueing.status import Used, activity, cluster_queue_status, local_activity
 from extender.state.queue.events import Record
-from extender.state.queue.records import FlavorInfo, TopologyInfo
+from extender.state.queue.records import CheckRule, FlavorInfo, TopologyInfo
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -47,7 +47,7 @@ WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
         (True, "Ready", "Can admit new workloads"),
     ),
     "checks that no controller makes": (
-        {"admission_checks": ("budget",)},
+        {"admission_checks": (CheckRule("budget"),)},
         [],
         (
             False,
@@ -61,7 +61,7 @@ WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
         (False, "Unknown", f"{NO}: cohort x is among its own parents."),
     ),
     "two things at once": (
-        {"stop_policy": "Hold", "admission_checks": ("budget",)},
+        {"stop_policy": "Hold", "admission_checks": (CheckRule("budget"),)},
         [],
         (
             False,

@@ -11,7 +11,7 @@ from extender.queueing.cycle import Admit, NotAdmitted
 from extender.queueing.pending import Counts
 from extender.queueing.quota import QuotaTree
 from extender.state.queue import events as ev
-from extender.state.queue.records import NamespaceInfo, RequeueInfo, WorkloadInfo
+from extender.state.queue.records import CheckRule, NamespaceInfo, RequeueInfo, WorkloadInfo
 from tests.makers import key
 from tests.queue_makers import (
     Admissions,
@@ -219,7 +219,9 @@ def test_a_namespace_that_is_no_longer_selected_makes_its_workloads_inadmissible
 
 
 def test_a_queue_that_lacks_a_flavor_admits_no_workload() -> None:
-    queues = Admissions(cluster_queue(admission_checks=("budget",)), local_queue(), workload("w"))
+    queues = Admissions(
+        cluster_queue(admission_checks=(CheckRule("budget"),)), local_queue(), workload("w")
+    )
     (outcome,) = queues.run()
     assert isinstance(outcome, NotAdmitted)
     assert outcome.reason == "Suspended"
