@@ -298,16 +298,16 @@ class Eviction(Wire, frozen=True):
 
 
 class PodSetUpdate(Wire, frozen=True):
+    """The additions of an admission check to the pods of one pod set."""
+
     name: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    node_selector: dict[str, str] | None = None
-    tolerations: list[Toleration] | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    node_selector: dict[str, str] = field(default_factory=dict)
+    tolerations: list[Toleration] = field(default_factory=list)
 
 
-class CheckState(Wire, frozen=True):
-    """AdmissionCheckState."""
-
+class AdmissionCheckState(Wire, frozen=True):
     name: str = ""
     state: str = "Pending"
     message: str = ""
@@ -329,7 +329,7 @@ class WorkloadStatus(Wire, frozen=True):
     scheduling_stats: SchedulingStats | None = None
     accumulated_past_execution_time_seconds: int | None = None
     preemption_gates: list[PreemptionGate] | None = None
-    admission_checks: list[CheckState] | None = None
+    admission_checks: list[AdmissionCheckState] | None = None
 
 
 class Workload(OnlyMetadata, frozen=True):

@@ -61,7 +61,6 @@ from extender.state.queue.records import (
     NamespaceInfo,
     OwnerRef,
     PodSetInfo,
-    PodSetUpdate,
     PreemptionPolicy,
     PriorityClassInfo,
     Quota,
@@ -417,25 +416,15 @@ def _assignment(found: wire.PodSetAssignment) -> Assignment:
     )
 
 
-def _check(found: wire.CheckState) -> CheckState:
+def _check(found: wire.AdmissionCheckState) -> CheckState:
     return CheckState(
         intern(found.name),
         intern(found.state),
         found.message,
         seconds_of(found.last_transition_time) if found.last_transition_time else 0.0,
-        tuple(map(_pod_set_update, found.pod_set_updates or ())),
+        tuple(found.pod_set_updates or ()),
         found.requeue_after_seconds,
         found.retry_count or 0,
-    )
-
-
-def _pod_set_update(found: wire.PodSetUpdate) -> PodSetUpdate:
-    return PodSetUpdate(
-        found.name,
-        found.labels or {},
-        found.annotations or {},
-        found.node_selector or {},
-        tuple(found.tolerations or ()),
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 import structlog
 
 from extender.api.core_v1 import Stored
+from extender.api.queue_wire import PodSetUpdate
 from extender.api.wellknown import (
     DONE_ANNOTATION,
     GROUP_X,
@@ -33,7 +34,6 @@ from extender.state.queue.records import (
     JobObject,
     Meta,
     OwnerRef,
-    PodSetUpdate,
     WorkloadInfo,
 )
 
@@ -271,13 +271,8 @@ def check_as_json(check: CheckState) -> Json:
 
 
 def _pod_set_update(update: PodSetUpdate) -> Json:
-    found: Json = {
-        "name": update.name,
-        "labels": dict(update.labels),
-        "annotations": dict(update.annotations),
-        "nodeSelector": dict(update.node_selector),
-        "tolerations": [each.as_json() for each in update.tolerations],
-    }
+    tolerations = [each.as_json() for each in update.tolerations]
+    found: Json = {**msgspec.to_builtins(update), "tolerations": tolerations}
     return {name: value for name, value in found.items() if value}
 
 

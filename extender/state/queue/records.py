@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
-from extender.api.queue_wire import Eviction, FlavorFungibility, LimitRangeItem
+from extender.api.queue_wire import Eviction, FlavorFungibility, LimitRangeItem, PodSetUpdate
 from extender.api.reasons import EvictionReason
 from extender.api.wellknown import (
     ADMISSION_GATED_BY,
@@ -308,17 +308,6 @@ class RequeueInfo:
 
     count: int = 0
     at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodSetUpdate:
-    """The additions of an admission check to the pods of one pod set."""
-
-    name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

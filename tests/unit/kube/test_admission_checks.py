@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from extender.api.core_v1 import Toleration
+from extender.api.queue_wire import PodSetUpdate
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.queues import status_patch
-from extender.state.queue.records import CheckRule, CheckState, PodSetUpdate
+from extender.state.queue.records import CheckRule, CheckState
 
 READY = {
     "name": "nodes",
@@ -56,7 +57,7 @@ def test_the_states_of_checks_are_read_and_written_as_they_are() -> None:
                     {"a": "b"},
                     {"c": "d"},
                     {"pool": "new"},
-                    (Toleration("new", "Exists", "", "NoSchedule"),),
+                    [Toleration("new", "Exists", "", "NoSchedule")],
                 ),
             ),
             60,
