@@ -211,6 +211,8 @@ class EvictionReason(StrEnum):
     PREEMPTED = "Preempted"
     PODS_READY_TIMEOUT = "PodsReadyTimeout"
     NODE_FAILURES = "NodeFailures"
+    ADMISSION_CHECK = "AdmissionCheck"
+    """An admission check asks for another try."""
     CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped"
     LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
     DEACTIVATED = "Deactivated"
@@ -222,6 +224,14 @@ class DeactivationCause(StrEnum):
 
     REQUEUING_LIMIT = "RequeuingLimitExceeded"
     MAXIMUM_EXECUTION_TIME = "MaximumExecutionTimeExceeded"
+    ADMISSION_CHECK = "AdmissionCheck"
+    """An admission check is rejected."""
+
+
+class CheckReason(StrEnum):
+    """Reasons of Events about admission checks of Workloads."""
+
+    REJECTED = "AdmissionCheckRejected"
 
 
 class RequeueReason(StrEnum):

@@ -15,6 +15,7 @@ from typing import Final
 
 from extender.api.queue_wire import Eviction
 from extender.api.reasons import (
+    CheckReason,
     DeactivationCause,
     EventReason,
     EvictionReason,
@@ -28,6 +29,7 @@ from extender.api.reasons import (
 )
 from extender.api.values import value_taken
 from extender.api.wellknown import PRIORITY_TAKEN, WorkloadCondition
+from extender.queueing import checks
 from extender.queueing.rules import (
     STORED_SECONDS,
     AdmissionOptions,
@@ -41,6 +43,7 @@ from extender.queueing.status import Absent, is_orphan, standing
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import (
     AdmissionInfo,
+    CheckState,
     ClusterQueueInfo,
     LocalQueueInfo,
     Meta,
@@ -180,7 +183,7 @@ def evicted(
 ) -> WorkloadInfo:
     """Return an evicted workload; it keeps its quota until its pods are gone.
 
-    Its preemption gates close again.
+    Its preemption gates close again, and its admission checks begin anew.
     """
     new = condition(WorkloadCondition.EVICTED, reason, message)
     after = with_conditions(without(workload, WorkloadCondition.HOSTS_LOST), now, new)
@@ -189,6 +192,7 @@ def evicted(
         evictions=_counted(workload.evictions, reason, cause),
         closed_gates=(*workload.closed_gates, *workload.open_gates),
         open_gates=(),
+        checks=checks.reset(workload.checks, now),
     )
 
 
@@ -359,6 +363,8 @@ def _deactivate(workload: WorkloadInfo, _: QueueView, now: float) -> WorkloadSte
         return None
     if target is not None and target.status == "True":
         reason, message = f"{EvictionReason.DEACTIVATED}DueTo{target.reason}", target.message
+        if target.reason == DeactivationCause.ADMISSION_CHECK:
+            message = f"The workload is deactivated due to {message}"
     else:
         reason, message = EvictionReason.DEACTIVATED, "The workload is deactivated"
     return _evict_or_dequeue(workload, reason, message, now=now)
@@ -407,6 +413,26 @@ def _stopped(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadSte
     return None
 
 
+def _checked(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
+    """List the admission checks that a workload needs, and do what their states ask for."""
+    if workload.admission is None or workload.evicted:
+        return None
+    after = checks.synced(workload, view, now)
+    rejected = checks.in_state(after, checks.REJECTED)
+    if rejected:
+        message = checks.told(rejected, checks.REJECTED)
+        step = _targeted(after, DeactivationCause.ADMISSION_CHECK, message, now=now)
+        return replace(step, reason=CheckReason.REJECTED, message=f"Deactivated due to {message}")
+    retried = checks.in_state(after, checks.RETRY)
+    if retried:
+        message = f"Evicted due to {checks.told(retried, checks.RETRY)}"
+        requeue = checks.requeue_of(after, now)
+        after = evicted(after, EvictionReason.ADMISSION_CHECK, message, now=now)
+        after = replace(after, requeue=requeue)
+        return WorkloadStep(after, reason=EventReason.EVICTED, message=message)
+    return WorkloadStep(after) if after is not workload else None
+
+
 def _requeue(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
     """Requeue a workload that was evicted or dequeued, once the cause is gone."""
     requeued = workload.condition(WorkloadCondition.REQUEUED)
@@ -414,7 +440,8 @@ def _requeue(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadSte
         return None
     if requeued.reason.startswith(EvictionReason.DEACTIVATED):
         # What counted towards the deactivation begins anew.
-        anew = replace(workload, past_execution=0, requeue=None)
+        again = tuple(CheckState(each.name, last_transition=now) for each in workload.checks)
+        anew = replace(workload, past_execution=0, requeue=None, checks=again)
         return _queued(anew, RequeueReason.REACTIVATED, "The workload was reactivated", now=now)
     restarted = _RESTARTED.get(requeued.reason)
     if restarted is None:
@@ -531,6 +558,7 @@ _RULES: Final[tuple[Callable[[WorkloadInfo, QueueView, float], WorkloadStep | No
     _release,
     _deactivate,
     _stopped,
+    _checked,
     _requeue,
     _ungated,
 )

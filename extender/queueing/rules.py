@@ -90,7 +90,7 @@ def queue_time(workload: WorkloadInfo, options: AdmissionOptions) -> float:
             evicted.reason == EvictionReason.PODS_READY_TIMEOUT
             and options.requeuing_timestamp == "Eviction"
         )
-        if timed_out or evicted.reason == "AdmissionCheck":
+        if timed_out or evicted.reason == EvictionReason.ADMISSION_CHECK:
             return evicted.transition
     return workload.meta.created
 
