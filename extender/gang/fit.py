@@ -28,10 +28,15 @@ from extender.steps import Steps
 _ROOM_TEXT: Final = re.compile(
     r"\bInsufficient \S|\bToo many pods\b"
     r"|\bno nodes available to schedule pods\b|\b0/0 nodes are available\b"
-    r"|\bnode\.kubernetes\.io/(not-ready|unreachable|unschedulable|network-unavailable)\b"
 )
-"""The words with which kube-scheduler says that a node is full, missing or not ready. The extender
-sees from the nodes when that is over."""
+"""The words with which kube-scheduler says that a node is full or missing."""
+_TAINT: Final = r"\d+ node\(s\) had untolerated taint(?:\(s\))?(?: \{[^}]*\})?"
+_LABELS: Final = r"\d+ node\(s\) (?:didn't match Pod's node affinity/selector|were unschedulable)"
+_SEEN_TEXT: Final = re.compile(
+    rf"0/\d+ nodes are available: (?:{_LABELS}, )*{_TAINT}(?:, (?:{_TAINT}|{_LABELS}))*(?:\.|$)"
+)
+"""A text about taints, with no other cause than what plans read from the nodes themselves: a node
+that boots has taints, whatever their names, and counts for a plan once they are gone."""
 _NUMBERS: Final = re.compile(r"(\d+)")
 _NAMES: Final = 1 << 14
 """The number of node names whose split is remembered: a large gang has as many places as pods."""
@@ -127,10 +132,12 @@ def candidates(pod: PodInfo | None, group: str, *, view: ClusterView) -> list[Po
 def finds_no_node(pod: PodInfo, group: str) -> bool:
     """Return whether kube-scheduler found no node for a pod, for a reason that no plan can see.
 
-    Plans see room: a pod that lacked room is tried again when there is some.
+    Plans see room and taints: a pod that lacked room is tried again when there is some.
     """
     text = pod.unschedulable
-    return text is not None and not is_ours(text, group) and not _ROOM_TEXT.search(text)
+    if text is None or is_ours(text, group):
+        return False
+    return not _ROOM_TEXT.search(text) and not _SEEN_TEXT.match(text)
 
 
 def is_readable(group: str, *, view: ClusterView) -> bool:

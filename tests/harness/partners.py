@@ -16,12 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from zipfile import ZipFile
 
 import httpx
 import yaml
 
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
+from tests.harness.helm import helm
 from tests.harness.manifests import documents
 from tests.harness.process import Component, free_port
 from tests.harness.started import fetch
@@ -46,6 +48,8 @@ class Partner:
     env: Callable[["Start"], Mapping[str, str]] = lambda _: {}
     changes: tuple[tuple[str, str, str], ...] = ()
     """Changes of its source before the build: file, text, and what replaces it."""
+    chart: str = ""
+    """The folder of its Helm chart, whose roles an administrator applies."""
 
 
 @dataclass(slots=True)
@@ -181,7 +185,68 @@ TRAINING: Final = Partner(
         ),
     ),
 )
-PARTNERS: Final = {each.name: each for each in (JOBSET, MPI, KUBERAY, TRAINING)}
+_KARPENTER_OPERATOR: Final = "pkg/operator/operator.go"
+
+
+def _instance_types(start: Start) -> str:
+    """Return the file with what Karpenter may buy: one size, in two zones, at one price.
+
+    4 CPUs are left for pods: it takes a tenth of a CPU off.
+    """
+    offerings = [
+        {
+            "Price": 1.0,
+            "Available": True,
+            "Requirements": [
+                _is("karpenter.sh/capacity-type", "on-demand"),
+                _is("topology.kubernetes.io/zone", zone),
+            ],
+        }
+        for zone in ("zone-a", "zone-b")
+    ]
+    size = {
+        "name": "four",
+        "architecture": "amd64",
+        "operatingSystems": ["linux"],
+        "resources": {"cpu": "4100m", "memory": "16Gi", "pods": "110"},
+        "offerings": offerings,
+    }
+    path = start.folder / "instance-types.json"
+    path.write_text(json.dumps([size]))
+    return str(path)
+
+
+def _is(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "operator": "In", "values": [value]}
+
+
+KARPENTER: Final = Partner(
+    name="karpenter",
+    module="sigs.k8s.io/karpenter",
+    version="v1.15.0",
+    package="./kwok",
+    manifests=("pkg/apis/crds", "kwok/apis/crds"),
+    chart="kwok/charts",
+    account="karpenter",
+    arguments=lambda start: [
+        f"--health-probe-port={start.health}",
+        f"--instance-types-file-path={_instance_types(start)}",
+        "--disable-leader-election=true",
+        "--feature-gates=CapacityBuffer=true",
+    ],
+    env=lambda start: {"KUBECONFIG": str(start.kubeconfig), "SYSTEM_NAMESPACE": NAMESPACE},
+    # It asks for the latest patch of Go, and listens on all addresses.
+    changes=(
+        ("go.mod", "\ngo 1.26.9\n", "\ngo 1.26.0\n"),
+        (_KARPENTER_OPERATOR, 'fmt.Sprintf(":%d", options.FromContext(ctx).MetricsPort)', '"0"'),
+        (
+            _KARPENTER_OPERATOR,
+            'HealthProbeBindAddress: fmt.Sprintf(":%d"',
+            'HealthProbeBindAddress: fmt.Sprintf("127.0.0.1:%d"',
+        ),
+    ),
+)
+PARTNERS: Final = {each.name: each for each in (JOBSET, MPI, KUBERAY, TRAINING, KARPENTER)}
 
 
 def ensure_partner(partner: Partner, report: Report = print_line) -> Path:
@@ -212,25 +277,38 @@ def ensure_partner(partner: Partner, report: Report = print_line) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             found = source / name
             (shutil.copytree if found.is_dir() else shutil.copy)(found, target)
+        if partner.chart:
+            rendered = helm("template", partner.name, str(source / partner.chart), "-n", NAMESPACE)
+            (part / "manifests" / "chart.yaml").write_text(rendered)
         shutil.rmtree(source)
+        shutil.rmtree(part / "zip", ignore_errors=True)
 
     return built_once(f"{partner.name}-{partner.version}", build, report)
 
 
 def _downloaded(partner: Partner, program: str, folder: Path) -> Path:
-    """Return the folder of a module's source in the cache of modules, downloaded where missing."""
+    """Return the folder of a module's source, downloaded where missing.
+
+    A module that asks for a newer Go is downloaded all the same, with an error: its source lies in
+    `folder` then, and a change of its `go.mod` can say that this Go is new enough.
+    """
+    module = f"{partner.module}@{partner.version}"
     done = subprocess.run(
-        [program, "mod", "download", "-json", f"{partner.module}@{partner.version}"],
+        [program, "mod", "download", "-json", module],
         capture_output=True,
         text=True,
         cwd=folder,  # outside of any module
         check=False,
     )
     found: Mapping[str, str] = json.loads(done.stdout or "{}")
-    if "Dir" not in found:
-        why = found.get("Error", done.stderr)
-        raise ToolchainError(f"{partner.module}@{partner.version} cannot be downloaded: {why}")
-    return Path(found["Dir"])
+    if "Dir" in found:
+        return Path(found["Dir"])
+    if "Zip" in found:
+        with ZipFile(found["Zip"]) as archive:
+            archive.extractall(folder / "zip")
+        return folder / "zip" / module
+    why = found.get("Error", done.stderr)
+    raise ToolchainError(f"{module} cannot be downloaded: {why}")
 
 
 def install(control_plane: ControlPlane, partner: Partner, folder: Path, start: Start) -> None:
@@ -254,8 +332,10 @@ def install(control_plane: ControlPlane, partner: Partner, folder: Path, start: 
                 role = {**each, "metadata": {"name": name}}
                 api.create(role, _binding("ClusterRole", name, subject))
             elif kind == "Role":
-                role = {**each, "metadata": {"name": name, "namespace": NAMESPACE}}
-                api.create(role, _binding("Role", name, subject, NAMESPACE))
+                wanted = each["metadata"].get("namespace", "")
+                namespace = wanted if wanted.startswith("kube-") else NAMESPACE
+                role = {**each, "metadata": {"name": name, "namespace": namespace}}
+                api.create(role, _binding("Role", name, subject, namespace))
             elif kind.endswith("WebhookConfiguration"):
                 api.create(_webhooks(each, name, start.webhooks, control_plane.authority))
         # The leases of leader elections, whose roles differ in every operator.

@@ -18,6 +18,15 @@ THREE = pods(3, 4)
 OLDER = [pod_group("older", 1, created=-1.0), pods(1, 4, group="older")]
 STATEFUL, WORKERS = "statefulset.kubernetes.io/pod-name", "leaderworkerset.sigs.k8s.io/name"
 NO_VOLUME = "0/2 nodes are available: no volume."
+BOOTS = (
+    "0/9 nodes are available: 4 node(s) had untolerated taint(s), 5 node(s) didn't match Pod's "
+    "node affinity/selector. no new claims to deallocate, preemption: 0/9 nodes are available: "
+    "9 Preemption is not helpful for scheduling."
+)
+TAINT_AND_VOLUME = (
+    "0/2 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) had volume node "
+    "affinity conflict. preemption: 0/2 nodes are available: 2 Preemption is not helpful."
+)
 
 WANT: dict[str, tuple[Sequence[Any], Pending]] = {
     "no PodGroup": ([THREE], Pending(Reason.POD_GROUP_NOT_FOUND, "there is no such PodGroup")),
@@ -122,6 +131,17 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
         Pending(
             Reason.MEMBER_UNSCHEDULABLE,
             f"kube-scheduler finds no node for 2 of its pods: {NO_VOLUME}",
+        ),
+    ),
+    "a taint is what plans see themselves": (
+        [pod_group(min_member=1), pods(1, unschedulable=BOOTS), nodes(8)],
+        Pending(Reason.WAITING_FOR_BIND, "1 pods can start, 1 are needed and fit"),
+    ),
+    "a taint of some nodes explains nothing about the others": (
+        [pod_group(min_member=1), pods(1, unschedulable=TAINT_AND_VOLUME), nodes(8)],
+        Pending(
+            Reason.MEMBER_UNSCHEDULABLE,
+            f"kube-scheduler finds no node for 1 of its pods: {TAINT_AND_VOLUME}",
         ),
     ),
     "our own sentence is not kube-scheduler's": (

@@ -1,0 +1,83 @@
+"""Pools of nodes that Karpenter grows: what a test asks for, and which nodes it got."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+from tests.harness.client import Api, Object
+
+POOL: Final = "example.com/pool"
+NODE_POOLS: Final = "karpenter.sh/v1/nodepools"
+NODE_CLAIMS: Final = "karpenter.sh/v1/nodeclaims"
+ZONE: Final = "topology.kubernetes.io/zone"
+_CLASS: Final = "default"
+_MILLICPU: Final = 4100
+"""Of one node, of which 4 CPUs are left for pods."""
+SECONDS: Final = 180
+
+
+class Pools:
+    """NodePools of one test, whose nodes have a label that no other pod selects."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.name = f"pool-{uuid4().hex[:8]}"
+        self.selector = {POOL: self.name}
+        """The node selector of the pods of the test."""
+        self._made: list[str] = []
+
+    def create(
+        self,
+        most: int = 20,
+        *,
+        zones: Sequence[str] = ("zone-a",),
+        consolidate: bool = False,
+    ) -> None:
+        """Make a NodePool without nodes, of nodes with 4 CPUs for pods, at most so many."""
+        name = f"{self.name}-{len(self._made)}"
+        self._made.append(name)
+        template = {
+            "metadata": {"labels": self.selector},
+            "spec": {
+                "nodeClassRef": {
+                    "group": "karpenter.kwok.sh",
+                    "kind": "KWOKNodeClass",
+                    "name": _CLASS,
+                },
+                "requirements": [{"key": ZONE, "operator": "In", "values": [*zones]}],
+                "expireAfter": "Never",
+            },
+        }
+        spec = {
+            "template": template,
+            "limits": {"cpu": f"{_MILLICPU * most}m"},
+            "disruption": {
+                "consolidationPolicy": "WhenEmptyOrUnderutilized",
+                "consolidateAfter": "1s" if consolidate else "Never",
+                "budgets": [{"nodes": "100%"}],
+            },
+        }
+        self.api.create(_object("karpenter.sh/v1", "NodePool", name, spec))
+
+    def nodes(self) -> list[Object]:
+        """Return the nodes that are there."""
+        return self.api.list("nodes", labels=f"{POOL}={self.name}")
+
+    def bought(self) -> int:
+        """Return how many nodes Karpenter has asked its cloud for."""
+        return len(self.api.list(NODE_CLAIMS, labels=f"{POOL}={self.name}"))
+
+    def clean(self) -> None:
+        """Delete the pools; Karpenter ends their nodes."""
+        for name in self._made:
+            self.api.delete(NODE_POOLS, name)
+        self.api.wait_for("no node is left", lambda: not self.bought(), SECONDS)
+
+
+def node_class() -> Object:
+    """Return the class of all nodes: they are there as soon as they are bought."""
+    return _object("karpenter.kwok.sh/v1alpha1", "KWOKNodeClass", _CLASS, {})
+
+
+def _object(version: str, kind: str, name: str, spec: dict[str, Any]) -> Object:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
