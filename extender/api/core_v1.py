@@ -418,6 +418,7 @@ class DisruptionBudgetSpec(Wire, frozen=True):
     """policy/v1 PodDisruptionBudgetSpec."""
 
     selector: LabelSelector | None = None
+    min_available: int | str | None = None
 
 
 class DisruptionBudgetStatus(Wire, frozen=True):

@@ -94,6 +94,10 @@ class Gang(Section):
     preemption_budgets: Literal["BestEffort", "Strict"] = "BestEffort"
     """`BestEffort`: victims that a PodDisruptionBudget protects are chosen last, as kube-scheduler
     does; `Strict`: they are not evicted"""
+    disruption_budgets: bool = True
+    """whether a gang that has run for five seconds gets a PodDisruptionBudget, where its annotation
+    scheduling.x-k8s.io/disruption-budget does not say: drains and autoscalers evict no member then
+    that it needs"""
     ignored_resources: list[str] = Field(default_factory=list)
     """extended resources that kube-scheduler ignores on nodes, as `example.com/name` or
     `example.com/*`"""
@@ -181,5 +185,6 @@ class Gang(Section):
             min_run=self.min_run_seconds,
             max_min_run=self.max_min_run_seconds,
             strict_budgets=self.preemption_budgets == "Strict",
+            protects=self.disruption_budgets,
             bind_equal=self.bind_together == "equal" and self.not_together() is None,
         )

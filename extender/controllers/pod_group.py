@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
+from extender.gang import budgets
 from extender.gang.phase import Watched
 from extender.gang.status import (
     Report,
@@ -111,14 +112,32 @@ class PodGroupController:
             self._waiting.pop(group, None)
         else:
             self._waiting[group] = waits
-        await self._evict(found)
+        await self._evict(pod_group, found)
         pause = await self._write(pod_group, found.status)
         self._report(pod_group, found)
         await self._write_readiness(found)
         is_shown = self._known[group].is_whole
         if pause is None and is_shown and ours(pod_group.status) != found.status:
             pause = WATCH_LAG
-        return min((each for each in (pause, found.look_again) if each is not None), default=None)
+        looks = pause, found.look_again, await self._keep_budget(pod_group, found.status)
+        return min((each for each in looks if each is not None), default=None)
+
+    async def _keep_budget(
+        self, pod_group: PodGroupInfo, status: PodGroupStatusInfo
+    ) -> float | None:
+        """Bring a group's disruption budget up to date; return in how many seconds to look."""
+        step = budgets.decide(
+            pod_group,
+            status,
+            view=self._view,
+            now=self._clock.wall(),
+            enabled=self._options.protects,
+        )
+        if step.delete is not None:
+            await self._writer.delete_budget(step.delete)
+        if step.apply is not None:
+            await self._writer.apply_budget(pod_group, step.apply)
+        return step.look_again
 
     async def _why(self, group: str) -> Pending | None:
         """Return what a group without room waits for: this searches all nodes."""
@@ -187,8 +206,10 @@ class PodGroupController:
                 at=self._clock.wall(),
             )
 
-    async def _evict(self, found: Report) -> None:
+    async def _evict(self, pod_group: PodGroupInfo, found: Report) -> None:
         refused: ApiError | None = None
+        if found.evict and (budget := budgets.budget_of(pod_group, self._view)) is not None:
+            await self._writer.delete_budget(budget)
         for pod in found.evict:
             try:
                 await self._writer.evict(_ref(pod))

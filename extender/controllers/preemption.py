@@ -16,6 +16,7 @@ from extender.api.reasons import EventReason, PreemptionReason
 from extender.api.wellknown import ConditionType
 from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN
 from extender.gang import preempt
+from extender.gang.budgets import budget_of
 from extender.gang.preempt import Checked, check, has_started_since
 from extender.gang.verdicts import GangOptions
 from extender.kube.errors import ApiError, BudgetError
@@ -157,6 +158,7 @@ class PreemptionController:
         if not evict:
             return
         singles, workloads = self._parted(evict)
+        await self._lift_budgets(singles, done)
         if self._options.strict_budgets and not done.asked:
             # A budget may allow less by now, and a part of the victims would go for nothing.
             await self._all([self._writer.evict(_ref(pod), dry_run=True) for pod in singles])
@@ -170,6 +172,13 @@ class PreemptionController:
             await self._all(works)
         finally:
             self._say_preempted([pod for pod in evict if pod.uid in done.asked], done, pod_group)
+
+    async def _lift_budgets(self, pods: Iterable[PodInfo], done: _Done) -> None:
+        """Delete the disruption budgets that we made for gangs that go whole."""
+        whole = _gangs_of(done.nomination)
+        groups = [self._view.pod_group(key) for key in {pod.group for pod in pods if pod.group}]
+        found = [budget_of(each, self._view) for each in groups if each and each.uid in whole]
+        await self._all([self._writer.delete_budget(each) for each in found if each is not None])
 
     def _message(self, preemptor: PodGroupInfo, namespace: str) -> str:
         """Return what is said to victims of a namespace; a group of another one is not named."""

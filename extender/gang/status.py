@@ -7,9 +7,14 @@ from math import floor
 from typing import Final, NamedTuple
 
 from extender.api.reasons import EventReason, Reason
-from extender.api.wellknown import ON_PARTIAL_ANNOTATION, ConditionType, Phase
+from extender.api.wellknown import (
+    DISRUPTION_BUDGET,
+    ON_PARTIAL_ANNOTATION,
+    ConditionType,
+    Phase,
+)
 from extender.fit.candidates import is_feasible
-from extender.gang import gates, phase, preempt
+from extender.gang import budgets, gates, phase, preempt
 from extender.gang.fit import Fit, candidates, finds_no_node
 from extender.gang.gates import cannot_start
 from extender.gang.phase import Progress, Statement, Watched, is_scheduled, runs
@@ -132,6 +137,7 @@ def decide(
             *_changes(stored, status),
             *_mixed_priorities(pods),
             *_policy(pod_group.on_partial, watched),
+            *_protection(pod_group.disruption_budget),
             *_claim(claim),
         ),
         evict=split.evict,
@@ -191,6 +197,14 @@ def _policy(asked: str | None, watched: Watched) -> Iterable[Notice]:
         reason = EventReason.UNKNOWN_POLICY
         note = f"{ON_PARTIAL_ANNOTATION} should be keep or evict; {counts} counts"
     yield Notice(reason, note, "Reading", warning=True, key=f"policy {asked}")
+
+
+def _protection(asked: str | None) -> Iterable[Notice]:
+    """Yield an Event about an annotation for the disruption budget that has no such value."""
+    if not budgets.is_known(asked):
+        note = f"{DISRUPTION_BUDGET} should be true or false; true counts"
+        key = f"budget {asked}"
+        yield Notice(EventReason.UNKNOWN_POLICY, note, "Reading", warning=True, key=key)
 
 
 def _aside(claim: Claim | None) -> str:

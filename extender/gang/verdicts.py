@@ -151,6 +151,8 @@ class GangOptions:
     min_run: float = 0.0
     max_min_run: float = 3600.0
     strict_budgets: bool = False
+    protects: bool = True
+    """True if gangs that have started get a PodDisruptionBudget."""
     retry_grace: float = 3.0
 
     def timeout(self, asked: float | None) -> float:

@@ -1,6 +1,7 @@
 """Raw JSON of the API server to the records of the state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import wraps
 from itertools import islice
@@ -15,10 +16,13 @@ from extender.api import core_v1 as core
 from extender.api.core_v1 import NativePodGroup
 from extender.api.values import INDEX_END, count_below, pods_at_first, pods_left, whole
 from extender.api.wellknown import (
+    DISRUPTION_BUDGET,
     DONE_ANNOTATION,
     GANG_READY,
     GROUP_NATIVE,
     INDEX_LABEL,
+    MANAGED_BY_LABEL,
+    MANAGER,
     MIN_RUN_SECONDS,
     ON_PARTIAL_ANNOTATION,
     PLACEMENT_ANNOTATION,
@@ -298,6 +302,7 @@ class Decoder:
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
             created=seconds_of(found.metadata.creation_timestamp),
             on_partial=said.get(ON_PARTIAL_ANNOTATION),
+            disruption_budget=said.get(DISRUPTION_BUDGET),
             required_topology=said.get(REQUIRED_TOPOLOGY),
             preferred_topology=said.get(PREFERRED_TOPOLOGY),
             cost=_cost(said.get(PREEMPTION_COST)),
@@ -347,12 +352,18 @@ class Decoder:
         """Return a disruption budget. Raises DecodeError where the JSON is not one."""
         found = _decode_budget(raw)
         size = check_raw("spec.selector", msgspec.json.encode(found.spec.selector))
+        meta, need = found.metadata, found.spec.min_available
         budget = BudgetInfo(
-            namespace=found.metadata.namespace,
-            name=found.metadata.name,
+            namespace=meta.namespace,
+            name=meta.name,
             selector=found.spec.selector,
             allowed=found.status.disruptions_allowed,
+            uid=meta.uid,
         )
+        owner = next((o for o in meta.owner_references or () if o.kind == "PodGroup"), None)
+        if owner is not None and (meta.labels or {}).get(MANAGED_BY_LABEL) == MANAGER:
+            need = need if isinstance(need, int) else None
+            budget = replace(budget, gang=owner.name, gang_uid=owner.uid, need=need)
         self._account.charge(budget.namespace, budget, size)
         return budget
 
@@ -423,7 +434,10 @@ def seconds_of(moment: datetime | None) -> float:
 
 
 _WORDS: Final = frozenset(
-    (ON_PARTIAL_ANNOTATION, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, PLACEMENT_ANNOTATION)
+    (
+        *(ON_PARTIAL_ANNOTATION, DISRUPTION_BUDGET),
+        *(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, PLACEMENT_ANNOTATION),
+    )
 )
 """The annotations of a PodGroup that are kept as they are."""
 

@@ -11,7 +11,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from extender.api.wellknown import GANG_READY, GROUP_NATIVE, NATIVE_VERSIONS
+from extender.api.wellknown import (
+    GANG_READY,
+    GROUP_NATIVE,
+    MANAGED_BY_LABEL,
+    MANAGER,
+    NATIVE_VERSIONS,
+)
 from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import ConflictError, InvalidError, NotFoundError, UndeclaredFieldsError
 from extender.kube.pods import PodRef
@@ -19,6 +25,7 @@ from extender.kube.recorder import ObjectRef
 from extender.kube.stored import preemption_as_json
 from extender.kube.watch import decoded
 from extender.state.cluster.records import (
+    BudgetInfo,
     ConditionInfo,
     PodGroupInfo,
     PodGroupStatusInfo,
@@ -241,6 +248,44 @@ class PodGroupWriter:
             path = f"{pod.path}/eviction{'?dryRun=All' if dry_run else ''}"
             await self._client.request("POST", path, body=body)
 
+    async def apply_budget(self, pod_group: PodGroupInfo, budget: BudgetInfo) -> None:
+        """Make or change the disruption budget of a group, which is the owner.
+
+        One of the same name that someone else has made or changed is a ConflictError.
+        """
+        selector = budget.selector.match_labels if budget.selector is not None else None
+        owner = about(pod_group)
+        body = _encode({
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {
+                "name": budget.name,
+                "namespace": budget.namespace,
+                "labels": {MANAGED_BY_LABEL: MANAGER},
+                "ownerReferences": [{
+                    "apiVersion": owner.api_version,
+                    "kind": owner.kind,
+                    "name": owner.name,
+                    "uid": owner.uid,
+                }],
+            },
+            "spec": {
+                "minAvailable": budget.need,
+                "selector": {"matchLabels": selector},
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            },
+        })  # fmt: skip
+        path = f"{_budget_path(budget)}?fieldManager={quote(FIELD_MANAGER)}"
+        await self._client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+
+    async def delete_budget(self, budget: BudgetInfo) -> None:
+        """Delete a disruption budget; one that is gone is no error."""
+        body = _encode({
+            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": budget.uid},
+        })  # fmt: skip
+        with suppress(NotFoundError, ConflictError):
+            await self._client.request("DELETE", _budget_path(budget), body=body)
+
     async def delete(self, pod: PodRef) -> None:
         """Delete a pod that is marked, whatever its disruption budget says."""
         body = _encode({
@@ -253,3 +298,9 @@ class PodGroupWriter:
         """Make this the condition of a PodGroup that says whether it was preempted."""
         status = {"conditions": [as_condition(condition)]}
         await apply_part(self._client, pod_group, status, manager=VICTIM_FIELD_MANAGER)
+
+
+def _budget_path(budget: BudgetInfo) -> str:
+    where = quote(budget.namespace, safe="")
+    name = quote(budget.name, safe="")
+    return f"/apis/policy/v1/namespaces/{where}/poddisruptionbudgets/{name}"

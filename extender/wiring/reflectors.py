@@ -126,11 +126,10 @@ def reflectors(
     decoder: Decoder,
     *,
     pods: str,
-    budgets: bool = False,
 ) -> list[Reflector[Any]]:
-    """Return the reflectors of the cluster: pods, nodes, Jobs, PodGroups of ours and native ones.
+    """Return the reflectors of the cluster: pods, nodes, Jobs, budgets, PodGroups of all APIs.
 
-    `pods` is the field selector for pods. With `budgets` there are the PodDisruptionBudgets too.
+    `pods` is the field selector for pods.
     """
     seen = cluster.view()
 
@@ -197,8 +196,7 @@ def reflectors(
     )
     groups = map(pod_groups, POD_GROUP_GROUPS)
     return [
-        *(members, nodes, jobs),
-        *([disruptions] if budgets else []),
+        *(members, nodes, jobs, disruptions),
         *groups,
         native_groups(),
     ]

@@ -92,7 +92,7 @@ class Extender:
         plans = Plans(cluster, verdicts)
         self._loop = Loop(clock, metrics.registry, settings.health)
         self.reflectors = [
-            *reflectors(client, cluster, decoder, pods=LIVE_PODS, budgets=True),
+            *reflectors(client, cluster, decoder, pods=LIVE_PODS),
             *claim_reflectors(client, cluster),
             *admissions(client, cluster, settings.reconcile.lease_namespace),
         ]

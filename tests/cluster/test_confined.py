@@ -432,6 +432,39 @@ def test_the_reconciler_marks_victims_and_nominates_nodes(
     reconciler.delete("pods", "p", namespace)
 
 
+def test_the_reconciler_makes_the_budgets_of_pod_groups_and_touches_no_other(
+    api: Api, reconciler: Api, group: str
+) -> None:
+    budgets = "policy/v1/poddisruptionbudgets"
+    of_group = {"matchLabels": {objects.POD_GROUP_LABEL: "g"}}
+    ours: Object = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {
+            "name": "gang-g",
+            "namespace": group,
+            "labels": {"app.kubernetes.io/managed-by": "gang-extender"},
+            "ownerReferences": [objects.owner(api.get(POD_GROUPS, "g", group))],
+        },
+        "spec": {"minAvailable": 2, "selector": of_group},
+    }
+    theirs = {**ours, "metadata": {"name": "gang-theirs", "namespace": group}}
+    everything = {**ours, "spec": {"minAvailable": 2, "selector": {}}}
+    api.create(theirs)
+    with pytest.raises(ApiError, match="only makes, changes and deletes the disruption budgets"):
+        reconciler.create({**theirs, "metadata": {"name": "other", "namespace": group}})
+    with pytest.raises(ApiError, match="selects the pods of one PodGroup"):
+        reconciler.create(everything)
+    with pytest.raises(ApiError, match="only makes, changes and deletes the disruption budgets"):
+        reconciler.delete(budgets, "gang-theirs", group)
+    label = put("/metadata/labels", ours["metadata"]["labels"])
+    assert "metadata: " in refused(reconciler, budgets, "gang-theirs", group, label)
+    reconciler.create(ours)
+    need = put("/spec/minAvailable", 3)
+    assert refused(reconciler, budgets, "gang-g", group, need) == ""
+    reconciler.delete(budgets, "gang-g", group)
+
+
 RECONCILER_MAY_NOT = {
     "an image": ([put(CONTAINER, "evil", "replace")], "spec: "),
     "a deadline": ([LIMIT], "spec: "),

@@ -259,6 +259,16 @@ class BudgetInfo:
     """The pods that it protects: None selects none, an empty selector all of the namespace."""
     allowed: int = 0
     """The number of its pods that may be evicted now, by its status."""
+    gang: str = ""
+    """The PodGroup for which we made it; empty for everybody else's."""
+    gang_uid: str = ""
+    need: int | None = None
+    """The number of pods that stay, for ours."""
+    uid: str = field(default="", compare=False)
+
+    def asks_like(self, other: "BudgetInfo") -> bool:
+        """Return whether two budgets ask for the same, whatever they allow now."""
+        return replace(self, allowed=0) == replace(other, allowed=0)
 
     @property
     def key(self) -> str:
@@ -427,6 +437,8 @@ class PodGroupInfo:
     created: float = 0.0
     on_partial: str | None = None
     """The annotation that says what becomes of it when it has lost its quorum."""
+    disruption_budget: str | None = None
+    """The annotation that says whether it gets a PodDisruptionBudget."""
     required_topology: str | None = None
     """The label of which all nodes of its pods have the same value."""
     preferred_topology: str | None = None

@@ -460,17 +460,30 @@ class Cluster:
         return ClusterChange(room=True) if before != event else _NOTHING
 
     def _budget_applied(self, budget: BudgetInfo) -> ClusterChange:
-        budgets = self._tables.budgets
-        budgets.setdefault(budget.namespace, {})[budget.name] = budget
-        return _NOTHING  # it makes no room: whether it lets pods go is read when that is asked
+        # It makes no room: whether it lets pods go is read when that is asked.
+        before = self._view.budget(budget.namespace, budget.name)
+        if before is not None and bool(before.gang) != bool(budget.gang):
+            self._budget_deleted(budget.key)
+        tables = self._tables
+        table = tables.gang_budgets if budget.gang else tables.budgets
+        table.setdefault(budget.namespace, {})[budget.name] = budget
+        if before is not None and before.asks_like(budget):
+            return _NOTHING
+        # Where it is about pods of a gang too, that keeps none of ours.
+        ours = tables.gang_budgets.get(budget.namespace, {}).values()
+        gangs = [budget.gang] if budget.gang else [each.gang for each in ours]
+        return ClusterChange(statuses=frozenset(f"{budget.namespace}/{gang}" for gang in gangs))
 
     def _budget_deleted(self, key: str) -> ClusterChange:
         namespace, _, name = key.partition("/")
-        there = self._tables.budgets.get(namespace, {})
-        there.pop(name, None)
-        if not there:
-            self._tables.budgets.pop(namespace, None)
-        return _NOTHING
+        there = self._view.budget(namespace, name)
+        for table in (self._tables.budgets, self._tables.gang_budgets):
+            of_namespace = table.get(namespace, {})
+            of_namespace.pop(name, None)
+            if not of_namespace:
+                table.pop(namespace, None)
+        group = there.gang if there is not None else ""
+        return ClusterChange(statuses=frozenset((f"{namespace}/{group}",))) if group else _NOTHING
 
     def _claim_object_applied(self, found: ClaimObject) -> ClusterChange:
         if isinstance(found, VolumeInfo) and not found.free:
@@ -917,6 +930,7 @@ def _known_keys(tables: ClusterTables, listed: ObjectsListed) -> Iterator[ev.Key
     elif listed.type is AdmittedPods:
         yield from [*tables.admissions.workloads]
     elif listed.type is BudgetInfo:
-        yield from [each.key for found in tables.budgets.values() for each in found.values()]
+        every = [*tables.budgets.values(), *tables.gang_budgets.values()]
+        yield from [each.key for found in every for each in found.values()]
     else:
         yield from [key for key in tables.claim_objects if key.startswith(part)]

@@ -107,7 +107,9 @@ class ClusterTables:
     """The finished members by group."""
     jobs: JobTable = field(default_factory=JobTable)
     budgets: dict[str, dict[str, BudgetInfo]] = field(default_factory=dict)
-    """PodDisruptionBudgets by namespace and name."""
+    """PodDisruptionBudgets by namespace and name, without those that we made for gangs."""
+    gang_budgets: dict[str, dict[str, BudgetInfo]] = field(default_factory=dict)
+    """PodDisruptionBudgets that we made, by namespace and name."""
     claim_objects: dict[str, ClaimObject] = field(default_factory=dict)
     """Claims, StorageClasses, and the volumes that claims may still be bound to, by key."""
     claimed: dict[str, set[str]] = field(default_factory=dict)
@@ -302,11 +304,16 @@ class ClusterView:
         return {group: self.claims[group] for group in groups if group is not None}
 
     def budget(self, namespace: str, name: str) -> BudgetInfo | None:
-        """Return a PodDisruptionBudget."""
-        return self._tables.budgets.get(namespace, {}).get(name)
+        """Return a PodDisruptionBudget, of a gang or another one."""
+        others = self._tables.budgets.get(namespace, {})
+        return others.get(name) or self.gang_budget(namespace, name)
+
+    def gang_budget(self, namespace: str, name: str) -> BudgetInfo | None:
+        """Return a PodDisruptionBudget that we made for a gang."""
+        return self._tables.gang_budgets.get(namespace, {}).get(name)
 
     def budgets(self, namespace: str) -> Collection[BudgetInfo]:
-        """Return the PodDisruptionBudgets of a namespace."""
+        """Return the PodDisruptionBudgets of a namespace that we did not make."""
         return self._tables.budgets.get(namespace, {}).values()
 
     def claim(self, key: str) -> ClaimInfo | None:

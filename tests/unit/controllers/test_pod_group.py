@@ -8,12 +8,18 @@ from typing_extensions import override
 
 from extender.controllers.pod_group import PodGroupController
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
+from extender.gang.budgets import AFTER
 from extender.gang.verdicts import GangOptions, OnPartial
 from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
-from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+from extender.state.cluster.records import (
+    BudgetInfo,
+    ConditionInfo,
+    PodGroupInfo,
+    PodGroupStatusInfo,
+)
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, deleted, key, node, observe, pod, pod_group, pods
 
@@ -31,6 +37,15 @@ class Writer(PodGroupWriter):
         self.evicted: list[str] = []
         self.errors: list[ApiError] = []
         self.is_whole = True
+        self.budgets: list[int | None] = []
+
+    @override
+    async def apply_budget(self, pod_group: PodGroupInfo, budget: BudgetInfo) -> None:
+        self.budgets.append(budget.need)
+
+    @override
+    async def delete_budget(self, budget: BudgetInfo) -> None:
+        self.budgets.append(None)
 
     @override
     async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> bool:
@@ -58,6 +73,7 @@ class Bench:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.writer, self.clock = cluster, Writer(), ManualClock()
         self.events: list[Event] = []
+        self.protects = False
         self.group = pod_group(uid="u-1")
         observe(cluster, node("n0", 100), self.group)
         self.start()
@@ -69,7 +85,7 @@ class Bench:
             self.writer,
             record=self.events.append,
             clock=self.clock,
-            options=GangOptions(schedule_timeout=60),
+            options=GangOptions(schedule_timeout=60, protects=self.protects),
             on_partial=OnPartial.EVICT,
         )
 
@@ -359,3 +375,19 @@ async def test_it_watches_anew_when_the_group_was_gone(bench: Bench) -> None:
     await bench.look(bench.group)
 
     assert bench.writer.evicted == []
+
+
+async def test_a_gang_has_a_budget_while_it_runs_and_none_when_it_is_evicted(bench: Bench) -> None:
+    ours = BudgetInfo("ns", "gang-gang", gang="gang", gang_uid="u-1", need=3)
+    bench.protects = True
+    bench.start()
+    assert await bench.look(pods(3, **RUNS)) == AFTER
+    assert bench.writer.budgets == []
+    bench.clock.now += AFTER + 1
+    await bench.look()
+    assert bench.writer.budgets == [3]
+
+    bench.protects = False
+    bench.start()
+    await bench.look(replace(ours, selector=None))
+    assert bench.writer.budgets == [3, None]

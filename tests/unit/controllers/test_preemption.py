@@ -19,6 +19,7 @@ from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.state.cluster.records import (
+    BudgetInfo,
     ConditionInfo,
     NominatedRoom,
     PodGroupInfo,
@@ -76,6 +77,10 @@ class Writer(PodGroupWriter):
         self.calls.append(("ask" if dry_run else "evict", pod.name))
         if pod.name in self.refused:
             raise self.refused[pod.name]
+
+    @override
+    async def delete_budget(self, budget: BudgetInfo) -> None:
+        self.calls.append(("lift", budget.name))
 
     @override
     async def delete(self, pod: PodRef) -> None:
@@ -226,6 +231,17 @@ async def test_what_a_budget_protects_is_deleted_unless_budgets_are_strict() -> 
     scene.writer.refused.clear()
     await scene.look()
     assert sorted(scene.writer.done("evict")) == ["low-0", "low-1", "single"]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+async def test_the_budget_of_a_gang_that_goes_whole_is_lifted_first(*, strict: bool) -> None:
+    ours = BudgetInfo("ns", "gang-low", gang="low", gang_uid="u-low", need=2)
+    other = BudgetInfo("ns", "gang-high", gang="high", gang_uid="u-high", need=3)
+    scene = Scene(ours, other, strict_budgets=strict)
+    await scene.look()
+    assert scene.writer.done("lift") == ["gang-low"]
+    assert scene.writer.calls[0] == ("lift", "gang-low")
+    assert len(scene.writer.done("evict")) == 3
 
 
 async def test_an_error_stops_no_other_eviction_and_what_was_done_is_not_done_again() -> None:

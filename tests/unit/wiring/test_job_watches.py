@@ -14,7 +14,6 @@ from extender.kube.errors import NotFoundError
 from extender.runtime.clock import Pacer, SystemClock
 from extender.state.cluster.store import Cluster
 from extender.state.queue.store import Queues
-from extender.wiring import reflectors as wiring
 from extender.wiring.queue import Sources
 
 QUEUED = {QUEUE_LABEL: "queue"}
@@ -78,10 +77,3 @@ def sources_of(client: Any) -> tuple[Sources, Queues]:
         job_selector=QUEUE_LABEL,
     )
     return sources, queues
-
-
-def test_only_a_process_that_chooses_victims_watches_disruption_budgets() -> None:
-    client: Any = None
-    for wanted in (True, False):
-        made = wiring.reflectors(client, Cluster(), Decoder(), pods="", budgets=wanted)
-        assert [each.kind for each in made].count("poddisruptionbudgets") == wanted
