@@ -195,6 +195,8 @@ class Admissions:
         self.view = self.queues.view()
         self.pending = PendingQueues(self.options)
         self.room = NodeRoom(self.view, cluster.view()) if cluster is not None else None
+        self.served = True
+        """Whether an autoscaler can be asked for nodes."""
         self.now = 1_000_000.0
         self.tree = QuotaTree(self.view)
         self.last = cycle.Result()
@@ -204,7 +206,7 @@ class Admissions:
     @property
     def rules(self) -> AdmissionRules:
         """The rules of its cycles."""
-        return AdmissionRules(self.options, self.room, self.view.flavors)
+        return AdmissionRules(self.options, self.room, self.view.flavors, lambda: self.served)
 
     def put(self, *records: Record) -> None:
         """Take records in, and do what a shell does about them."""

@@ -152,6 +152,17 @@ class Unadmitted(StrEnum):
     """A bug prevented a decision. The workload is tried again after a pause."""
 
 
+class NotYetAdmitted(StrEnum):
+    """Reasons of `Admitted` when it is False and the workload holds quota."""
+
+    UNSATISFIED_CHECKS = "UnsatisfiedChecks"
+    """Not all of its admission checks are Ready."""
+    WAITING_FOR_ROOM = "WaitingForRoom"
+    """Its admission checks are Ready, and its pods do not fit on the nodes now."""
+    WAITING_FOR_NODES = "WaitingForNodes"
+    """Its pods do not fit on the nodes now, and an autoscaler was asked for more of them."""
+
+
 class GateReason(StrEnum):
     """Reasons of `BlockedOnPreemptionGates`, and of Events about gates of Workloads."""
 
@@ -210,6 +221,8 @@ class EvictionReason(StrEnum):
 
     PREEMPTED = "Preempted"
     PODS_READY_TIMEOUT = "PodsReadyTimeout"
+    NODES_TIMEOUT = "NodesTimeout"
+    """The nodes that were asked for did not come in time."""
     NODE_FAILURES = "NodeFailures"
     ADMISSION_CHECK = "AdmissionCheck"
     """An admission check asks for another try."""

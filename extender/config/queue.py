@@ -138,9 +138,13 @@ class Queue(Section):
     """whether jobs without a queue name are held back too"""
     managed_jobs_namespace_selector: NamespaceSelector = Field(default_factory=_all_but_system)
     """namespaces in which jobs without a queue name are held back"""
-    require_room: bool = False
-    """whether a workload is admitted only when its pods fit on nodes now; the annotation
+    require_room: bool | Literal["Provision"] = False
+    """whether a workload is admitted only when its pods fit on nodes now; Provision: where they do
+    not, it holds its quota and an autoscaler is asked for the nodes; the annotation
     scheduling.x-k8s.io/require-room of a ClusterQueue overrides it"""
+    provision_timeout_seconds: Annotated[Seconds, Field(gt=0)] = 900
+    """with requireRoom: Provision, how long a workload holds its quota while no nodes come; then
+    another one may have it, and this one asks again after a back-off of 1 to 30 minutes"""
     aging_seconds: Seconds = 300
     """how long a workload that lacks nothing but room on nodes waits before room is kept for it;
     workloads that come after it get only what is left beside that; 0: never"""
@@ -170,7 +174,9 @@ class Queue(Section):
         return queueing.AdmissionOptions(
             pods_ready=self.wait_for_pods_ready.policy(),
             requeuing_timestamp=self.wait_for_pods_ready.requeuing_strategy.timestamp,
-            require_room=self.require_room,
+            require_room=bool(self.require_room),
+            provision=self.require_room == "Provision",
+            provision_timeout=self.provision_timeout_seconds,
             aging=self.aging_seconds,
             preempt_for_room=self.preempt_for_room,
             resource_claims=self.resource_claims,

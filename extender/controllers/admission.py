@@ -97,7 +97,7 @@ class AdmissionLoop:
             room=rules.room if rules.options.aging else None,
             admissions_wait=self._writer.has_waiting,
         )
-        self._room_retry = RoomRetry(self.pending, self._wakeup.set)
+        self._room_retry = RoomRetry(self.pending, view, self._wakeup.set)
         self.before_cycle: Callable[[asyncio.TaskGroup], Awaitable[None]] | None = None
         """Decides what else is given of the nodes: no cycle is under way then."""
         self._requeue_all = False
@@ -385,8 +385,8 @@ class RoomRetry:
     workload, so the pause before the next sweep grows with what the last one took.
     """
 
-    def __init__(self, pending: PendingQueues, wake: Callable[[], object]) -> None:
-        self._pending, self._wake = pending, wake
+    def __init__(self, pending: PendingQueues, view: QueueView, wake: Callable[[], object]) -> None:
+        self._pending, self._view, self._wake = pending, view, wake
         self._timer: asyncio.TimerHandle | None = None
         self.sweep_seconds = 0.0
         """The duration of the cycles of this sweep."""
@@ -398,7 +398,7 @@ class RoomRetry:
 
     def try_within(self, seconds: float = ROOM_PERIOD) -> None:
         """Try after so many seconds at the latest."""
-        if not self._pending.lacks_capacity:
+        if not self._pending.lacks_capacity and not self._view.reserved_only:
             return
         loop = asyncio.get_running_loop()
         if self._timer is not None:
@@ -463,7 +463,7 @@ class PendingReasons:
         """Keep why a workload waits, and write it after a delay."""
         self._waits[wait.workload] = wait
         workload = self._view.workloads.get(wait.workload)
-        written = _is_written(workload, wait.reason)
+        written = _is_written(workload, wait.reason) or _is_said(workload, wait)
         self._unwritten.add_after(wait.workload, WATCH_LAG if written else FIRST_DELAY)
 
     def note_room(self, keys: Iterable[str]) -> None:
@@ -495,6 +495,8 @@ class PendingReasons:
     async def _write(self, key: str) -> bool:
         """Write the reason of one workload; return whether a request was made."""
         wait, before = self._waits.get(key), self._view.workloads.get(key)
+        if wait is not None and before is not None and key in self._view.reserved_only:
+            return await self._write_not_admitted(wait, before)
         if wait is None or before is None or self._view.admission(key) is not None:
             self.forget(key)
             return False
@@ -512,18 +514,39 @@ class PendingReasons:
             after = lifecycle.waiting_for_room(after, kept, now=now)
         if written and _says_all(before, after):
             return False
-        try:
-            await self._workloads.write_status(before, after)
-        except ApiError as error:
-            refused = isinstance(error, RefusedError)
-            log = _log.warning if refused else _log.debug
-            log("could not write why it waits", workload=key, error=str(error))
-            self._unwritten.add_after(key, LATE if refused else LOOK_AGAIN)
+        if not await self._stored(before, after):
             return True
         if not written:
             self._record(event(before, wait.reason, message, warning=True))
         if kept is not None and not held:
             self._record(event(before, WorkloadCondition.ROOM_RESERVED, lifecycle.kept_text(kept)))
+        return True
+
+    async def _write_not_admitted(self, wait: NotAdmitted, before: WorkloadInfo) -> bool:
+        """Write why a workload that holds quota is not admitted; return whether it was written."""
+        if before.evicted or self._view.is_assumed(before.key):
+            return False
+        known = before.condition(WorkloadCondition.ADMITTED)
+        new = "False", wait.reason, wait.message
+        if known is not None and (known.status, known.reason, known.message) == new:
+            return False
+        now = self._clock.wall()
+        after = lifecycle.not_yet_admitted(before, wait.reason, wait.message, now=now)
+        is_news = known is None or known.reason != wait.reason
+        if await self._stored(before, after) and is_news:
+            self._record(event(before, wait.reason, wait.message))
+        return True
+
+    async def _stored(self, before: WorkloadInfo, after: WorkloadInfo) -> bool:
+        """Write a status and return whether it is stored; otherwise it is written later."""
+        try:
+            await self._workloads.write_status(before, after)
+        except ApiError as error:
+            refused = isinstance(error, RefusedError)
+            log = _log.warning if refused else _log.debug
+            log("could not write why it waits", workload=before.key, error=str(error))
+            self._unwritten.add_after(before.key, LATE if refused else LOOK_AGAIN)
+            return False
         return True
 
     def _kept(self, key: str) -> tuple[int, int] | None:
@@ -560,6 +583,12 @@ class PendingReasons:
 def _is_written(workload: WorkloadInfo | None, reason: str) -> bool:
     known = workload.condition(WorkloadCondition.QUOTA_RESERVED) if workload is not None else None
     return known is not None and (known.status, known.reason) == ("False", reason)
+
+
+def _is_said(workload: WorkloadInfo | None, wait: NotAdmitted) -> bool:
+    """Return whether a workload that holds quota says already why it is not admitted."""
+    known = workload.condition(WorkloadCondition.ADMITTED) if workload is not None else None
+    return known is not None and (known.status, known.reason) == ("False", wait.reason)
 
 
 def _says_all(before: WorkloadInfo, after: WorkloadInfo) -> bool:

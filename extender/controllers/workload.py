@@ -19,6 +19,7 @@ from extender.api.wellknown import (
     IN_USE_FINALIZER,
     PRIORITY_TAKEN,
     QUEUE_API_VERSION,
+    WorkloadCondition,
     no_effect_sentence,
 )
 from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN, SETTLE
@@ -203,8 +204,11 @@ class AdmissionWriter:
         """
         now = self._clock.wall()
         try:
-            policy = policy_of(before, self._view, self._options)
-            after = lifecycle.reserved(before, admission, now, pods_ready=policy.enabled)
+            if before.admission is not None and before.admission.reserved_only:
+                after = lifecycle.admitted(before, admission, now)
+            else:
+                policy = policy_of(before, self._view, self._options)
+                after = lifecycle.reserved(before, admission, now, pods_ready=policy.enabled)
             await self._write_until_answered(before, after)
         except ApiError as error:
             if not self._is_admitted(before, admission):
@@ -216,14 +220,24 @@ class AdmissionWriter:
             FAULTS.report("admission", error, key=before.key)
             return "failed"
         if self._is_admitted(before, admission):  # else it was deleted meanwhile
-            self._report_admitted(before, admission.cluster_queue, now)
+            self._report_admitted(before, admission, now)
         return ""
 
     @harmless("admission")
-    def _report_admitted(self, before: WorkloadInfo, queue: str, now: float) -> None:
-        waited = max(0.0, now - lifecycle.queued_since(before))
+    def _report_admitted(self, before: WorkloadInfo, given: AdmissionInfo, now: float) -> None:
+        queue, waited = given.cluster_queue, max(0.0, now - lifecycle.queued_since(before))
+        held = before.condition(WorkloadCondition.QUOTA_RESERVED)
+        if held is None or held.status != "True":
+            self._metrics.reserved(before, queue, waited=waited)
+        if given.reserved_only:
+            note = f"Quota reserved in ClusterQueue {queue}, wait time since queued was"
+            self._record(event(before, "QuotaReserved", f"{note} {waited:.0f}s", occasion=str(now)))
+            return
         self._metrics.admitted(before, queue, waited=waited)
-        note = f"Admitted by ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
+        since = "queued"
+        if held is not None and held.status == "True":
+            since, waited = "reservation", max(0.0, now - held.transition)
+        note = f"Admitted by ClusterQueue {queue}, wait time since {since} was {waited:.0f}s"
         self._record(event(before, "Admitted", note, occasion=str(now)))
 
     async def evict(self, before: WorkloadInfo, victim: Victim, *, cluster_queue: str) -> bool:

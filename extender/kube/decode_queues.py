@@ -42,7 +42,7 @@ from extender.kube.sizes import FREE_OF_A_JOB, JOBS, NamespaceBytes, SharedMappi
 from extender.kube.stored import read_assignment
 from extender.resources.quantity import amount, parse_resources
 from extender.runtime.process import deep_stack
-from extender.state.cluster.records import AdmittedPods, JobInfo, Shape
+from extender.state.cluster.records import AdmittedPods, ConditionInfo, JobInfo, Shape
 from extender.state.queue.records import (
     AdmissionInfo,
     Assignment,
@@ -272,7 +272,7 @@ class QueueDecoder:
         pod_sets = tuple(map(self._pod_set, spec.pod_sets))
         opened = {gate.name for gate in status.preemption_gates or () if gate.position == "Open"}
         gates = [gate.name for gate in spec.preemption_gates or ()]
-        meta = _meta(found.metadata, self._mappings)
+        meta, conditions = _meta(found.metadata, self._mappings), conditions_of(status.conditions)
         unused = {path for each in spec.pod_sets for path in _unused(each)}.difference(meta.ignored)
         return WorkloadInfo(
             meta=replace(meta, ignored=(*meta.ignored, *sorted(unused))) if unused else meta,
@@ -283,8 +283,8 @@ class QueueDecoder:
             active=spec.active,
             max_execution=spec.maximum_execution_time_seconds,
             owners=tuple(map(_ref, found.metadata.owner_references or ())),
-            admission=self._admission(status.admission),
-            conditions=conditions_of(status.conditions),
+            admission=self._admission(status.admission, conditions),
+            conditions=conditions,
             requeue=RequeueInfo(
                 requeue.count or 0, seconds_of(requeue.requeue_at) if requeue.requeue_at else None
             )
@@ -391,14 +391,18 @@ class QueueDecoder:
             known = self._templates[key] = (raw, shape, fault)
         return known
 
-    def _admission(self, found: wire.WorkloadAdmission | None) -> AdmissionInfo | None:
+    def _admission(
+        self, found: wire.WorkloadAdmission | None, conditions: Iterable[ConditionInfo]
+    ) -> AdmissionInfo | None:
         if found is None:
             return None
         given = found.pod_set_assignments
-        made = AdmissionInfo(found.cluster_queue, tuple(map(_assignment, given)))
+        admitted = (WorkloadCondition.ADMITTED, "True")
+        waits = all((each.type, each.status) != admitted for each in conditions)
+        made = AdmissionInfo(found.cluster_queue, tuple(map(_assignment, given)), waits)
         if any(bytes(each.topology_assignment) for each in given):
             return made
-        return self._admissions.setdefault((found.cluster_queue, *map(_words, given)), made)
+        return self._admissions.setdefault((found.cluster_queue, waits, *map(_words, given)), made)
 
 
 def _words(found: wire.PodSetAssignment) -> tuple[object, ...]:

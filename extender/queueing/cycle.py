@@ -23,13 +23,15 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass
 from typing import Final
 
-from extender.api.reasons import Preempted, Unadmitted
+from extender.api.reasons import NotYetAdmitted, Preempted, Unadmitted
+from extender.api.wellknown import WorkloadCondition
 from extender.queueing import aging
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.pending import Cause, PendingQueues, Provisional
 from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaNode, QuotaTree
-from extender.queueing.rules import AdmissionRules, Unready
+from extender.queueing.rules import AdmissionRules, Unready, provisions
+from extender.queueing.status import may_be_admitted
 from extender.state.queue.records import AdmissionInfo, FlavorResource, Order, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
@@ -37,7 +39,7 @@ from extender.steps import Steps
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """A workload gets quota; the admission is to be written."""
+    """A workload gets quota, or is admitted with the quota that it holds; it is to be written."""
 
     workload: str
     admission: AdmissionInfo
@@ -158,7 +160,7 @@ class ProvisionalQuota:
     def keep_room(self, nomination: Nomination, workload: WorkloadInfo) -> None:
         """Keep room on nodes for a preemptor that waits for its victims, if it needs room."""
         room = self._rules.room_for(nomination.queue)
-        if room is not None:
+        if room is not None and not nomination.reserves_only:
             room.take(workload, nomination.proposal.assignments, without=nomination.victims)
 
     def keep_while_blocking(self, nomination: Nomination) -> None:
@@ -349,6 +351,7 @@ class Cycle:
         yield from aging.keeping(
             self._view, self._pending, tree=self._tree, rules=self._rules, now=self._now
         )
+        yield from self._second_passes()
         roots = self._roots = {self._tree.queue(name).root for name in self._ready()}
         if not roots:
             return
@@ -403,6 +406,45 @@ class Cycle:
             return False
         strict = self._view.cluster_queues[name].strategy == "StrictFIFO"
         return not strict or self._pending.queue(name).head(blocking=True) == key
+
+    # -- workloads that hold quota already
+
+    def _second_passes(self) -> Iterator[Outcome | None]:
+        """Admit workloads that hold quota, first those that have held it longest."""
+
+        def since(key: str) -> tuple[float, str]:
+            reserved = self._view.workloads[key].condition(WorkloadCondition.QUOTA_RESERVED)
+            return (reserved.transition if reserved is not None else self._now, key)
+
+        for key in sorted(self._view.reserved_only, key=since):
+            if self._view.is_assumed(key):
+                continue  # the reservation is being written
+            try:
+                outcome = yield from self._second_pass(key)
+            except Exception as error:  # noqa: BLE001 - one workload must not stop the others
+                outcome = Broken(key, error)
+            yield outcome
+
+    def _second_pass(self, key: str) -> Steps[Outcome | None]:
+        """Admit a workload that holds quota where its checks are Ready and its pods have room."""
+        workload, held = self._view.workloads[key], self._view.admission(key)
+        queue = self._view.cluster_queues.get(held.cluster_queue) if held is not None else None
+        if held is None or queue is None or not may_be_admitted(workload, queue):
+            return None
+        room, given = self._rules.room_for(queue), held.assignments
+        if room is not None:
+            room.judge()
+            lack = yield from room.lack(workload, given)
+            if self._view.workloads.get(key) is not workload or self._view.is_assumed(key):
+                return None  # it has changed meanwhile, which causes another cycle
+            if lack is not None:
+                waits = NotYetAdmitted.WAITING_FOR_ROOM
+                if provisions(queue, self._rules.options):
+                    waits = NotYetAdmitted.WAITING_FOR_NODES
+                return NotAdmitted(key, waits, f"quota yes; {lack}")
+            given = room.located(workload, given)
+            room.take(workload, given)
+        return Admit(key, AdmissionInfo(held.cluster_queue, given), borrows=False)
 
     # -- one round: judge all heads, then serve each of them
 
@@ -557,7 +599,7 @@ class Cycle:
         self._unready.admit(workload)
         self._pending.remove(key)
         self._pending.preemptors.readmit(key)
-        self._nominator.admit(key)
+        self._nominator.admit(nomination)
         borrowed = _borrows(nomination)
         self._tree.take(nomination.node, usage)
         if not borrowed and _borrows(nomination):
@@ -565,9 +607,10 @@ class Cycle:
             self._freed.add(nomination.queue.name)
         self._admitted.append((nomination.node, usage))
         self._bases.count(nomination.node)
-        if self._room is not None:
-            self._room.take(workload, nomination.proposal.assignments)
-        admission = AdmissionInfo(nomination.queue.name, nomination.proposal.assignments)
+        given, waits = nomination.proposal.assignments, nomination.reserves_only
+        if self._room is not None and not waits:
+            self._room.take(workload, given)
+        admission = AdmissionInfo(nomination.queue.name, given, reserved_only=waits)
         return Admit(key, admission, borrows=nomination.borrow > 0)
 
     def _wait(self, nomination: Nomination, waits: str) -> NotAdmitted:

@@ -22,6 +22,7 @@ from extender.api.reasons import (
     FinishReason,
     GateReason,
     HostReason,
+    NotYetAdmitted,
     PodsReadyReason,
     RequeueReason,
     RoomReason,
@@ -53,6 +54,8 @@ from extender.state.queue.records import (
 from extender.state.queue.view import QueueView
 
 _PENDING: Final = "Pending"
+_LONGEST_PAUSE: Final = 1800.0
+"""Seconds before nodes are asked for again at the latest, as in Kueue's ProvisioningRequests."""
 _LONGEST_CAUSE: Final = 316
 """Characters that the API server stores of a reason or cause of evictions."""
 _MAY_WAIT_FOR_ROOM: Final = frozenset(
@@ -93,7 +96,7 @@ def with_conditions(workload: WorkloadInfo, now: float, *new: ConditionInfo) -> 
 def reserved(
     workload: WorkloadInfo, admission: AdmissionInfo, now: float, *, pods_ready: bool = False
 ) -> WorkloadInfo:
-    """Return the workload with quota, and admitted: there are no admission checks to wait for.
+    """Return the workload with quota, and admitted unless it awaits admission checks or nodes.
 
     `pods_ready` sets the condition that its pods are not ready yet, whatever earlier pods were.
     """
@@ -109,7 +112,24 @@ def reserved(
     new.append(condition(quota, quota, text))
     workload = with_gates(workload, quota, text, now=now)
     workload = without(workload, WorkloadCondition.ROOM_RESERVED, WorkloadCondition.START_BLOCKED)
-    return with_conditions(replace(workload, admission=admission), now, *new, _ADMITTED)
+    if not admission.reserved_only:
+        new.append(_ADMITTED)
+    elif workload.admitted:
+        new.append(_NO_RESERVATION)
+    return with_conditions(replace(workload, admission=admission), now, *new)
+
+
+def admitted(workload: WorkloadInfo, admission: AdmissionInfo, now: float) -> WorkloadInfo:
+    """Return a workload that holds quota as an admitted one; its pods may have domains now."""
+    return with_conditions(replace(workload, admission=admission), now, _ADMITTED)
+
+
+def not_yet_admitted(
+    workload: WorkloadInfo, reason: str, message: str, *, now: float
+) -> WorkloadInfo:
+    """Return a workload that holds quota, with the reason why it is not admitted."""
+    new = condition(WorkloadCondition.ADMITTED, reason, message, holds=False)
+    return with_conditions(workload, now, new)
 
 
 def waiting(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
@@ -469,10 +489,42 @@ def _in_time(
     workload: WorkloadInfo, view: QueueView, now: float, *, rules: LifecycleRules
 ) -> WorkloadStep | None:
     """Return what is due for an admitted workload, or when something will be."""
-    steps = (_not_ready_in_time(workload, view, now, rules=rules), _time_limit(workload, now))
+    steps = (
+        _without_nodes_in_time(workload, view, now, rules=rules),
+        _not_ready_in_time(workload, view, now, rules=rules),
+        _time_limit(workload, now),
+    )
     found = [step for step in steps if step is not None]
     due = next((step for step in found if step.after is not None), None)
     return due or min(found, key=lambda step: step.again or 0.0, default=None)
+
+
+def _without_nodes_in_time(
+    workload: WorkloadInfo, view: QueueView, now: float, *, rules: LifecycleRules
+) -> WorkloadStep | None:
+    """Release the quota of a workload for which the nodes that it asked for did not come in time.
+
+    Others may have its quota until it asks again, after a back-off that doubles.
+    """
+    held = workload.admission
+    since = workload.condition(WorkloadCondition.ADMITTED)
+    if held is None or not held.reserved_only or workload.evicted or since is None:
+        return None
+    if since.reason != NotYetAdmitted.WAITING_FOR_NODES:
+        return None
+    until = since.transition + rules.options.provision_timeout
+    if now < until:
+        return WorkloadStep(again=until - now)
+    return nodes_refused(workload, f"{since.message}; no nodes came in time", now=now)
+
+
+def nodes_refused(workload: WorkloadInfo, message: str, *, now: float) -> WorkloadStep:
+    """Return the step that releases the quota of a workload that does not get its nodes."""
+    times = (workload.requeue.count if workload.requeue else 0) + 1
+    pause = back_off(times, PodsReady(backoff_max=_LONGEST_PAUSE))
+    after = evicted(workload, EvictionReason.NODES_TIMEOUT, message, now=now)
+    after = replace(after, requeue=RequeueInfo(times, float(ceil(now + pause))))
+    return WorkloadStep(after, reason=EventReason.EVICTED, message=message)
 
 
 def _not_ready_in_time(

@@ -12,7 +12,7 @@ from extender.queueing.flavors import Mode, Proposal, Quotas, assigning, counts
 from extender.queueing.pending import Cause, PendingQueues
 from extender.queueing.preempt import ForRoom, Leaving, Plan, Preemptor, Spared
 from extender.queueing.quota import QuotaNode, QuotaTree, level
-from extender.queueing.rules import AdmissionRules, preempts_for_room
+from extender.queueing.rules import AdmissionRules, preempts_for_room, provisions
 from extender.queueing.status import (
     Activity,
     activity,
@@ -20,6 +20,7 @@ from extender.queueing.status import (
     pod_set_fault,
     selects_namespace,
 )
+from extender.room.nodes import NodeRoom
 from extender.state.queue.records import ClusterQueueInfo, FlavorResource
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
@@ -29,6 +30,11 @@ _TRIES: Final = 32
 quarter of them for one head. Also the most times that a judgement is begun, because the state may
 change in its pauses."""
 _NONE: Final[frozenset[str]] = frozenset()
+_BEHIND: Final = "another workload of its ClusterQueue awaits nodes"
+_UNSERVED: Final = (
+    "no autoscaler can be asked for nodes: the API server serves neither CapacityBuffers nor "
+    "ProvisioningRequests"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,8 @@ class Nomination:
     """True if it would preempt others if its preemption gates were open."""
     victims: frozenset[str] = _NONE
     """Workloads whose room it counts on: to be evicted, leaving, or with pods that still end."""
+    reserves_only: bool = False
+    """True if it is to hold quota while it awaits admission checks, or nodes."""
 
     @property
     def fits(self) -> bool:
@@ -101,13 +109,17 @@ class Nominator:
         """Victims of all preemptors: one may fit into what the victims of another release."""
         self.leaving.choose(self.victims)
         self._admitted: set[str] = set()
+        self._asking: set[str] = set()
+        """The ClusterQueues in which a workload holds quota since this cycle, and awaits nodes."""
         self._gated: set[str] = set()
         """The workloads that have victims, and closed preemption gates."""
 
-    def admit(self, key: str) -> None:
+    def admit(self, nomination: Nomination) -> None:
         """Protect an admitted workload from preemption in the same cycle."""
-        self.victims.discard(key)
-        self._admitted.add(key)
+        self.victims.discard(nomination.key)
+        self._admitted.add(nomination.key)
+        if nomination.reserves_only:
+            self._asking.add(nomination.queue.name)
 
     def choose(self, victims: Collection[str]) -> None:
         """Count victims as leaving: their preemptor may be judged again in the same cycle."""
@@ -127,7 +139,7 @@ class Nominator:
             self._room.judge()
         for _ in range(_TRIES):
             queue = self._view.cluster_queues.get(self._pending.cluster_queue_of(key) or "")
-            room = self._rules.room_for(queue)
+            room = self._rules.room_with_quota(queue)
             if room is not None:
                 yield from room.prepare()
             name = self._pending.cluster_queue_of(key)
@@ -178,6 +190,35 @@ class Nominator:
         return (yield from self._judge(Preemptor(workload, queue, node, self._rules.options)))
 
     def _judge(self, head: Preemptor) -> Steps[Nomination]:
+        """Judge by quota and room; where only nodes are missing that can be asked for, by quota."""
+        if head.queue.admission_checks:
+            found = yield from self._judge_with(replace(head, by_room=False))
+            return replace(found, reserves_only=True)
+        found = yield from self._judge_with(head)
+        lacks_nodes = found.proposal.lacks_room and provisions(head.queue, self._rules.options)
+        if found.fits or found.plan is not None or not lacks_nodes:
+            return found
+        if not self._rules.nodes_can_come() or self._is_asking(head.queue.name):
+            why = _BEHIND if self._rules.nodes_can_come() else _UNSERVED
+            text = f"{found.proposal.message}; {why}"
+            return replace(found, proposal=replace(found.proposal, message=text))
+        by_quota = yield from self._judge_with(replace(head, by_room=False))
+        hopeful = by_quota.fits or by_quota.plan is not None
+        return replace(by_quota, reserves_only=True) if hopeful else found
+
+    def _is_asking(self, queue: str) -> bool:
+        """Return whether a workload of a ClusterQueue holds quota and awaits nodes.
+
+        Autoscalers serve one request after the other, and two that are half served would keep nodes
+        from each other.
+        """
+        others = self._view.reserved_only
+        return queue in self._asking or not others.isdisjoint(self._view.reserving(queue))
+
+    def _room_of(self, head: Preemptor) -> NodeRoom | None:
+        return self._rules.room_for(head.queue) if head.by_room else None
+
+    def _judge_with(self, head: Preemptor) -> Steps[Nomination]:
         asked = self._asked(head)
         self._gated.discard(head.workload.key)
         full = yield from self._attempt(head, asked)
@@ -214,7 +255,7 @@ class Nominator:
             found = Nomination(head.workload.key, head.queue, head.node, proposal)
             # No victims for this flavor: another one has quota, and lacks only room.
             passed_over = any(quotas.has_no_room(lack) for lack in proposal.lacks)
-            if found.fits and proposal.by_topology and (room := self._rules.room_for(head.queue)):
+            if found.fits and proposal.by_topology and (room := self._room_of(head)):
                 located = room.located(head.workload, proposal.assignments)
                 return replace(found, proposal=replace(proposal, assignments=located))
             if found.fits:
@@ -243,7 +284,7 @@ class Nominator:
         Quota chooses the first victims. Where these give no room, others are tried: without those
         whose leaving does not help.
         """
-        room, text = self._rules.room_for(head.queue), None
+        room, text = self._room_of(head), None
         first: Plan | None = None
         spared: Spared | None = None
         protected: frozenset[str] = frozenset()
@@ -328,7 +369,7 @@ class Nominator:
 
     def _for_room(self, head: Preemptor) -> Steps[ForRoom | None]:
         """Return the search for victims that give room; None where there are none."""
-        room, rules = self._rules.room_for(head.queue), self._rules
+        room, rules = self._room_of(head), self._rules
         if room is None or not preempts_for_room(head.queue, rules.options, rules.flavors):
             return None
         found = ForRoom(
@@ -354,7 +395,7 @@ class Nominator:
             # With one flavor there is nothing to choose: one question covers all resources.
             return None if one else self._possible(preemptor, what, amount)
 
-        room = self._rules.room_for(preemptor.queue)
+        room = self._room_of(preemptor)
         lack = partial(room.lack, without=without) if room is not None else None
         return Quotas(self._tree, preemptor.node, self._view, self._rules.options, oracle, lack)
 

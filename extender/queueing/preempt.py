@@ -108,6 +108,8 @@ class Preemptor:
     queue: ClusterQueueInfo
     node: QuotaNode
     options: AdmissionOptions
+    by_room: bool = True
+    """False if it needs quota alone: room is asked for later."""
 
 
 class Spared:

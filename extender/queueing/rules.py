@@ -69,6 +69,9 @@ class AdmissionOptions:
 
     quota_check: Literal["BlockUndeclared", "IgnoreUndeclared"] = "BlockUndeclared"
     require_room: bool = False
+    provision: bool = False
+    """Where room is required and there is none, ask an autoscaler for nodes."""
+    provision_timeout: float = 900.0
     aging: float = 300.0
     preempt_for_room: PreemptForRoom = "Never"
     resource_claims: ResourceClaims = "Refuse"
@@ -90,7 +93,8 @@ def queue_time(workload: WorkloadInfo, options: AdmissionOptions) -> float:
             evicted.reason == EvictionReason.PODS_READY_TIMEOUT
             and options.requeuing_timestamp == "Eviction"
         )
-        if timed_out or evicted.reason == EvictionReason.ADMISSION_CHECK:
+        anew = (EvictionReason.ADMISSION_CHECK, EvictionReason.NODES_TIMEOUT)
+        if timed_out or evicted.reason in anew:
             return evicted.transition
     return workload.meta.created
 
@@ -101,6 +105,8 @@ def queue_order(workload: WorkloadInfo, options: AdmissionOptions) -> Order:
     return -workload.priority, time, workload.arrival, workload.meta.uid, workload.key
 
 
+_PROVISION: Final = "provision"
+"""The value of the annotation, in lower case, with which nodes are asked for."""
 _POLICIES: Final[Mapping[str, PreemptForRoom]] = {
     "never": "Never",
     "lowerpriority": "LowerPriority",
@@ -117,6 +123,8 @@ class AdmissionRules:
     """Knows the nodes; without it a workload needs quota only."""
     flavors: Mapping[str, FlavorInfo] = field(default_factory=dict)
     """The flavors by name. One with a topology is given only if pods have room in its domains."""
+    nodes_can_come: Callable[[], bool] = lambda: False
+    """Tells whether the cluster serves an API by which an autoscaler is asked for nodes."""
 
     def room_for(self, queue: ClusterQueueInfo | None) -> NodeRoom | None:
         """Return what finds room for workloads of a ClusterQueue; None: they need quota only."""
@@ -128,6 +136,14 @@ class AdmissionRules:
             return None
         return self.room
 
+    def room_with_quota(self, queue: ClusterQueueInfo | None) -> NodeRoom | None:
+        """Return what finds the room that workloads need before they hold quota.
+
+        Where a ClusterQueue has admission checks, room is asked for once these are ready: they may
+        bring the nodes.
+        """
+        return None if queue is None or queue.admission_checks else self.room_for(queue)
+
 
 def requires_room(
     queue: ClusterQueueInfo, options: AdmissionOptions, flavors: Mapping[str, FlavorInfo]
@@ -138,8 +154,17 @@ def requires_room(
     """
     if has_topology(queue, flavors):
         return True
-    found = switch(_said(queue.meta, REQUIRE_ROOM_ANNOTATION))
+    said = _said(queue.meta, REQUIRE_ROOM_ANNOTATION)
+    found = True if said == _PROVISION else switch(said)
     return options.require_room if found is None else found
+
+
+def provisions(queue: ClusterQueueInfo, options: AdmissionOptions) -> bool:
+    """Return whether workloads of a ClusterQueue that lack room hold quota and ask for nodes."""
+    said = _said(queue.meta, REQUIRE_ROOM_ANNOTATION)
+    if said == _PROVISION:
+        return True
+    return options.provision and switch(said) is None
 
 
 def has_topology(queue: ClusterQueueInfo, flavors: Mapping[str, FlavorInfo]) -> bool:
@@ -164,8 +189,8 @@ def preempts_for_room(
 def unreadable_room(meta: Meta) -> Iterator[str]:
     """Yield a warning about each of a ClusterQueue's annotations on room that cannot be read."""
     text = _said(meta, REQUIRE_ROOM_ANNOTATION)
-    if text and switch(text) is None:
-        yield ignored(REQUIRE_ROOM_ANNOTATION, text, "true or false")
+    if text and text != _PROVISION and switch(text) is None:
+        yield ignored(REQUIRE_ROOM_ANNOTATION, text, "true, false or Provision")
     text = meta.annotations.get(PREEMPT_FOR_ROOM_ANNOTATION, "").strip()
     if text and text.lower() not in _POLICIES:
         yield ignored(PREEMPT_FOR_ROOM_ANNOTATION, text, " or ".join(_POLICIES.values()))
@@ -269,6 +294,8 @@ def unready(view: QueueView, options: AdmissionOptions) -> Iterator[str]:
     """Yield the admitted workloads whose pods are not ready and block admission."""
     for key in view.holders():
         workload = view.workloads[key]
+        if key in view.reserved_only:
+            continue
         ready = workload.holds(WorkloadCondition.PODS_READY) and not view.is_assumed(key)
         if not ready and _is_observed(workload, options) and is_awaited(workload, view, options):
             yield key

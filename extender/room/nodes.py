@@ -437,10 +437,12 @@ class NodeRoom:
     def _start(self) -> Packer:
         """Return a packer that has read nothing yet; what was taken and has no quota is placed."""
         self._drop_rest()
-        has_quota = self._queues.admission
-        self._taken = [
-            each for each in self._taken if each and (each[2] or not has_quota(each[0].key))
-        ]
+
+        def is_shown(workload: WorkloadInfo) -> bool:
+            held = self._queues.admission(workload.key)
+            return held is not None and not held.reserved_only
+
+        self._taken = [each for each in self._taken if each and (each[2] or not is_shown(each[0]))]
         self._placed.clear()
         self._keeps.clear()
         self._short.clear()

@@ -117,9 +117,9 @@ def unplaced(
 
     Those that are not made yet are among them. A workload that is evicted or deleted gets no more
     pods, but one that was evicted before and is being admitted again does; a pod that is being
-    deleted gets a successor.
+    deleted gets a successor. A workload that only holds quota has no room yet.
     """
-    if workload.leaves or workload.meta.terminating:
+    if workload.leaves or workload.meta.terminating or held.reserved_only:
         return [], False
     wanted = asked(workload, held.assignments, done)
     there = _placed(declared(workload, cluster))

@@ -128,8 +128,12 @@ class QueueMetrics:
         """Count a written admission; `waited` in seconds since the workload was queued."""
         labels = cluster_queue, _class(workload)
         self._admitted.labels(*labels).inc()
-        self._reserved.labels(*labels).inc()
         self._waited.labels(*labels).observe(waited)
+
+    def reserved(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None:
+        """Count a written reservation of quota; `waited` in seconds since it was queued."""
+        labels = cluster_queue, _class(workload)
+        self._reserved.labels(*labels).inc()
         self._reserve_waited.labels(*labels).observe(waited)
 
     def changed(self, before: WorkloadInfo, after: WorkloadInfo, cluster_queue: str) -> None:

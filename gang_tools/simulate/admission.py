@@ -191,7 +191,8 @@ class AdmissionModel:
         match outcome:
             case Admit(key, admission):
                 self._admit(key, admission)
-                begun.append(outcome)
+                if not admission.reserved_only:
+                    begun.append(outcome)
             case Preempt(key, chosen, message):
                 victims += [(key, victim) for victim in chosen]
                 self._outlet.says(key, message)
@@ -207,6 +208,8 @@ class AdmissionModel:
         self._said.pop(key, None)
         pods_ready = self._policy(workload).enabled
         after = lifecycle.reserved(workload, admission, now, pods_ready=pods_ready)
+        if workload.admission is not None:
+            after = lifecycle.admitted(workload, admission, now)
         self._queues.apply(events.Applied(after))
 
     def _policy(self, workload: WorkloadInfo) -> PodsReady:
@@ -280,6 +283,8 @@ class AdmissionModel:
         queue = self._view.cluster_queues.get(name or "")
         if workload is None or not self._options.aging or self._core.rules.room_for(queue) is None:
             return
+        if workload.admission is not None:
+            return  # it awaits admission checks, or the room that they bring
         self._said[wait.workload] = wait
         written = workload.condition(WorkloadCondition.QUOTA_RESERVED)
         if written is not None and (written.status, written.reason) == ("False", wait.reason):

@@ -300,6 +300,8 @@ class AdmissionInfo:
 
     cluster_queue: str
     assignments: tuple[Assignment, ...]
+    reserved_only: bool = False
+    """True if the workload holds the quota and is not admitted: checks or nodes are awaited."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -386,6 +386,8 @@ class Queues:
         taken = usage(held, self._tables.workloads[key])
         add(self._tables.usage.setdefault(held.cluster_queue, {}), taken)
         self._tables.reserving[held.cluster_queue].add(key)
+        if held.reserved_only:
+            self._tables.reserved_only.add(key)
         self._tick(held.cluster_queue, key)
         return held.cluster_queue, taken
 
@@ -397,6 +399,7 @@ class Queues:
         given = usage(held, before)
         add(self._tables.usage[held.cluster_queue], given, sign=-1)
         _discard(self._tables.reserving, held.cluster_queue, key)
+        self._tables.reserved_only.discard(key)
         self._tick(held.cluster_queue, key)
         return held.cluster_queue, given
 

@@ -4,7 +4,7 @@ The rule of `state/cluster/view.py` holds: no value read from a view survives an
 """
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -59,6 +59,8 @@ class QueueTables:
     """By ClusterQueue: the workloads of its latest versions, the last one last."""
     reserving: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By ClusterQueue: workloads that take quota in it."""
+    reserved_only: set[str] = field(default_factory=set)
+    """The workloads that hold quota and are not admitted."""
     by_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By LocalQueue: workloads that are not finished."""
     by_owner: defaultdict[tuple[str, str], set[str]] = field(default_factory=_sets)
@@ -145,6 +147,11 @@ class QueueView:
         """Yield all workloads that take quota."""
         for keys in self._tables.reserving.values():
             yield from keys
+
+    @property
+    def reserved_only(self) -> Set[str]:
+        """The workloads that hold quota and are not admitted: they await checks or nodes."""
+        return self._tables.reserved_only
 
     def admission(self, workload: str) -> AdmissionInfo | None:
         """Return the quota that a workload holds, in fact or by assumption; finished: none."""

@@ -82,7 +82,7 @@ async def test_an_unreadable_setting_gets_one_event(
     for said in words:
         await scene.say({} if said is None else {REQUIRE_ROOM_ANNOTATION: said})
     assert scene.reported() == [
-        f"{REQUIRE_ROOM_ANNOTATION}={said} is ignored: it is to be true or false"
+        f"{REQUIRE_ROOM_ANNOTATION}={said} is ignored: it is to be true, false or Provision"
         for said in reported
     ]
 

@@ -127,7 +127,7 @@ def test_the_word_is_read_as_people_write_it(said: str, admitted: bool, wrong: s
     queues = queues_of(cluster_of(node("n", 2)), meta=queue.meta, options=AdmissionOptions())
     queues.put(gang("w", 4))
     assert (reported(queues) == ["w"]) is admitted
-    note = f"{REQUIRE_ROOM_ANNOTATION}={wrong} is ignored: it is to be true or false"
+    note = f"{REQUIRE_ROOM_ANNOTATION}={wrong} is ignored: it is to be true, false or Provision"
     assert list(unreadable_room(queue.meta)) == ([note] if wrong else [])
 
 

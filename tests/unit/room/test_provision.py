@@ -1,0 +1,177 @@
+"""`requireRoom: Provision`: quota is held while an autoscaler is asked for the nodes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
+from extender.queueing import lifecycle
+from extender.queueing.cycle import Admit, NotAdmitted, Outcome, Preempt
+from extender.queueing.rules import AdmissionOptions
+from extender.state.cluster.store import Cluster
+from extender.state.queue import events as queue_events
+from extender.state.queue.records import WorkloadInfo
+from tests.makers import cluster_of, key, node, observe
+from tests.queue_makers import Admissions, cluster_queue, local_queue, meta, pod_set, workload
+
+PROVISION = AdmissionOptions(require_room=True, provision=True)
+
+
+def queues_of(cluster: Cluster, cpu: Any = 100, *records: Any, **spec: Any) -> Admissions:
+    options = spec.pop("options", PROVISION)
+    return Admissions(
+        cluster_queue("cq", cpu, **spec), local_queue(), *records, options=options, cluster=cluster
+    )
+
+
+def gang(name: str, count: int, cpu: Any = 1, **more: Any) -> WorkloadInfo:
+    return workload(name, pod_set(cpu, count), **more)
+
+
+def play(queues: Admissions) -> dict[str, str]:
+    """Run a cycle, store what it decides, and return the outcomes by workload."""
+    return dict(_stored(queues, outcome) for outcome in queues.run())
+
+
+def _stored(queues: Admissions, outcome: Outcome) -> tuple[str, str]:
+    name = outcome.workload.removeprefix("ns/")
+    before, now = queues.view.workloads[outcome.workload], queues.now
+    if isinstance(outcome, NotAdmitted):
+        if before.admission is not None:
+            after = lifecycle.not_yet_admitted(before, outcome.reason, outcome.message, now=now)
+            queues.apply(queue_events.Applied(after))
+        return name, f"{outcome.reason}: {outcome.message}"
+    if isinstance(outcome, Preempt):
+        return name, f"preempts {[each.workload for each in outcome.victims]}"
+    assert isinstance(outcome, Admit)
+    reserve = lifecycle.reserved if before.admission is None else lifecycle.admitted
+    queues.apply(queue_events.Applied(reserve(before, outcome.admission, now)))
+    return name, "reserves" if outcome.admission.reserved_only else "admitted"
+
+
+def add_node(cluster: Cluster, name: str, cpu: int = 4) -> None:
+    observe(cluster, node(name, cpu))
+
+
+LACKS = "WaitingForNodes: quota yes; room for 4 of 8: 4 cpu short on 1 node"
+
+
+def test_quota_is_held_until_the_nodes_are_there() -> None:
+    cluster = cluster_of(node("n", 4))
+    queues = queues_of(cluster)
+    queues.put(gang("w", 8))
+    assert play(queues) == {"w": "reserves"}
+    assert queues.view.usage("cq") == {("default", "cpu"): 8000}
+    assert play(queues) == {"w": LACKS}
+    add_node(cluster, "m")
+    assert play(queues) == {"w": "admitted"}
+    assert play(queues) == {}
+    assert not queues.view.reserved_only
+    assert queues.view.usage("cq") == {("default", "cpu"): 8000}
+    assert queues.room is not None
+    assert queues.room.found_for(key("w")) is not None
+
+
+def test_what_has_room_is_admitted_at_once() -> None:
+    queues = queues_of(cluster_of(node("n", 4)))
+    queues.put(gang("w", 4))
+    assert play(queues) == {"w": "admitted"}
+
+
+def test_what_waits_for_nodes_takes_no_room() -> None:
+    queues = queues_of(cluster_of(node("n", 4)))
+    queues.put(gang("w", 8))
+    play(queues)
+    queues.put(gang("small", 2))
+    assert play(queues) == {"w": LACKS, "small": "admitted"}
+
+
+def test_one_workload_of_a_queue_asks_at_a_time() -> None:
+    cluster = cluster_of(node("n", 2))
+    queues = queues_of(cluster)
+    queues.put(gang("w", 4, created=1), gang("x", 4, created=2))
+    found = play(queues)
+    assert found["w"] == "reserves"
+    assert found["x"] == (
+        "WaitingForRoom: quota yes; room for 2 of 4: 2 cpu short on 1 node; "
+        "another workload of its ClusterQueue awaits nodes"
+    )
+    add_node(cluster, "m", 2)
+    assert play(queues)["w"] == "admitted"
+    queues.put(gang("x", 4, created=2, priority=1))
+    assert play(queues) == {"x": "reserves"}
+
+
+@pytest.mark.parametrize("said", ["Provision", " provision"])
+def test_a_cluster_queue_may_ask_for_it(said: str) -> None:
+    spec = {"meta": meta("cq", annotations={REQUIRE_ROOM_ANNOTATION: said})}
+    queues = queues_of(cluster_of(node("n", 4)), options=AdmissionOptions(), **spec)
+    queues.put(gang("w", 8))
+    assert play(queues) == {"w": "reserves"}
+
+
+@pytest.mark.parametrize(("said", "outcome"), [("true", "WaitingForRoom"), ("false", "admitted")])
+def test_a_cluster_queue_may_say_otherwise(said: str, outcome: str) -> None:
+    spec = {"meta": meta("cq", annotations={REQUIRE_ROOM_ANNOTATION: said})}
+    queues = queues_of(cluster_of(node("n", 4)), **spec)
+    queues.put(gang("w", 8))
+    assert play(queues)["w"].startswith(outcome)
+
+
+def test_what_cannot_be_asked_for_holds_no_quota() -> None:
+    queues = queues_of(cluster_of(node("n", 4)))
+    queues.served = False
+    queues.put(gang("w", 8))
+    (outcome,) = play(queues).values()
+    assert outcome == (
+        "WaitingForRoom: quota yes; room for 4 of 8: 4 cpu short on 1 node; no autoscaler can be "
+        "asked for nodes: the API server serves neither CapacityBuffers nor ProvisioningRequests"
+    )
+
+
+def test_quota_that_is_missing_is_not_asked_for() -> None:
+    queues = queues_of(cluster_of(node("n", 4)), 6)
+    queues.put(gang("w", 8))
+    (outcome,) = play(queues).values()
+    assert outcome.startswith("ExceedsMaxQuota")
+
+
+def waiting_since(at: float) -> tuple[Admissions, WorkloadInfo]:
+    queues = queues_of(cluster_of(node("n", 4)))
+    queues.put(gang("w", 8))
+    play(queues)
+    queues.now = at
+    play(queues)
+    return queues, queues.view.workloads[key("w")]
+
+
+def steps(waits: WorkloadInfo, queues: Admissions, *times: float) -> Iterator[Any]:
+    rules = lifecycle.LifecycleRules(options=PROVISION)
+    for now in times:
+        yield lifecycle.decide(waits, queues.view, now, orphaned=False, rules=rules)
+
+
+def test_quota_is_released_where_no_nodes_come() -> None:
+    queues, waits = waiting_since(1000.0)
+    before, late = steps(waits, queues, 1000.0 + 899, 1000.0 + 900)
+    assert (before.after, before.again) == (None, 1)
+    assert late.after.evicted
+    assert late.after.requeue is not None
+    assert (late.after.requeue.count, late.after.requeue.at) == (1, 1000.0 + 960)
+    evicted = late.after.condition("Evicted")
+    assert (evicted.reason, evicted.message) == (
+        "NodesTimeout",
+        f"{LACKS.partition(': ')[2]}; no nodes came in time",
+    )
+
+
+def test_the_pause_doubles_up_to_half_an_hour() -> None:
+    queues, waits = waiting_since(1000.0)
+    pauses = []
+    for _ in range(7):
+        (late,) = steps(waits, queues, 2000.0)
+        pauses.append(late.after.requeue.at - 2000.0)
+        waits = replace(waits, requeue=late.after.requeue)
+    assert pauses == [60, 120, 240, 480, 960, 1800, 1800]
