@@ -32,7 +32,7 @@ from extender.kube.errors import (
 )
 from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event, ObjectRef, refusal
-from extender.queueing import lifecycle
+from extender.queueing import checks, lifecycle
 from extender.queueing.lifecycle import LifecycleRules
 from extender.queueing.preempt import Victim
 from extender.queueing.rules import AdmissionOptions, limits, policy_of, ruled_for, unreadable
@@ -209,6 +209,7 @@ class AdmissionWriter:
             else:
                 policy = policy_of(before, self._view, self._options)
                 after = lifecycle.reserved(before, admission, now, pods_ready=policy.enabled)
+                after = checks.synced(after, self._view, now)
             await self._write_until_answered(before, after)
         except ApiError as error:
             if not self._is_admitted(before, admission):

@@ -25,13 +25,12 @@ from typing import Final
 
 from extender.api.reasons import NotYetAdmitted, Preempted, Unadmitted
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing import aging
+from extender.queueing import aging, checks
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.pending import Cause, PendingQueues, Provisional
 from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaNode, QuotaTree
 from extender.queueing.rules import AdmissionRules, Unready, provisions
-from extender.queueing.status import may_be_admitted
 from extender.state.queue.records import AdmissionInfo, FlavorResource, Order, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import Steps
@@ -429,8 +428,13 @@ class Cycle:
         """Admit a workload that holds quota where its checks are Ready and its pods have room."""
         workload, held = self._view.workloads[key], self._view.admission(key)
         queue = self._view.cluster_queues.get(held.cluster_queue) if held is not None else None
-        if held is None or queue is None or not may_be_admitted(workload, queue):
+        if held is None or queue is None or workload.evicted or not workload.active:
             return None
+        if checks.synced(workload, self._view, self._now) is not workload:
+            return None  # checks that it needs are not listed yet
+        if checks.unready(workload):
+            waits = NotYetAdmitted.UNSATISFIED_CHECKS
+            return NotAdmitted(key, waits, "The workload has not all checks ready")
         room, given = self._rules.room_for(queue), held.assignments
         if room is not None:
             room.judge()

@@ -119,12 +119,6 @@ _CLAIMS_REFUSED: Final = (
 )
 
 
-def may_be_admitted(workload: WorkloadInfo, queue: ClusterQueueInfo) -> bool:
-    """Return whether nothing but room on nodes keeps a workload that holds quota from starting."""
-    leaves = workload.evicted or not workload.active or workload.meta.terminating
-    return not leaves and not queue.admission_checks
-
-
 def is_orphan(workload: WorkloadInfo, view: QueueView) -> bool:
     """Return whether a workload outlives its job; other pods of a group can still take it over."""
     group = view.size(group_unit(workload.key)) if workload.is_of_pods else 0
