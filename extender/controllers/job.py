@@ -105,12 +105,14 @@ class JobController:
         self._facts = JobFacts(self._view, options, clock=clock)
         self._unsure: dict[Key, set[str]] = {}
         """The names of objects with an unanswered write, by job."""
-        self._known = {f"{each.group}/{each.kind}" for each in options.integrations.values()}
+        kinds = options.integrations.values()
+        self._known = {f"{each.group}/{each.kind}" for each in kinds if each.child is None}
         self._warnings = SettingWarnings(rules.unreadable, unreadable_release)
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Carry out the actions due for a job. Raises ApiError, also where the decision fails."""
         await self._make_sure(key)
+        await self._read_child(key)
         objects, memory = self._view.unit(key), self._facts.memory(key)
         if not objects:
             self._end_set_aside(key)
@@ -350,6 +352,20 @@ class JobController:
                     self._queues.apply(events.JobApplied(stored))
         del self._unsure[key]
 
+    async def _read_child(self, key: Key) -> None:
+        """Read the child of a job whose kind has one. Raises ApiError.
+
+        No watch follows it: the status of the job changes with that of its child.
+        """
+        kind = self._options.integrations[key[0]].child
+        for of in self._view.unit(key) if kind is not None else ():
+            where = path_of(kind.group, kind.version, kind.plural, namespace=of.meta.namespace)
+            child: bytes | None = None
+            with suppress(NotFoundError):
+                child = await self._writer.raw(f"{where}/{of.meta.name}")
+            owned = child is not None and _is_owned(msgspec.json.decode(child), of.meta.uid)
+            self._facts.memory(key).child = child if owned else None
+
     async def take(self, steps: Sequence[Step], of: JobObject) -> None:
         """Write the steps to start, stop or clean up a job. Raises ApiError.
 
@@ -401,9 +417,7 @@ class JobController:
             path = f"{path_of('batch', 'v1', 'jobs', namespace=of.meta.namespace)}/{each.name}"
             try:
                 child = BatchJob(msgspec.json.decode(await self._writer.raw(path)))
-                owners = fields.objects(child.object, "metadata", "ownerReferences")
-                owned = any(owner.get("uid") == of.meta.uid for owner in owners)
-                if child.finished() or not owned:
+                if child.finished() or not _is_owned(child.object, each.owner or of.meta.uid):
                     continue
                 if not child.is_suspended():
                     raise UndecidedError(f"its Job {each.name} is not suspended yet")
@@ -451,6 +465,11 @@ def _instead(action: Action, error: RefusedError) -> Actions:
     ):
         return ()
     return (replace(action.refused, message=str(error)),)
+
+
+def _is_owned(source: fields.Object, uid: str) -> bool:
+    owners = fields.objects(source, "metadata", "ownerReferences")
+    return any(owner.get("uid") == uid for owner in owners)
 
 
 def _is_loss(action: Action) -> bool:

@@ -93,7 +93,10 @@ class JobFacts:
         integration = self._options.integrations[objects[0].kind]
         read = integration.read
         if integration.compose is None or read is None:
-            return integration.wrap(msgspec.json.decode(objects[0].raw)), objects[0]
+            job = integration.wrap(msgspec.json.decode(objects[0].raw))
+            child = self.memory(objects[0].unit).child
+            job.child = msgspec.json.decode(child) if child is not None else None
+            return job, objects[0]
         job = integration.wrap_all([each.decoded or read(each.raw) for each in objects])
         current = next((each for each in own if not each.finished), None)
         if current is not None and job.is_composed:
@@ -169,11 +172,14 @@ class JobFacts:
         owner that has ended shares its quota no more.
         """
         top: JobObject | None = None
-        above = found
+        above, is_started = found, False
         for _ in range(DEEPEST):
             parent = self._parent(above)
             if parent is None:
                 break
+            if above is found:
+                child = self._options.integrations[parent.kind].child
+                is_started = child is not None and child.integration == found.kind
             if parent.queue_name or self._options.manage_without_queue_name:
                 top = parent
             above = parent
@@ -182,7 +188,7 @@ class JobFacts:
         keys = self._view.workloads_of(top.meta.uid, top.meta.namespace)
         own = map(self._view.workloads.get, keys)
         admitted = any(w is not None and w.admitted and not w.evicted for w in own)
-        return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted)
+        return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted, starts_it=is_started)
 
     def _parent(self, child: JobObject) -> JobObject | None:
         if child.owner is None:
@@ -304,6 +310,8 @@ class JobMemory:
     def __init__(self) -> None:
         self.unnoticed: float | None = None
         """The time since which its operator is waited for; infinity once that is reported."""
+        self.child: bytes | None = None
+        """The object of its kind's `child_kind` when it was read last, as JSON."""
         self.set_aside = ""
         """The `namespace/name` of the object under which it is set aside."""
         self._began: int | None = None

@@ -361,6 +361,8 @@ class Ancestor:
 
     name: str
     admitted: bool
+    starts_it: bool = False
+    """True if the controller of the job above starts and stops this one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,9 +81,9 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
         # The status of another kind may never say that its pods are gone: no controller is left.
         return NONE if job.is_composed and job.is_active() else _dropped(job, workloads)
     if context.ancestor is not None:  # which is queued itself, and starts it
-        stopped = NONE
-        if not context.ancestor.admitted and job.finished() is None:
-            message = f"{context.ancestor.name}, which it is a part of, is not admitted"
+        stopped, above = NONE, context.ancestor
+        if not above.admitted and not above.starts_it and job.finished() is None:
+            message = f"{above.name}, which it is a part of, is not admitted"
             stopped = stop(job, message, workload=None)
         return (*stopped, *delete(workloads))
     managed = context.manage_without_queue_name and context.namespace_selected

@@ -48,11 +48,18 @@ class ChildChange:
     """The parts of its template that an earlier start wrote."""
     after: Object
     """The owner's template as it is started."""
+    owner: str = ""
+    """The UID of its owner, where that is not the job itself."""
 
 
-def guarded(patch: Object, source: Object, *, subresource: str = "") -> Step:
-    """Return a write to this very object; one that replaces a list, to this very version of it."""
-    mine = ["uid", *(["resourceVersion"] if replaces_list(patch) else [])]
+def guarded(
+    patch: Object, source: Object, *, subresource: str = "", versioned: bool = False
+) -> Step:
+    """Return a write to this very object; one that replaces a list, to this very version of it.
+
+    Any write is to this version if it is to be `versioned`.
+    """
+    mine = ["uid", *(["resourceVersion"] if versioned or replaces_list(patch) else [])]
     known = {name: fields.text(source, "metadata", name) for name in mine}
     precondition = {name: text for name, text in known.items() if text}
     metadata = {**fields.mapping(patch, "metadata"), **precondition}
@@ -183,6 +190,12 @@ class GenericJob(ABC):
     """True if several objects are one job with one workload (ComposableJob in Kueue)."""
     pods_outlive_job: ClassVar[bool] = False
     """True if pods may run on when the job has ended. It keeps its quota until they are gone."""
+    child_kind: ClassVar["type[GenericJob] | None"] = None
+    """The kind of the one object, named like the job, that its controller makes, starts and stops.
+    A kind whose own objects do not say which pods they get is read from both."""
+
+    child: Object | None = None
+    """The object of the `child_kind`, None where there is none."""
 
     def __init__(self, source: Object) -> None:
         self._object = source
@@ -480,16 +493,16 @@ class OperatedJob(GenericJob):
 
     @override
     def child_changes(self, placements: Sequence[Placement]) -> Sequence[ChildChange]:
-        changed, mark = deepcopy(self), self._mark() or _Mark()
+        changed, given = deepcopy(self), self.given()
         changed.inject_node_selectors(placements)
         after = {slot.name: slot.template for slot in changed.slots()}
         stale = {
             name
             for name, template in after.items()
-            if self.resumes_as_made or templates.added(mark.given.get(name, {}), template)
+            if self.resumes_as_made or templates.added(given.get(name, {}), template)
         }
         return [
-            ChildChange(name, mark.given.get(pod_set, {}), after[pod_set])
+            ChildChange(name, given.get(pod_set, {}), after[pod_set])
             for pod_set, name in (self.child_jobs() if stale else ())
             if pod_set in stale
         ]
@@ -503,6 +516,10 @@ class OperatedJob(GenericJob):
             if (found := templates.added(slot.template, before.get(slot.name, slot.template)))
         }
         return msgspec.json.encode(_Mark(self.is_active(), given)).decode()
+
+    def given(self) -> Mapping[str, Object]:
+        """Return the directives that the start before the last stop gave, by pod set."""
+        return (self._mark() or _Mark()).given
 
     def was_active(self) -> bool:
         """Return whether the status counted pods or child Jobs when the job was stopped."""

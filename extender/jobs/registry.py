@@ -20,6 +20,7 @@ from extender.jobs.kinds.plain_pods import (
     read,
 )
 from extender.jobs.kinds.ray_job import RayJob
+from extender.jobs.kinds.train_job import TrainJob
 
 
 class IntegrationError(ValueError):
@@ -47,6 +48,8 @@ class Integration:
     """Returns `GenericJob.done_pods` of an object, where the kind has any."""
     concerns: Callable[[bytes], bool] | None = None
     """Returns whether an object, as JSON, may be a job; of other objects only metadata is kept."""
+    child: type[GenericJob] | None = None
+    """`GenericJob.child_kind`."""
 
     @property
     def api_version(self) -> str:
@@ -70,7 +73,16 @@ class Integration:
 
 
 _SAID: Final = ("integration", "kind", "group", "version", "plural")
-_CLASSES: Final[Sequence[type]] = (BatchJob, JobSet, MPIJob, PyTorchJob, TFJob, XGBoostJob, RayJob)
+_CLASSES: Final[Sequence[type]] = (
+    BatchJob,
+    JobSet,
+    MPIJob,
+    PyTorchJob,
+    TFJob,
+    XGBoostJob,
+    RayJob,
+    TrainJob,
+)
 
 
 def builtin() -> dict[str, Integration]:
@@ -136,6 +148,7 @@ def described(found: object) -> Integration:
         found.plural,
         found,
         done=None if found.done_pods is GenericJob.done_pods else partial(_done, found),
+        child=found.child_kind,
     )
 
 

@@ -69,7 +69,6 @@ NOT_QUEUED: Final = {
     "RayService": "ray.io/v1/rayservices",
     "SparkApplication": "sparkoperator.k8s.io/v1beta2/sparkapplications",
     "StatefulSet": "apps/v1/statefulsets",
-    "TrainJob": "trainer.kubeflow.org/v1alpha1/trainjobs",
 }
 """The kinds that Kueue queues and this queue does not, and where their objects are."""
 IdentityName = Literal["extender", "reconciler"]

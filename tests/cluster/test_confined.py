@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from extender.jobs.job import GenericJob
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement, same
 from extender.kube.claims import ClaimWriter
@@ -32,7 +33,7 @@ from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
-from tests.harness.kinds import POD_SETS, QUEUE, fresh, rayjob
+from tests.harness.kinds import POD_SETS, QUEUE, fresh, jobset, rayjob, trainjob
 from tests.harness.objects import Object, condition
 
 EXTENDER, RECONCILER = "gang-extender", "gang-reconciler"
@@ -610,6 +611,42 @@ def test_the_reconciler_writes_no_submitter_but_the_default_one(
     (stop,) = wrap(deepcopy(started)).stop_steps(pod_sets)
     stopped = reconciler.patch(resource, "work", namespace, body=stop.patch)
     assert "submitterPodTemplate" not in stopped["spec"]
+
+
+def test_the_reconciler_writes_overrides_of_its_own_into_trainjobs(
+    api: Api, reconciler: Api, namespace: str
+) -> None:
+    """Trainer's own API server rules are not in force here, and no Trainer makes a JobSet."""
+    integration = builtin()["trainer.kubeflow.org/trainjob"]
+    resource = f"{integration.api_version}/{integration.plural}"
+    stored = api.create(fresh(trainjob(), namespace=namespace, queue="q"))
+
+    def job(source: Object) -> GenericJob:
+        wrapped = integration.wrap(deepcopy(source))
+        wrapped.child = jobset()
+        return wrapped
+
+    pod_sets = job(stored).pod_sets()
+    steps = job(stored).start_steps([placement(each.name, gates=("g",)) for each in pod_sets])
+    started = [reconciler.patch(resource, "work", namespace, body=x.patch) for x in steps][-1]
+    mine = "/spec/podTemplateOverrides/1"
+    for change, field in (
+        (put(f"{mine}/spec/serviceAccountName", "evil"), "spec"),
+        (put(f"{mine}/metadata/annotations", {"a": "b"}), "spec"),
+        (put(f"{mine}/metadata/finalizers", ["a.example/b"]), "spec"),
+        (put("/spec/podTemplateOverrides/0/metadata/labels/team", "evil"), "spec"),
+        ({"op": "remove", "path": "/spec/podTemplateOverrides/0"}, "spec"),
+        (put("/spec/trainer", {"numNodes": 9}), "spec"),
+        (put("/spec/runtimeRef/name", "evil"), "spec"),
+        (put("/metadata/labels/other", "b"), "metadata"),
+    ):
+        said = refused(reconciler, resource, "work", namespace, change)
+        assert f"denied request: {field}: " in said, change
+
+    for _ in range(2):
+        for step in job(started).stop_steps(pod_sets):
+            started = reconciler.patch(resource, "work", namespace, body=step.patch)
+    assert started["spec"] == stored["spec"]
 
 
 TEMPLATE = "/spec/submitterPodTemplate"

@@ -4,11 +4,21 @@ from tests.cluster.queues import WORKLOADS
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.kinds import CRDS, POD_SETS, QUEUE, fresh
+from tests.harness.kinds import CRDS, POD_SETS, QUEUE, fresh, jobset, trainjob
 from tests.harness.reconciler import Reconciler
 
 STRICT = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
-KINDS = {"Job", "JobSet", "MPIJob", "PyTorchJob", "TFJob", "XGBoostJob", "RayJob", "Pod"}
+KINDS = {
+    "Job",
+    "JobSet",
+    "MPIJob",
+    "PyTorchJob",
+    "TFJob",
+    "XGBoostJob",
+    "RayJob",
+    "TrainJob",
+    "Pod",
+}
 
 
 def test_the_service_account_may_make_jobs_owners_of_workloads() -> None:
@@ -26,6 +36,18 @@ def test_the_service_account_may_make_jobs_owners_of_workloads() -> None:
         noticed = {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}
         mpi = "kubeflow.org/v2beta1/mpijobs"
         api.patch(mpi, "work", "default", body=noticed, subresource="status")
+        # A TrainJob waits for its JobSet, and no Trainer makes it.
+        train = fresh(trainjob(), namespace="default", queue="queue")
+        train["metadata"]["name"] = "train"
+        stored = api.create(train)
+        owner = {name: stored[name] for name in ("apiVersion", "kind")}
+        owner |= {name: stored["metadata"][name] for name in ("name", "uid")}
+        made = fresh(jobset(), namespace="default")
+        made["metadata"] |= {"name": "train", "ownerReferences": [{**owner, "controller": True}]}
+        api.create(made)
+        noticed = {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}
+        resource = "trainer.kubeflow.org/v1alpha1/trainjobs"
+        api.patch(resource, "train", "default", body=noticed, subresource="status")
 
         def owners() -> set[str]:
             found = [each["metadata"]["ownerReferences"] for each in api.list(WORKLOADS, "default")]

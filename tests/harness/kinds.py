@@ -12,6 +12,7 @@ FOREIGN = {
     "XGBoostJob": ("kubeflow.org", "v1", "xgboostjobs"),
     "RayJob": ("ray.io", "v1", "rayjobs"),
     "RayCluster": ("ray.io", "v1", "rayclusters"),
+    "TrainJob": ("trainer.kubeflow.org", "v1alpha1", "trainjobs"),
 }
 """By kind: its group, version and plural."""
 
@@ -112,6 +113,13 @@ def rayjob() -> Object:
     spec = {"suspend": True, "shutdownAfterJobFinishes": True, "entrypoint": "python job.py"}
     spec |= {"rayClusterSpec": cluster, "submitterPodTemplate": template("500m")}
     return made("ray.io/v1", "RayJob", spec)
+
+
+def trainjob() -> Object:
+    """Return a TrainJob with an override of its user's; its JobSet is that of `jobset`."""
+    override = {"targetJobs": [{"name": "workers"}], "metadata": {"labels": {"team": "a"}}}
+    spec = {"suspend": True, "runtimeRef": {"name": "r"}, "podTemplateOverrides": [override]}
+    return made("trainer.kubeflow.org/v1alpha1", "TrainJob", spec)
 
 
 POD_SETS: dict[str, tuple[Any, dict[str, int]]] = {

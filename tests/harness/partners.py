@@ -50,6 +50,10 @@ class Partner:
     """Changes of its source before the build: file, text, and what replaces it."""
     chart: str = ""
     """The folder of its Helm chart, whose roles an administrator applies."""
+    needs: tuple["Partner", ...] = ()
+    """The operators that it uses, which run first."""
+    answers: str = "/healthz"
+    """The path of the health check that it passes once it serves its webhooks, if it has one."""
 
 
 @dataclass(slots=True)
@@ -246,7 +250,54 @@ KARPENTER: Final = Partner(
         ),
     ),
 )
-PARTNERS: Final = {each.name: each for each in (JOBSET, MPI, KUBERAY, TRAINING, KARPENTER)}
+
+
+def _trainer_configuration(start: Start) -> str:
+    return start.write(
+        "trainer.yaml",
+        {
+            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "certManagement": {"enable": False},
+            "webhook": {"host": "127.0.0.1", "port": start.webhooks},
+            "metrics": {"bindAddress": "0"},
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{start.health}"},
+        },
+    )
+
+
+TRAINER: Final = Partner(
+    name="trainer",
+    module="github.com/kubeflow/trainer/v2",
+    version="v2.1.0",
+    package="./cmd/trainer-controller-manager",
+    manifests=(
+        *(
+            f"manifests/base/crds/trainer.kubeflow.org_{each}.yaml"
+            for each in ("clustertrainingruntimes", "trainingruntimes", "trainjobs")
+        ),
+        "manifests/base/rbac/role.yaml",
+        "manifests/base/webhook/manifests.yaml",
+    ),
+    account="kubeflow-trainer-controller-manager",
+    arguments=lambda start: [f"--config={_trainer_configuration(start)}"],
+    env=lambda start: {
+        "KUBECONFIG": str(start.kubeconfig),
+        "CERTIFICATES": str(start.certificates),
+    },
+    # It looks for certificates in a folder that all of its kind share.
+    changes=(
+        (
+            "pkg/config/config.go",
+            "Host:    *cfg.Webhook.Host,",
+            'Host: *cfg.Webhook.Host, CertDir: os.Getenv("CERTIFICATES"),',
+        ),
+    ),
+    needs=(JOBSET,),
+    answers="/readyz",
+)
+PARTNERS: Final = {each.name: each for each in (JOBSET, MPI, KUBERAY, TRAINING, TRAINER, KARPENTER)}
 
 
 def ensure_partner(partner: Partner, report: Report = print_line) -> Path:
@@ -315,9 +366,8 @@ def install(control_plane: ControlPlane, partner: Partner, folder: Path, start: 
     """Apply an operator's CRDs, roles and webhooks, and give its account these roles."""
     subject = {"kind": "ServiceAccount", "name": partner.account, "namespace": NAMESPACE}
     with Api(control_plane.admin_kubeconfig) as api:
-        if api.find("namespaces", NAMESPACE) is None:
-            api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        api.create(
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        api.apply(
             {
                 "apiVersion": "v1",
                 "kind": "ServiceAccount",
@@ -330,27 +380,25 @@ def install(control_plane: ControlPlane, partner: Partner, folder: Path, start: 
                 api.apply(each)
             elif kind == "ClusterRole":
                 role = {**each, "metadata": {"name": name}}
-                api.create(role, _binding("ClusterRole", name, subject))
+                api.apply([role, _binding("ClusterRole", name, subject)])
             elif kind == "Role":
                 wanted = each["metadata"].get("namespace", "")
                 namespace = wanted if wanted.startswith("kube-") else NAMESPACE
                 role = {**each, "metadata": {"name": name, "namespace": namespace}}
-                api.create(role, _binding("Role", name, subject, namespace))
+                api.apply([role, _binding("Role", name, subject, namespace)])
             elif kind.endswith("WebhookConfiguration"):
-                api.create(_webhooks(each, name, start.webhooks, control_plane.authority))
+                api.apply(_webhooks(each, name, start.webhooks, control_plane.authority))
         # The leases of leader elections, whose roles differ in every operator.
-        api.create(
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "Role",
-                "metadata": {"name": f"{partner.name}-leases", "namespace": NAMESPACE},
-                "rules": [
-                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
-                    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-                ],
-            },
-            _binding("Role", f"{partner.name}-leases", subject, NAMESPACE),
-        )
+        leases = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": f"{partner.name}-leases", "namespace": NAMESPACE},
+            "rules": [
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+                {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+            ],
+        }
+        api.apply([leases, _binding("Role", f"{partner.name}-leases", subject, NAMESPACE)])
 
 
 def uninstall(control_plane: ControlPlane, partner: Partner) -> None:
@@ -400,7 +448,7 @@ def start_partner(control_plane: ControlPlane, partner: Partner, *, proxy: str =
     built = ensure_partner(partner)
     folder = control_plane.folder / partner.name
     certificates = folder / "certificates"
-    certificates.mkdir(parents=True)
+    certificates.mkdir(parents=True, exist_ok=True)
     shutil.copy(control_plane.serving.certificate, certificates / "tls.crt")
     shutil.copy(control_plane.serving.key, certificates / "tls.key")
     start = Start(folder, folder / "kubeconfig", certificates, proxy)
@@ -415,17 +463,17 @@ def start_partner(control_plane: ControlPlane, partner: Partner, *, proxy: str =
     )
     control_plane.wait_until(
         f"{partner.name} answers",
-        lambda: _is_healthy(component),
+        lambda: _is_healthy(component, partner.answers),
         _READY_SECONDS,
     )
     return component
 
 
-def _is_healthy(component: Component) -> bool:
+def _is_healthy(component: Component, path: str) -> bool:
     if not component.running:
         raise RuntimeError(f"{component.name} ended\n{component.tail(40)}")
     try:
-        return fetch(f"{component.url}/healthz").status_code == httpx.codes.OK
+        return fetch(f"{component.url}{path}").status_code == httpx.codes.OK
     except httpx.TransportError:
         return False
 

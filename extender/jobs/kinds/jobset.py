@@ -58,10 +58,13 @@ class JobSet(OperatedJob):
 
         The condition `Suspended` also stays True during a start in order.
         """
-        statuses = self._statuses()
-        in_order = fields.text(self.object, "spec", "startupPolicy", "startupPolicyOrder")
-        if in_order != "InOrder" and fields.condition(self.object, "Suspended") is not None:
+        if not self._is_in_order() and fields.condition(self.object, "Suspended") is not None:
             return True
+        return self._rests()
+
+    def _rests(self) -> bool:
+        """Return whether its Jobs are suspended or done, as far as the status counts them."""
+        statuses = self._statuses()
         if self.was_active() and not any(fields.count(s, "suspended") for s in statuses.values()):
             return True
         return all(
@@ -81,8 +84,8 @@ class JobSet(OperatedJob):
     @override
     def reclaimable_pods(self) -> Mapping[str, int]:
         """Return the pods of the Jobs that have succeeded, unless a restart may make them again."""
-        policy = fields.mapping(self.object, "spec", "failurePolicy")
-        restarts = fields.count(self.object, "status", "restartsCountTowardsMax")
+        policy = fields.mapping(self._jobset(), "spec", "failurePolicy")
+        restarts = fields.count(self._jobset(), "status", "restartsCountTowardsMax")
         actions = {fields.text(rule, "action") for rule in fields.objects(policy, "rules")}
         may_restart = fields.count(policy, "maxRestarts") > restarts or _ENDLESS in actions
         # The status may be of the run before a restart, and have the cause of it.
@@ -119,8 +122,7 @@ class JobSet(OperatedJob):
     def late_pod_sets(self) -> Collection[str]:
         """Return the replicated jobs that wait: all but the first, or those that say so."""
         jobs = self._replicated_jobs()
-        in_order = fields.text(self.object, "spec", "startupPolicy", "startupPolicyOrder")
-        late = jobs[1:] if in_order == "InOrder" else []
+        late = jobs[1:] if self._is_in_order() else []
         late += [each for each in jobs if fields.objects(each, "dependsOn")]
         return {fields.text(each, "name") for each in late}
 
@@ -144,11 +146,19 @@ class JobSet(OperatedJob):
     def _succeeded(self, replicated: Object) -> int:
         return fields.count(self._statuses().get(fields.text(replicated, "name"), {}), "succeeded")
 
+    def _jobset(self) -> Object:
+        """Return the JobSet that makes the pods."""
+        return self.object
+
+    def _is_in_order(self) -> bool:
+        policy = fields.text(self._jobset(), "spec", "startupPolicy", "startupPolicyOrder")
+        return policy == "InOrder"
+
     def _replicated_jobs(self) -> list[Object]:
-        return fields.objects(self.object, "spec", "replicatedJobs")
+        return fields.objects(self._jobset(), "spec", "replicatedJobs")
 
     def _statuses(self) -> dict[str, Object]:
-        found = fields.objects(self.object, "status", "replicatedJobsStatus")
+        found = fields.objects(self._jobset(), "status", "replicatedJobsStatus")
         return {fields.text(each, "name"): each for each in found}
 
 

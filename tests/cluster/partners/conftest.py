@@ -30,10 +30,14 @@ def kind(
 ) -> Iterator[Kind]:
     """Each kind, while its operator runs."""
     found = KINDS[request.param]
-    operator = start_partner(control_plane, found.partner, proxy=dashboard.url)
+    partners = (*found.partner.needs, found.partner)
+    operators = [start_partner(control_plane, each, proxy=dashboard.url) for each in partners]
+    with Api(control_plane.admin_kubeconfig) as api:
+        api.apply(found.setting)
     yield found
-    operator.stop()
-    uninstall(control_plane, found.partner)
+    for partner, operator in reversed([*zip(partners, operators, strict=True)]):
+        operator.stop()
+        uninstall(control_plane, partner)
 
 
 @pytest.fixture

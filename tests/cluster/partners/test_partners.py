@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
-from tests.cluster.partners.work import PRIORITY, SECONDS, Works
+from tests.cluster.partners.work import PRIORITY, SECONDS, Works, without_restarts
 from tests.cluster.pods_ready import BASE, TIMEOUT, await_count
 from tests.cluster.queues import API
 from tests.harness.client import Object
@@ -118,7 +118,7 @@ def test_quota_of_pods_that_are_done_goes_to_the_next(works: Works, nodes: NodeF
     nodes(2, "4")
     cluster_queue, _ = works.queues.simple(cpu=5)
     # A job that may restart as a whole needs the quota of its pods again.
-    works.create("first", change=lambda spec: spec.pop("failurePolicy", None))
+    works.create("first", change=without_restarts)
     pods = works.await_running("first")
     works.create("second")
     works.await_pending("second")

@@ -1,6 +1,6 @@
 """Jobs of others' kinds as the real operators run them: how each is made, read and ended."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,7 +9,7 @@ from tests.cluster.partners.dashboard import Dashboard
 from tests.cluster.queues import QUEUE, WORKLOADS, Queues
 from tests.harness.client import Api, Object
 from tests.harness.objects import EXIT_CODE, RUN_FOR
-from tests.harness.partners import JOBSET, KUBERAY, MPI, TRAINING, Partner
+from tests.harness.partners import JOBSET, KUBERAY, MPI, TRAINER, TRAINING, Partner
 
 SECONDS: Final = 180
 PRIORITY: Final = "kueue.x-k8s.io/priority-class"
@@ -78,6 +78,35 @@ def rayjob() -> Object:
     }
 
 
+def runtime(name: str, **jobset: Any) -> Object:
+    """Return a runtime of TrainJobs: a driver, and a Job of the nodes that a TrainJob asks for."""
+
+    def jobs(name: str, **metadata: Any) -> Object:
+        spec = {"backoffLimit": 0, "template": template(name="node")}
+        return {"name": name, "template": {"metadata": metadata, "spec": spec}}
+
+    trainer = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    spec = {**jobset, "replicatedJobs": [jobs("driver"), jobs("node", labels=trainer)]}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": name},
+        "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": spec}},
+    }
+
+
+def trainjob() -> Object:
+    """Return the spec of a TrainJob: a driver and two nodes."""
+    return {"runtimeRef": {"name": "restarts"}, "trainer": {"numNodes": 2}}
+
+
+def without_restarts(spec: Object) -> None:
+    """Change the spec of a job so that it never restarts as a whole."""
+    spec.pop("failurePolicy", None)
+    if "runtimeRef" in spec:
+        spec["runtimeRef"] = {"name": "fails"}
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of job that an operator looks after."""
@@ -99,6 +128,8 @@ class Kind:
     """The pods of a job that runs, with a CPU each."""
     members: int = 3
     """The pods of a job that start together, as a gang."""
+    setting: Sequence[Object] = ()
+    """Other objects that such jobs need."""
 
 
 KINDS: Final = {
@@ -143,6 +174,17 @@ KINDS: Final = {
         ("runPolicy", "suspend"),
         retried="worker-0",
         ends_early="worker-0",
+    ),
+    "TrainJob": Kind(
+        "TrainJob",
+        TRAINER,
+        "trainer.kubeflow.org/v1alpha1/trainjobs",
+        "trainer.kubeflow.org/v1alpha1",
+        trainjob,
+        ("suspend",),
+        retried="driver",
+        ends_early="driver",
+        setting=(runtime("restarts", failurePolicy={"maxRestarts": 3}), runtime("fails")),
     ),
 }
 

@@ -120,6 +120,14 @@ def test_other_kinds_make_what_their_operators_make(kind: str, name: str, *, is_
     assert (Scene(kind, {"spec": {}}).ancestor(name) is not None) == is_made
 
 
+@pytest.mark.parametrize("admitted", [True, False])
+def test_a_jobset_of_a_trainjob_is_started_and_stopped_by_trainer(*, admitted: bool) -> None:
+    scene = Scene("trainer.kubeflow.org/trainjob", {"spec": {}}, admitted=admitted)
+    found = scene.ancestor("parent", "jobset.x-k8s.io/jobset")
+    assert found == Ancestor("trainer.kubeflow.org/trainjob parent", admitted, starts_it=True)
+    assert scene.ancestor("other", "jobset.x-k8s.io/jobset") is None
+
+
 def test_a_parent_that_has_ended_gives_its_quota_to_nothing() -> None:
     assert Scene(source={**JOB_SET, "status": DONE}).ancestor("parent-w-a-0") is None
 

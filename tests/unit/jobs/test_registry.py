@@ -31,6 +31,7 @@ def test_our_own_kinds_are_there_by_the_names_that_settings_have() -> None:
         "kubeflow.org/tfjob": "kubeflow.org/v1/tfjobs",
         "kubeflow.org/xgboostjob": "kubeflow.org/v1/xgboostjobs",
         "ray.io/rayjob": "ray.io/v1/rayjobs",
+        "trainer.kubeflow.org/trainjob": "trainer.kubeflow.org/v1alpha1/trainjobs",
         "pod": "v1/pods",
     }
 
