@@ -358,7 +358,9 @@ class JobController:
         No watch follows it: the status of the job changes with that of its child.
         """
         kind = self._options.integrations[key[0]].child
-        for of in self._view.unit(key) if kind is not None else ():
+        if kind is None:
+            return
+        for of in self._view.unit(key):
             where = path_of(kind.group, kind.version, kind.plural, namespace=of.meta.namespace)
             child: bytes | None = None
             with suppress(NotFoundError):

@@ -4,7 +4,7 @@ Trainer makes the JobSet of a suspended TrainJob suspended, and writes it anew a
 it runs. So the pod sets are read from the JobSet, and a start writes overrides into the TrainJob.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import ClassVar, Final
@@ -124,10 +124,6 @@ class TrainJob(JobSet):
     @override
     def pods_ready(self) -> bool:
         return self.child is not None and super().pods_ready()
-
-    @override
-    def reclaimable_pods(self) -> Mapping[str, int] | None:
-        return None if self.child is None else super().reclaimable_pods()
 
     @override
     def equivalent_to_workload(self, workload: WorkloadInfo) -> bool:
