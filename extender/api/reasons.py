@@ -87,6 +87,8 @@ class EventReason(StrEnum):
     POLICY_LIMITED = "PolicyLimited"
     CLAIM_LIMITED = "ClaimLimited"
     """The group has waited long, and needs more nodes than its namespace may have set aside."""
+    STARTS_IN_ORDER = "StartsInOrder"
+    """Some of its pods are made only when others are ready, and these wait for the whole gang."""
     GANG_READY = "GangReady"
     GANG_NOT_READY = "GangNotReady"
 

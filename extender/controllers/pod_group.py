@@ -6,21 +6,25 @@ comes meanwhile is one write. Everything else is written at once.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
+from extender.api.reasons import Reason
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang import budgets
 from extender.gang.phase import Watched
 from extender.gang.status import (
+    Maker,
     Report,
     Waiting,
     counts_alone,
     decide,
     deciding_pending,
+    maker_of,
     ours,
     waiting_of,
+    why_no_more_pods,
 )
 from extender.gang.verdicts import GangOptions, OnPartial, Pending
 from extender.kube.errors import ApiError
@@ -70,6 +74,8 @@ class PodGroupController:
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._bound: dict[str, tuple[frozenset[str], float]] = {}
         self._waiting: dict[str, Waiting] = {}
+        self._makers: dict[str, tuple[Maker, str | None]] = {}
+        """What makes the pods of an incomplete gang, and in which order, by group."""
 
     def phases(self) -> Counter[str]:
         """Return how many groups are in each phase, as last written by this process."""
@@ -85,8 +91,10 @@ class PodGroupController:
         Raises ApiError when something could not be written.
         """
         why = await self._why(group)
+        ordered = await self._starts_in_order(group, why)
         pod_group = self._view.pod_group(group)
         if pod_group is None:
+            self._makers.pop(group, None)
             self._known.pop(group, None)
             self._reported.pop(group, None)
             self._bound.pop(group, None)
@@ -99,13 +107,19 @@ class PodGroupController:
         before, since = self._bound.get(group, (None, now))
         since = since if before == bound else now
         self._bound[group] = (bound, since)
+        if why is not None and ordered is not None:
+            guess = why_no_more_pods(self._view.members(group))
+            why = replace(why, message=why.message.removesuffix(guess) + ordered)
         found = decide(
             pod_group,
             view=self._view,
             stored=stored,
             now=self._clock.wall(),
             options=self._options,
-            watched=Watched(self._on_partial, now - since, self._options.on_partial_overrides, why),
+            watched=Watched(
+                *(self._on_partial, now - since, self._options.on_partial_overrides, why),
+                in_order=bool(ordered),
+            ),
         )
         waits = waiting_of(found.status, self._view.members(group))
         if waits is None:
@@ -146,6 +160,22 @@ class PodGroupController:
             return None
         steps = deciding_pending(group, view=self._view, options=self._options)
         return await in_turns(steps, self._clock)
+
+    async def _starts_in_order(self, group: str, why: Pending | None) -> str | None:
+        """Return why the missing pods of a gang never come, as the end of a sentence.
+
+        It is empty where nothing like that is so, and None where it is not known. What makes the
+        pods is read once.
+        """
+        lacks = why is not None and why.reason is Reason.NOT_ENOUGH_PODS
+        maker = maker_of(self._view.members(group)) if lacks else None
+        if maker is None:
+            return None
+        known, said = self._makers.get(group, (None, None))
+        if known != maker:
+            said = await self._writer.order_of(maker.path, maker.field)
+            self._makers[group] = maker, said
+        return None if said is None else maker.remedy * (said == maker.in_order)
 
     async def _write(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> float | None:
         """Write a status that differs; return in how many seconds, where it is to wait."""

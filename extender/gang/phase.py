@@ -258,6 +258,8 @@ class Watched:
     overrides: OnPartialOverrides = "evict"
     why: Pending | None = None
     """The answer to what the group waits for, if it was worked out before: that may take long."""
+    in_order: bool = False
+    """True if some of its pods are made only when others are ready, so that it never starts."""
 
 
 def was_whole(stored: PodGroupStatusInfo, *, generation: int) -> bool:

@@ -138,6 +138,7 @@ def decide(
             *_mixed_priorities(pods),
             *_policy(pod_group.on_partial, watched),
             *_protection(pod_group.disruption_budget),
+            *_in_order(watched, why),
             *_claim(claim),
         ),
         evict=split.evict,
@@ -205,6 +206,13 @@ def _protection(asked: str | None) -> Iterable[Notice]:
         note = f"{DISRUPTION_BUDGET} should be true or false; true counts"
         key = f"budget {asked}"
         yield Notice(EventReason.UNKNOWN_POLICY, note, "Reading", warning=True, key=key)
+
+
+def _in_order(watched: Watched, why: Pending | None) -> Iterable[Notice]:
+    """Yield an Event about pods that are made only when others of the gang are ready."""
+    if watched.in_order and why is not None:
+        note = why.message
+        yield Notice(EventReason.STARTS_IN_ORDER, note, "Waiting", warning=True, key="in order")
 
 
 def _aside(claim: Claim | None) -> str:
@@ -571,3 +579,36 @@ def why_no_more_pods(pods: Iterable[PodInfo]) -> str:
     """Return why more pods of a gang may not come, as the end of a sentence."""
     labels = {label for pod in pods for label in pod.labels}
     return next((f"; {text}" for label, text in _WAYS.items() if label in labels), "")
+
+
+class Maker(NamedTuple):
+    """An object that makes pods, in an order that one of its fields says."""
+
+    path: str
+    """Its path in the API."""
+    field: str
+    in_order: str
+    """The value of `spec.FIELD` with which it makes a pod only when another one is ready."""
+    remedy: str
+    """The end of a sentence about a gang that it never completes."""
+
+
+def maker_of(pods: Iterable[PodInfo]) -> Maker | None:
+    """Return the StatefulSet or LeaderWorkerSet that makes the pods of a gang, if one does."""
+    for pod in pods:
+        if name := pod.labels.get("leaderworkerset.sigs.k8s.io/name"):
+            return Maker(
+                f"/apis/leaderworkerset.x-k8s.io/v1/namespaces/{pod.namespace}/leaderworkersets/{name}",
+                *("startupPolicy", "LeaderReady"),
+                f"; LeaderWorkerSet {name} makes workers only when their leader is ready: "
+                "set its startupPolicy: LeaderCreated",
+            )
+        if member := pod.labels.get("statefulset.kubernetes.io/pod-name"):
+            name = member.rpartition("-")[0]
+            return Maker(
+                f"/apis/apps/v1/namespaces/{pod.namespace}/statefulsets/{name}",
+                *("podManagementPolicy", "OrderedReady"),
+                f"; StatefulSet {name} makes a pod only when the one before is ready: "
+                "create it again with podManagementPolicy: Parallel",
+            )
+    return None

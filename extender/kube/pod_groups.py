@@ -19,7 +19,13 @@ from extender.api.wellknown import (
     NATIVE_VERSIONS,
 )
 from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
-from extender.kube.errors import ConflictError, InvalidError, NotFoundError, UndeclaredFieldsError
+from extender.kube.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UndeclaredFieldsError,
+)
 from extender.kube.pods import PodRef
 from extender.kube.recorder import ObjectRef
 from extender.kube.stored import preemption_as_json
@@ -199,6 +205,14 @@ class PodGroupWriter:
         """Make the reconciler's part of a status this one; return whether all of it was written."""
         found = await apply_part(self._client, pod_group, as_json(status), manager=FIELD_MANAGER)
         return found.is_whole
+
+    async def order_of(self, path: str, field: str) -> str | None:
+        """Return the text of a field in the spec of an object; None where it cannot be read."""
+        try:
+            found = msgspec.json.decode(await self._client.request("GET", path))
+            return str(found["spec"].get(field, ""))
+        except (NotFoundError, ForbiddenError):
+            return None
 
     async def set_gang_ready(
         self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float

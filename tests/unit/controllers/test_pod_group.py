@@ -37,6 +37,8 @@ class Writer(PodGroupWriter):
         self.evicted: list[str] = []
         self.errors: list[ApiError] = []
         self.is_whole = True
+        self.orders: dict[str, str] = {}
+        self.asked: list[str] = []
         self.budgets: list[int | None] = []
 
     @override
@@ -52,6 +54,11 @@ class Writer(PodGroupWriter):
         self._fail()
         self.statuses.append(status)
         return self.is_whole
+
+    @override
+    async def order_of(self, path: str, field: str) -> str | None:
+        self.asked.append(f"{path} {field}")
+        return self.orders.get(path.rpartition("/")[2])
 
     @override
     async def set_gang_ready(
@@ -391,3 +398,41 @@ async def test_a_gang_has_a_budget_while_it_runs_and_none_when_it_is_evicted(ben
     bench.start()
     await bench.look(replace(ours, selector=None))
     assert bench.writer.budgets == [3, None]
+
+
+OF_SET = {"labels": {"statefulset.kubernetes.io/pod-name": "web-0"}}
+OF_LWS = {"labels": {"leaderworkerset.sigs.k8s.io/name": "web"}}
+
+
+@pytest.mark.parametrize(
+    ("made", "order", "want"),
+    [
+        (OF_SET, "OrderedReady", "StatefulSet web makes a pod only when the one before is ready: "
+         "create it again with podManagementPolicy: Parallel"),
+        (OF_SET, "Parallel", ""),
+        (OF_LWS, "LeaderReady", "LeaderWorkerSet web makes workers only when their leader is "
+         "ready: set its startupPolicy: LeaderCreated"),
+        (OF_LWS, "LeaderCreated", ""),
+        (OF_SET, None, "a StatefulSet makes a pod when the one before is ready, unless its "
+         "podManagementPolicy is Parallel"),
+        ({}, "OrderedReady", ""),
+    ],
+)  # fmt: skip
+async def test_an_ordered_start_is_reported_with_its_mend_and_read_once(
+    bench: Bench, made: dict[str, Any], order: str | None, want: str
+) -> None:
+    if order is not None:
+        bench.writer.orders["web"] = order
+
+    await bench.look([pod("web-0", group="gang", **made)])
+    await bench.look([pod("web-1", group="gang", **made)])
+
+    said = bench.writer.statuses[0].condition("Scheduled")
+    assert said is not None
+    assert said.reason == "NotEnoughPods"
+    assert said.message == "1 of the 3 pods that it needs exist" + (f"; {want}" if want else "")
+    in_order = bool(order and want)
+    assert [e.note for e in bench.events if e.reason == "StartsInOrder"] == [
+        *([said.message] if in_order else [])
+    ]
+    assert len(bench.writer.asked) == bool(made)
