@@ -302,6 +302,8 @@ class JobReason(StrEnum):
     """The topology annotations of a pod template contradict each other."""
     NOT_HONOURED = "NotHonoured"
     """Fields, labels or annotations of Kueue on the object have no effect here."""
+    NOT_QUEUED = "NotQueued"
+    """The object names a queue, and is of a kind that is not queued."""
     OVERRIDE_LIMITED = "OverrideLimited"
     """The job asks for more than its ClusterQueue lets its jobs choose."""
     INVALID_QUEUE_NAME = "InvalidQueueName"

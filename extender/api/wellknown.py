@@ -222,6 +222,22 @@ INFORMATIVE: Final = frozenset(
 """The names with which Kueue describes an object. They request nothing."""
 
 
+NOT_QUEUED: Final[Mapping[str, str]] = {
+    "AppWrapper": "workload.codeflare.dev/v1beta2/appwrappers",
+    "Deployment": "apps/v1/deployments",
+    "JAXJob": "kubeflow.org/v1/jaxjobs",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1/leaderworkersets",
+    "PaddleJob": "kubeflow.org/v1/paddlejobs",
+    "RayCluster": "ray.io/v1/rayclusters",
+    "RayService": "ray.io/v1/rayservices",
+    "SparkApplication": "sparkoperator.k8s.io/v1beta2/sparkapplications",
+    "StatefulSet": "apps/v1/statefulsets",
+}
+"""The kinds that Kueue queues and this queue does not, and where their objects are."""
+QUEUE_ELSE: Final = "queue a kind of docs/tasks/user/kinds-of-jobs.md instead"
+"""The end of a sentence about an object of such a kind."""
+
+
 def fields_without_effect(kind: str, spec: Iterable[str]) -> tuple[str, ...]:
     """Return the paths of the fields without effect in a spec, given the names of its fields."""
     given = frozenset(spec)

@@ -16,13 +16,14 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from extender.api.reasons import JobReason, Preempted
-from extender.api.wellknown import QUEUE_LABEL
+from extender.api.wellknown import NOT_QUEUED, QUEUE_LABEL
 from extender.config.settings import Settings
 from extender.controllers.admission import AdmissionLoop
 from extender.controllers.admitted_pods import GrantKeeper, LostHosts, TopologyGates
 from extender.controllers.job import JobController, JobCounts
 from extender.controllers.job_facts import JobOptions, PodGroups
 from extender.controllers.queue_status import QueueStatusController
+from extender.controllers.unqueued import Unqueued
 from extender.controllers.workload import WorkloadController, Workloads, about
 from extender.explain.facts import Facts
 from extender.jobs import registry
@@ -43,7 +44,7 @@ from extender.kube.queues import (
     write_managed_jobs,
 )
 from extender.kube.recorder import Event, ObjectRef, Recorder
-from extender.kube.reflector import Feed, ObjectsSetAside, Reflector
+from extender.kube.reflector import Feed, Identity, ObjectsSetAside, Reflector, identify
 from extender.kube.watch import everything
 from extender.queueing import lifecycle
 from extender.queueing.lost_hosts import HostRules
@@ -284,6 +285,25 @@ class Sources:
         )
 
 
+def unqueued(
+    client: KubeClient, integrations: Iterable[Integration], into: Unqueued
+) -> Iterator[Reflector[Identity]]:
+    """Yield the reflectors of the kinds that are not queued; nothing waits for them."""
+    queued = {each.kind for each in integrations}
+    for kind, path in NOT_QUEUED.items():
+        if kind in queued:
+            continue
+        version = path.rpartition("/")[0]
+
+        def decode(raw: bytes, *, kind: str = kind, version: str = version) -> Identity:
+            return replace(identify(raw), kind=kind, api_version=version)
+
+        watch = watcher(client, f"/apis/{path}", labels=QUEUE_LABEL, optional=True)
+        found = Reflector[Identity](f"unqueued {kind}", watch, decode, feed=into.feed(kind))
+        found.needed = False
+        yield found
+
+
 class QueueControllers:
     """Everything of the queue, around one client."""
 
@@ -322,7 +342,8 @@ class QueueControllers:
             integrations=selected,
             job_selector="" if manages_all else QUEUE_LABEL,
         )
-        self.reflectors = self._sources.reflectors
+        self._unqueued = Unqueued(recorder.record)
+        self.reflectors = [*self._sources.reflectors, *unqueued(client, selected, self._unqueued)]
         self._metrics, self._pacer = QueueMetrics(metrics), pacer
         self._job_counts = JobCounts(self._view, JobMetrics(metrics), clock)
         workloads = Workloads(
@@ -498,8 +519,9 @@ class QueueControllers:
         """Work as the leader until cancelled; there may have been another leader before."""
         if after_another:
             await self._sources.catch_up(self._pacer)
-        self._leads = True
+        self._leads = self._unqueued.leads = True
         try:
+            self._unqueued.report()
             await self._pacer.go_through(map(self._on_change, self._everything()))
             self._notice_grants(self._keeper.granted(self._cluster.pod_groups))
             self._notice_cohorts()
@@ -514,7 +536,7 @@ class QueueControllers:
                 tasks.create_task(self._follow())
                 tasks.create_task(self.admission.run())
         finally:
-            self._leads = False
+            self._leads = self._unqueued.leads = False
 
     async def _say_what_is_managed(self) -> None:
         """Record for the extender which jobs are held back without a queue name."""

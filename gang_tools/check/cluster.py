@@ -22,8 +22,10 @@ from extender.api.wellknown import (
     GROUP_NATIVE,
     GROUP_SIGS,
     NATIVE_SCHEDULED,
+    NOT_QUEUED,
     POD_GROUP_GROUPS,
     QUEUE_API_VERSION,
+    QUEUE_ELSE,
     QUEUE_LABEL,
     fields_without_effect,
     names_without_effect,
@@ -59,18 +61,6 @@ QUEUE_KINDS: Final = {
     "resourceflavors": "ResourceFlavor",
 }
 """The kinds of kueue.x-k8s.io with fields that may have no effect, by plural name."""
-NOT_QUEUED: Final = {
-    "AppWrapper": "workload.codeflare.dev/v1beta2/appwrappers",
-    "Deployment": "apps/v1/deployments",
-    "JAXJob": "kubeflow.org/v1/jaxjobs",
-    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1/leaderworkersets",
-    "PaddleJob": "kubeflow.org/v1/paddlejobs",
-    "RayCluster": "ray.io/v1/rayclusters",
-    "RayService": "ray.io/v1/rayservices",
-    "SparkApplication": "sparkoperator.k8s.io/v1beta2/sparkapplications",
-    "StatefulSet": "apps/v1/statefulsets",
-}
-"""The kinds that Kueue queues and this queue does not, and where their objects are."""
 IdentityName = Literal["extender", "reconciler"]
 IDENTITIES: Final[tuple[IdentityName, ...]] = ("extender", "reconciler")
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
@@ -347,10 +337,7 @@ class _Check:
         chosen = f"?labelSelector={quote(QUEUE_LABEL)}&limit=500"
         paths = [f"/apis/{path}{chosen}" for path in NOT_QUEUED.values()]
         jobs = await together(map(self._reader.items, paths))
-        mend = (
-            "it runs without quota, or waits for ever where it was created suspended: queue a "
-            "kind of docs/tasks/user/kinds-of-jobs.md instead"
-        )
+        mend = "it runs without quota, or waits for ever if it was created suspended: " + QUEUE_ELSE
         for kind, objects in zip(NOT_QUEUED, jobs, strict=True):
             for each in objects:
                 fine = False

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.queues import JOBS, Queues
+from tests.cluster.queues import JOBS, QUEUE, Queues
 from tests.harness import objects
 from tests.harness.client import Api
+from tests.harness.kinds import crd
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -101,3 +102,29 @@ def test_fields_and_annotations_without_effect_are_named_once(
         api.wait_for(f"{name} is told", partial(told, namespace, name, what))
     metric = 'gang_extender_queue_ignored_fields{field="spec.fairSharing",kind="LocalQueue"}'
     assert reconciler.metric(metric) >= 1
+
+
+def test_an_object_of_a_kind_that_is_not_queued_is_told_once(
+    api: Api, queues: Queues, reconciler: Reconciler
+) -> None:
+    """Its CRD comes while the reconciler runs."""
+    queues.simple()
+    group, plural, kind = "workload.codeflare.dev", "appwrappers", "AppWrapper"
+    api.apply(crd(group, "v1beta2", plural, kind))
+    path = f"{group}/v1beta2/{plural}"
+    meta = {"name": "wrapped", "namespace": queues.namespace, "labels": {QUEUE: "queue"}}
+    body = {"apiVersion": f"{group}/v1beta2", "kind": kind, "metadata": meta}
+    api.create(body)
+
+    def told() -> bool:
+        note = (
+            "label kueue.x-k8s.io/queue-name has no effect on the kind AppWrapper here: "
+            "queue a kind of docs/tasks/user/kinds-of-jobs.md instead"
+        )
+        return api.notes(queues.namespace, "NotQueued", name="wrapped") == [note]
+
+    api.wait_for("it is told", told)
+    reconciler.restart()
+    reconciler.wait_leading()
+    api.patch(path, "wrapped", queues.namespace, body={"metadata": {"labels": {"x": "y"}}})
+    assert told()
