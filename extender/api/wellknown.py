@@ -146,6 +146,11 @@ settings decide."""
 PREEMPT_FOR_ROOM_ANNOTATION: Final = "scheduling.x-k8s.io/preempt-for-room"
 """On a ClusterQueue, Never or LowerPriority: the workloads that its own may preempt for room alone.
 Without it the settings decide."""
+PROVISIONING_PARAMETER: Final = "provreq.kueue.x-k8s.io/"
+"""The prefix of annotations of a Workload that are parameters of its ProvisioningRequests."""
+RESERVED_AT: Final = "scheduling.x-k8s.io/reserved-at"
+"""On a ProvisioningRequest: the time at which its workload got the quota that it is for. A request
+for an earlier reservation counts for nothing."""
 WORKLOAD_PRIORITY_CLASS: Final = (QUEUE_GROUP, "WorkloadPriorityClass")
 POD_PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
 IN_USE_FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
@@ -246,7 +251,12 @@ def fields_without_effect(kind: str, spec: Iterable[str]) -> tuple[str, ...]:
 
 def names_without_effect(*names: Iterable[str]) -> tuple[str, ...]:
     """Return the labels and annotations of Kueue among the given names that have no effect."""
-    found = {name for each in names for name in each if _KUEUE in name}
+    found = {
+        name
+        for each in names
+        for name in each
+        if _KUEUE in name and not name.startswith(PROVISIONING_PARAMETER)
+    }
     return tuple(sorted(found - _HONOURED - INFORMATIVE)) if found else ()
 
 

@@ -24,7 +24,7 @@ from extender.api.wellknown import (
 )
 from extender.jobs import fields
 from extender.jobs.fields import Object
-from extender.state.queue.records import Assignment, FlavorInfo, WorkloadInfo
+from extender.state.queue.records import Assignment, CheckState, FlavorInfo, WorkloadInfo
 
 _DIRECTIVES: Final = (
     ("metadata", "labels"),
@@ -274,8 +274,8 @@ def placements_of(
 ) -> tuple[Placement, ...]:
     """Return what the pods of each pod set are given; those that are not `late` join the group.
 
-    Raises PlacementError where two flavors of one pod set exclude each other, FlavorNotFoundError
-    where one is not there.
+    Admission checks add to what flavors give. Raises PlacementError where two flavors or checks of
+    one pod set exclude each other, FlavorNotFoundError where a flavor is not there.
     """
     if workload.admission is None:
         return ()
@@ -288,13 +288,53 @@ def placements_of(
             "says which: plain pods get no gate after they are made"
         )
     said = {wellknown.WORKLOAD_ANNOTATION: workload.meta.name}
-    return tuple(
+    placements = (
         replace(_placement(each, flavors, "" if each.name in late else group), annotations=said)
         for each in workload.admission.assignments
     )
+    if not any(each.pod_set_updates for each in workload.checks):
+        return tuple(placements)
+    return tuple(_updated(each, workload.checks) for each in placements)
 
 
-def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str) -> Placement:
+def _updated(placement: Placement, checks: Sequence[CheckState]) -> Placement:
+    """Return a placement with what admission checks add for its pod set."""
+    found, tolerations = placement, [*placement.tolerations]
+    for check in checks:
+        for update in check.pod_set_updates:
+            if update.name != placement.name:
+                continue
+            who = f"pod set {placement.name}: admission check {check.name} gives"
+            found = replace(
+                found,
+                labels=_merged(found.labels, update.labels, f"{who} label"),
+                annotations=_merged(found.annotations, update.annotations, f"{who} annotation"),
+                node_selector=_merged(
+                    found.node_selector, update.node_selector, f"{who} node selector"
+                ),
+            )
+            added = (each.as_json() for each in update.tolerations)
+            tolerations += [each for each in added if each not in tolerations]
+    return replace(found, tolerations=tuple(tolerations))
+
+
+def _merged(has: Mapping[str, str], more: Mapping[str, str], what: str) -> Mapping[str, str]:
+    for key, text in more.items():
+        if has.get(key, text) != text:
+            raise PlacementError(
+                f"{what} {key}={text}, but another check or a flavor gives {has[key]}"
+            )
+    return {**has, **more}
+
+
+def flavor_directives(
+    given: Assignment, flavors: Mapping[str, FlavorInfo]
+) -> tuple[dict[str, str], tuple[Object, ...]]:
+    """Return the node selector and the tolerations that the flavors of a pod set give its pods.
+
+    Raises PlacementError where two flavors exclude each other, FlavorNotFoundError where one is not
+    there.
+    """
     selector: dict[str, str] = {}
     tolerations: dict[Toleration, None] = {}
     for name in sorted(set(given.flavors.values())):
@@ -305,6 +345,11 @@ def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str)
             if selector.setdefault(key, text) != text:
                 raise PlacementError(f"pod set {given.name}: its flavors differ in label {key}")
         tolerations.update(dict.fromkeys(flavor.tolerations))
+    return selector, tuple(each.as_json() for each in tolerations)
+
+
+def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str) -> Placement:
+    selector, tolerations = flavor_directives(given, flavors)
     topology, gates = given.topology, tuple[str, ...]()
     if topology is not None and not group and topology.domains:
         if len(topology.domains) == 1:  # all pods go there
@@ -315,7 +360,7 @@ def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str)
         name=given.name,
         count=given.count,
         node_selector=selector,
-        tolerations=tuple(each.as_json() for each in tolerations),
+        tolerations=tolerations,
         gates=gates,
         labels={wellknown.PODSET_LABEL: given.name, **({POD_GROUP_LABEL: group} if group else {})},
     )

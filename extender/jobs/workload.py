@@ -147,7 +147,9 @@ def build(job: GenericJob, priority: Priority, name: str = "") -> Object:
         "ownerReferences": job.owners(),
     }
     gate = job.admission_gate()
+    said = fields.strings(job.object, "metadata", "annotations").items()
     annotations: Object = {
+        **{key: text for key, text in said if key.startswith(wellknown.PROVISIONING_PARAMETER)},
         **({PRIORITY_TAKEN: priority.note} if priority.note else {}),
         **({ADMISSION_GATED_BY: gate} if gate else {}),
     }

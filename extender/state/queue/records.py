@@ -161,6 +161,61 @@ class ClusterQueueInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class AdmissionCheckInfo:
+    """An AdmissionCheck: what another controller has to say before a workload is admitted."""
+
+    meta: Meta
+    controller: str
+    """The name of the controller that writes its states."""
+    parameters: tuple[str, str, str] | None = None
+    """Group, kind and name of the object with its parameters."""
+    conditions: tuple[ConditionInfo, ...] = ()
+
+    @property
+    def active(self) -> bool:
+        """True if its controller says that it can be passed."""
+        return any((each.type, each.status) == ("Active", "True") for each in self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningConfigInfo:
+    """A ProvisioningRequestConfig: how nodes are asked for."""
+
+    meta: Meta
+    class_name: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    managed: tuple[str, ...] = ()
+    """The resources for which nodes are asked; none for all."""
+    backoff_limit: int = 3
+    backoff_base: int = 60
+    """Seconds."""
+    backoff_max: int = 1800
+    """Seconds."""
+    merge: str = ""
+    """The policy by which pod sets become one."""
+    node_labels: tuple[tuple[str, str], ...] = ()
+    """Labels for the node selector, each with the detail of the request that is its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningRequestInfo:
+    """A ProvisioningRequest that was made for a workload."""
+
+    meta: Meta
+    workload: str
+    """`namespace/name`."""
+    class_name: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
+    """What the autoscaler says of the nodes (`status.provisioningClassDetails`)."""
+    conditions: tuple[ConditionInfo, ...] = ()
+
+    def condition(self, kind: str) -> ConditionInfo | None:
+        """Return the condition of a type if it is True."""
+        return next((e for e in self.conditions if (e.type, e.status) == (kind, "True")), None)
+
+
+@dataclass(frozen=True, slots=True)
 class CohortInfo:
     """A Cohort: ClusterQueues that share quota, perhaps inside another cohort."""
 

@@ -186,11 +186,11 @@ def test_each_name_of_kueue_is_honoured_or_named(name: str) -> None:
     assert names_without_effect([full]) == (() if known or full in INFORMATIVE else (full,))
 
 
-def test_names_of_others_are_left_alone_and_provisioning_parameters_are_named() -> None:
+def test_names_of_others_and_provisioning_parameters_are_left_alone() -> None:
     mine = {"example.com/a": "", "scheduling.x-k8s.io/pod-group": "g", "app": "x"}
     assert names_without_effect(mine, {}) == ()
     asked = "provreq.kueue.x-k8s.io/maxRunDurationSeconds"
-    assert names_without_effect(mine, [asked]) == (asked,)
+    assert names_without_effect(mine, [asked]) == ()
 
 
 def test_what_has_no_effect_is_said_in_a_sentence() -> None:

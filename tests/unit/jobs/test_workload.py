@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from extender.api.core_v1 import Toleration
+from extender.api.queue_wire import PodSetUpdate
 from extender.jobs.templates import PlacementError, extends, placements_of, same
 from extender.jobs.workload import Priority, build
-from extender.state.queue.records import Assignment, FlavorInfo, Meta
+from extender.state.queue.records import Assignment, CheckState, FlavorInfo, Meta
 from tests.unit.jobs.scene import FLAVOR, UID, body_of, job, workload
 
 
@@ -101,3 +103,64 @@ def test_pods_get_the_labels_of_all_flavors_of_their_pod_set() -> None:
 
     with pytest.raises(PlacementError, match="tier"):
         placements_of(held, {"spot": FLAVOR, "disk": replace(disk, node_labels={"tier": "x"})})
+
+
+UPDATE = PodSetUpdate(
+    "main",
+    {"a": "b"},
+    {"note": "x"},
+    {"pool": "new"},
+    [Toleration("new", "Exists", "", "NoSchedule")],
+)
+
+
+def test_pods_get_what_admission_checks_add_to_what_flavors_give() -> None:
+    other = PodSetUpdate("other", {"never": "here"})
+    again = PodSetUpdate("main", {"a": "b", "c": "d"}, tolerations=UPDATE.tolerations)
+    checks = (CheckState("x", pod_set_updates=(UPDATE, other)), CheckState("y", "Ready"))
+    held = replace(workload(job(), admitted=True), checks=checks)
+    (bare,) = placements_of(replace(held, checks=()), {"spot": FLAVOR})
+    (place,) = placements_of(held, {"spot": FLAVOR})
+    assert place.labels == {**bare.labels, "a": "b"}
+    assert place.annotations == {**bare.annotations, "note": "x"}
+    assert place.node_selector == {"tier": "spot", "pool": "new"}
+    added = {"key": "new", "operator": "Exists", "effect": "NoSchedule"}
+    assert place.tolerations == (*bare.tolerations, added)
+    held = replace(held, checks=(*checks, CheckState("z", pod_set_updates=(again,))))
+    (both,) = placements_of(held, {"spot": FLAVOR})
+    assert both.labels == {**place.labels, "c": "d"}
+    assert both.tolerations == place.tolerations
+
+
+@pytest.mark.parametrize(
+    ("updates", "said"),
+    [
+        (
+            [PodSetUpdate("main", node_selector={"tier": "other"})],
+            "admission check c0 gives node selector tier=other, "
+            "but another check or a flavor gives spot",
+        ),
+        (
+            [UPDATE, PodSetUpdate("main", {"a": "c"})],
+            "admission check c1 gives label a=c, but another check or a flavor gives b",
+        ),
+        (
+            [PodSetUpdate("main", {"kueue.x-k8s.io/podset": "mine"})],
+            "gives label kueue.x-k8s.io/podset=mine, but another check or a flavor gives main",
+        ),
+        ([UPDATE, PodSetUpdate("main", annotations={"note": "y"})], "annotation note=y"),
+    ],
+)
+def test_checks_that_contradict_what_pods_get_are_named(
+    updates: list[PodSetUpdate], said: str
+) -> None:
+    states = tuple(CheckState(f"c{n}", pod_set_updates=(each,)) for n, each in enumerate(updates))
+    held = replace(workload(job(), admitted=True), checks=states)
+    with pytest.raises(PlacementError, match=f"pod set main: .*{said}"):
+        placements_of(held, {"spot": FLAVOR})
+
+
+def test_parameters_of_provisioning_requests_go_from_the_job_to_its_workload() -> None:
+    asks = {"provreq.kueue.x-k8s.io/noRetry": "true"}
+    made: Any = build(job(own_annotations={**asks, "other": "x"}), Priority())
+    assert made["metadata"]["annotations"] == asks
