@@ -89,7 +89,7 @@ async def explained(
     Raises NothingToExplainError, AmbiguousError and ApiError.
     """
     decoder, options = _decoder(settings), settings.queue.options()
-    read = ClusterReader(source.reader, decoder)
+    read = ClusterReader(source.reader, decoder, growing=settings.gang.growing)
     try:
         await read.read_queues()
     except NotFoundError as error:
@@ -207,7 +207,7 @@ async def explained_group(
 
     Raises NothingToExplainError and ApiError.
     """
-    cluster, _ = await _read_all(source.reader, _decoder(settings))
+    cluster, _ = await _read_all(source.reader, settings)
     facts = facts_of(cluster, key, settings.gang.options(), clock=source.clock)
     found = at_once(explain_group(key, facts))
     if found is None:
@@ -220,7 +220,7 @@ async def explained_pod(source: ObjectSource, settings: Settings, *, key: str) -
 
     Raises NothingToExplainError and ApiError.
     """
-    cluster, pods = await _read_all(source.reader, _decoder(settings))
+    cluster, pods = await _read_all(source.reader, settings)
     pod = next((each for each in pods if each.key == key), None)
     if pod is None:
         raise NothingToExplainError(f"there is no Pod {key}")
@@ -237,9 +237,10 @@ def no_group(key: str, view: ClusterView) -> str:
     return f"there is no PodGroup {key}, and no pod names it{there}"
 
 
-async def _read_all(client: Reader, decoder: Decoder) -> tuple[Cluster, list[PodInfo]]:
+async def _read_all(client: Reader, settings: Settings) -> tuple[Cluster, list[PodInfo]]:
     """Return the cluster as the API server has it, and all pods, ended ones too."""
-    read = ClusterReader(client, decoder)
+    decoder = _decoder(settings)
+    read = ClusterReader(client, decoder, growing=settings.gang.growing)
     cluster = read.cluster
     await read.read_nodes()
     await read.read_batch_jobs()

@@ -140,9 +140,9 @@ def flat(facts: Iterable[Any]) -> Iterable[Fact]:
             yield fact
 
 
-def cluster_of(*facts: Any) -> Cluster:
+def cluster_of(*facts: Any, growing: bool = False) -> Cluster:
     """Return a cluster to which the facts were applied in order; lists of them are taken apart."""
-    cluster = Cluster()
+    cluster = Cluster(growing=growing)
     observe(cluster, *facts)
     return cluster
 

@@ -5,6 +5,7 @@ them. Source: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/
 """
 
 from enum import StrEnum
+from typing import Final
 
 # -- pods and groups
 
@@ -19,6 +20,8 @@ class Reason(StrEnum):
     NOT_ENOUGH_RESOURCES = "NotEnoughResources"
     NEVER_FITS = "NeverFits"
     """The group would not fit even on empty nodes."""
+    WAITING_FOR_NODES = "WaitingForNodes"
+    """The same where `gang.growing` says that an autoscaler adds nodes."""
     WAITING_FOR_TURN = "WaitingForTurn"
     """It would fit if no room were kept for gangs that are ahead of it."""
     WAITING_FOR_BIND = "WaitingForBind"
@@ -67,6 +70,10 @@ class Reason(StrEnum):
     DISCONNECTED = "Disconnected"
     TOO_MANY_HELD = "TooManyHeld"
     TERMINATING = "Terminating"
+
+
+TOO_LARGE: Final = frozenset((Reason.NEVER_FITS, Reason.WAITING_FOR_NODES))
+"""The reasons of a group that would not fit even on empty nodes."""
 
 
 class EventReason(StrEnum):

@@ -49,6 +49,10 @@ class Gang(Section):
     claim_nodes_percentage: Percentage = 50
     """share of all nodes that may be set aside for the groups of one namespace; a group that needs
     more waits without"""
+    growing: bool = False
+    """whether an autoscaler adds nodes for pods that wait. A group that would not fit even on empty
+    nodes then has the reason WaitingForNodes in place of NeverFits, and no group has more set aside
+    than it needs"""
     strict_order: bool = False
     """whether no group may pass a group that waits for room, although it would fit"""
     ungate_when: Literal["complete", "fits"] = "complete"
@@ -178,6 +182,7 @@ class Gang(Section):
             aging=self.aging_seconds,
             claims_per_namespace=self.claims_per_namespace,
             claim_nodes_percentage=self.claim_nodes_percentage,
+            growing=self.growing,
             strict_order=self.strict_order,
             gate_until_fit=self.ungate_when == "fits",
             retry_grace=self.retry_grace_seconds,

@@ -45,7 +45,8 @@ MOST = 20
 group's pod shapes that decide which nodes it can use."""
 LARGEST = 3
 """The largest multiple of its own room that a group may claim. Pods of services never end, and
-their new pods must find room whatever a gang waits for."""
+their new pods must find room whatever a gang waits for. On a cluster that grows it is one: an
+autoscaler takes what is claimed for free, and adds no node for the pods that are kept off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def deciding(
             continue
         if look.groups[group.partition("/")[0]] >= options.claims_per_namespace:
             continue
-        periods = min(int((now - since) / options.aging), LARGEST)
+        periods = min(int((now - since) / options.aging), 1 if options.growing else LARGEST)
         aged = yield from _aged(group, periods, view=view)
         if aged is None or not all(
             schedulers is None or pod.scheduler in schedulers or pod.is_gated_by_us

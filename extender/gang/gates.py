@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, NamedTuple
 
-from extender.api.reasons import Reason
+from extender.api.reasons import TOO_LARGE, Reason
 from extender.gang import topology
 from extender.gang.fit import (
     NO_OFFER,
@@ -235,7 +235,7 @@ class PlanAttempt:
         text = (yield from found.explained()).sentence()
         lack = self.lack(found.missing, Room.EMPTY)
         text = f"{self.about}{text}, even with all nodes empty"
-        return Refuse(Reason.NEVER_FITS, text, deny=True, lack=lack)
+        return Refuse(self.view.too_large, text, deny=True, lack=lack)
 
     def lack(self, missing: int, room: Room) -> Lack:
         """Return what the nodes have to gain before `missing` more of its pods fit."""
@@ -290,7 +290,7 @@ def has_min_resources(attempt: PlanAttempt) -> Steps[GateCheck]:
     text = f"{start}its minResources are short of {listed(short)}"
     reason = Reason.NOT_ENOUGH_RESOURCES
     if (yield from lacking_resources(pod_group, view=view, room=Room.EMPTY)):
-        reason, text = Reason.NEVER_FITS, f"{text}, even with all nodes empty"
+        reason, text = view.too_large, f"{text}, even with all nodes empty"
     return GateCheck(Gate.MIN_RESOURCES, Refuse(reason, text, deny=True))
 
 
@@ -314,7 +314,7 @@ def has_room(attempt: PlanAttempt) -> Steps[GateCheck]:
 
     The reason of the refusal depends on what the group waits for: pods that have to end
     (NotEnoughResources), groups ahead of it (WaitingForTurn), or nodes that do not exist yet
-    (NeverFits).
+    (NeverFits, or WaitingForNodes).
     """
     need = attempt.missing
     found = yield from _placed_by_index(attempt)
@@ -500,7 +500,7 @@ def never_fits(pod_group: PodGroupInfo, *, view: ClusterView) -> Steps[Refuse | 
         return None
     attempt = PlanAttempt(pod_group, pods, missing, view)
     refusal = impossible(attempt)
-    if refusal is not None and refusal.reason is Reason.NEVER_FITS:
+    if refusal is not None and refusal.reason in TOO_LARGE:
         return refusal
     return (yield from attempt.never_fits())
 

@@ -6,7 +6,7 @@ from itertools import islice
 from math import floor
 from typing import Final, NamedTuple
 
-from extender.api.reasons import EventReason, Reason
+from extender.api.reasons import TOO_LARGE, EventReason, Reason
 from extender.api.wellknown import (
     DISRUPTION_BUDGET,
     ON_PARTIAL_ANNOTATION,
@@ -447,9 +447,7 @@ def waiting_of(status: PodGroupStatusInfo, members: Iterable[PodInfo]) -> Waitin
 NAMED: Final = 3
 """The number of groups ahead that are named; the others are counted."""
 
-_LACKS_ROOM: Final = frozenset(
-    (Reason.NOT_ENOUGH_RESOURCES, Reason.NEVER_FITS, Reason.WAITING_FOR_TURN)
-)
+_LACKS_ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, *TOO_LARGE, Reason.WAITING_FOR_TURN))
 
 
 def pending_of(group: str, *, view: ClusterView, options: GangOptions) -> Pending:
@@ -517,7 +515,7 @@ def _pending_refused(
         usable = sum(is_feasible(pod.shape, node) for node in view.nodes.values())
         exist = len(view.tally(pod_group.key).members)
         text = f"{exist} pods exist, {text}, on {usable} usable of {len(view.nodes)} nodes"
-    if refusal.reason is not Reason.NEVER_FITS:
+    if refusal.reason not in TOO_LARGE:
         text += _groups_ahead(pod_group, view)
     return Pending(refusal.reason, text)
 

@@ -81,7 +81,7 @@ def impossible(pod_group: PodGroupInfo, *, view: ClusterView) -> Refuse | None:
             f"no node has the label '{asked.label}' that its annotation {asked.annotation} "
             "names: label the nodes, or correct the annotation"
         )
-        return Refuse(Reason.NEVER_FITS, prefix + text, deny=True)
+        return Refuse(view.too_large, prefix + text, deny=True)
     there = {*domains_in_use(pod_group.key, asked, view=view)} if asked.required else set()
     if len(there) <= 1 and None not in there:
         return None

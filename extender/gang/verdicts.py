@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Final, Literal, NamedTuple
 
-from extender.api.reasons import Reason
+from extender.api.reasons import TOO_LARGE, Reason
 from extender.fit.candidates import is_feasible, slots
 from extender.resources.quantity import Resources, subtract
 from extender.state.cluster.jobs import AdmissionBarrier
@@ -142,6 +142,7 @@ class GangOptions:
     aging: float = 300.0
     claims_per_namespace: int = 5
     claim_nodes_percentage: int = 50
+    growing: bool = False
     strict_order: bool = False
     gate_until_fit: bool = False
     """True if `ungateWhen` is `fits`."""
@@ -307,7 +308,7 @@ class Standing:
             return True
         lack = self.refusal.lack
         if lack is None:
-            never = self.refusal.reason is Reason.NEVER_FITS
+            never = self.refusal.reason in TOO_LARGE
             return never and now.nodes == self.versions.nodes
         if lack.is_filled(self.gained, self.versions, view):
             return False

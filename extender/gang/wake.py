@@ -11,7 +11,7 @@ from enum import Enum
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
-from extender.api.reasons import Reason
+from extender.api.reasons import TOO_LARGE, Reason
 from extender.fit.candidates import is_feasible
 from extender.gang.filter import DRY_ROUND, KEPT_FOR_GANG, NOT_SEEN
 from extender.gang.fit import fits, is_readable
@@ -48,6 +48,7 @@ WOKEN_BY: Final[Mapping[str, frozenset[Occasion]]] = {
     Reason.NOT_ENOUGH_PODS: _GROUP,
     Reason.GATED: _GROUP,
     Reason.NEVER_FITS: _GROUP,
+    Reason.WAITING_FOR_NODES: _GROUP,
     Reason.NOT_ENOUGH_RESOURCES: _ROOM,
     Reason.RESERVED: _ROOM,
     Reason.ALREADY_BOUND: _GROUP,
@@ -237,7 +238,7 @@ def decide_group(
     # kube-scheduler's own filters have rejected since, because a patch may not make it retry them.
     others.sort(
         key=lambda pod: (
-            view.refused[pod.uid].reason == Reason.NEVER_FITS,
+            view.refused[pod.uid].reason in TOO_LARGE,
             pod.unschedulable is not None and not is_ours(pod.unschedulable, group),
         )
     )
@@ -374,7 +375,7 @@ def refused_before(pod: PodInfo) -> Reason | None:
 
 
 _MAY_BE_MISSED: Final = frozenset((
-    *(Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY, Reason.NEVER_FITS),
+    *(Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY, *TOO_LARGE),
     *(Reason.NOT_SEEN_YET, Reason.PLANNING, Reason.RECENTLY_DENIED),
     *(Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES),
 ))  # fmt: skip

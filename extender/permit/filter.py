@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 from cachetools import TTLCache
 
-from extender.api.reasons import Reason
+from extender.api.reasons import TOO_LARGE, Reason
 from extender.api.wellknown import GROUP_NATIVE
 from extender.fit.placement import MIN_SAMPLE
 from extender.gang import ahead, gates
@@ -163,7 +163,7 @@ class PodFilter:
         Those nodes may have room that we have not seen yet. Nothing wakes the pod when our watch
         shows it, for kube-scheduler has known of that room all along.
         """
-        if not is_failure(refusal) or refusal.reason is Reason.NEVER_FITS:
+        if not is_failure(refusal) or refusal.reason in TOO_LARGE:
             return refusal
         if refusal.deny and not refusal.again:
             self._verdicts.failed(group, refusal)
@@ -287,10 +287,10 @@ class PodFilter:
             wake_after(group, BACK_OFF_SECONDS)
         elif reason is Reason.RECENTLY_DENIED:
             wake_after(group, max(verdicts.options.denied, verdicts.denied_left(group)))
-        elif reason is Reason.NEVER_FITS and not refusal.again:
+        elif reason in TOO_LARGE and not refusal.again:
             # Its siblings are told, and in strict order the next gang has its turn.
             refused = (self._view.refused[uid] for uid in self._view.refused_of(group))
-            if any(each.reason != Reason.NEVER_FITS for each in refused):
+            if any(each.reason not in TOO_LARGE for each in refused):
                 wake_after(group, MOMENT_SECONDS)
             if verdicts.options.strict_order:
                 wake_after(ROOM, MOMENT_SECONDS)

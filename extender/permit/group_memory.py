@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import structlog
 from cachetools import LRUCache, TTLCache
 
-from extender.api.reasons import Reason
+from extender.api.reasons import TOO_LARGE, Reason
 from extender.gang.verdicts import GangOptions, Refuse, Standing, Versions, versions_of
 from extender.permit.timing import (
     ASSUMED_SECONDS,
@@ -167,7 +167,7 @@ class GroupMemory:
         self.starts.refused(group, refusal.reason, refusal.message)
         self._end(group, End.FAILURE)
         self._put(group, VerdictKind.LAST_FAILURE, since, refusal=refusal)
-        never = refusal.reason is Reason.NEVER_FITS
+        never = refusal.reason in TOO_LARGE
         if never or (refusal.lack is not None and not refusal.of_offer):
             self._put(group, VerdictKind.NO_ROOM, since, refusal=refusal)
         if never:
@@ -234,7 +234,7 @@ class GroupMemory:
     def never_fits(self, group: str) -> Refuse | None:
         """Return the refusal of a group for which no known node is large enough."""
         found = self.no_room(group)
-        return found if found is not None and found.reason is Reason.NEVER_FITS else None
+        return found if found is not None and found.reason in TOO_LARGE else None
 
     def rest_left(self, group: str) -> float:
         """Return the seconds until the plan of a group may be made again."""

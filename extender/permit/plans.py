@@ -14,7 +14,7 @@ from itertools import islice
 import structlog
 from cachetools import LRUCache
 
-from extender.api.reasons import Reason
+from extender.api.reasons import TOO_LARGE, Reason
 from extender.fit.candidates import Feasibility
 from extender.gang import gates, hold
 from extender.gang.filter import (
@@ -105,7 +105,7 @@ class Plans:
         stands = self.verdicts.no_room(group)
         if stands is None:
             return None
-        if stands.reason is Reason.NEVER_FITS:
+        if stands.reason in TOO_LARGE:
             return replace(stands, again=True)
         last = self.verdicts.last_failure(group)
         if last is None or last.lack is None or pod.shape not in last.lack.shapes:

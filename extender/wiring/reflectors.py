@@ -60,7 +60,7 @@ R = TypeVar("R", bound=events.Record)
 
 def empty_cluster(gang: Gang) -> Cluster:
     """Return a state that has seen nothing yet. Raises SettingsError."""
-    cluster, ours = Cluster(), gang.natives()
+    cluster, ours = Cluster(growing=gang.growing), gang.natives()
     if ours is not None:
         cluster.apply(events.NativesDecided(ours, fixed=True))
     return cluster

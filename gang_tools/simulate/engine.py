@@ -60,7 +60,7 @@ class Simulation:
         """Prepare a simulation. With `alone` there are no gangs and no queues."""
         self.world, self.alone = world, alone
         self.clock = VirtualClock(world.began)
-        self.cluster, self.queues = Cluster(), Queues(world.complete)
+        self.cluster, self.queues = Cluster(growing=world.gang.growing), Queues(world.complete)
         self.view, self.queue_view = self.cluster.view(), self.queues.view()
         self.books = Books(world.nodes)
         self.arrived = self.finished = 0

@@ -245,7 +245,7 @@ async def world_of_cluster(
         note(found.uid, raw)
         return found
 
-    read = ClusterReader(source.reader, decoder)
+    read = ClusterReader(source.reader, decoder, growing=settings.gang.growing)
     await read.read_queues(optional=True)
     await read.read_nodes()
     await read.read_pods(decode=pod, ended=False)

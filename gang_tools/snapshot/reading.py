@@ -39,10 +39,10 @@ _UNNEEDED: Final = frozenset(("priorityclasses", "workloadpriorityclasses"))
 class ClusterReader:
     """Fills both states. All methods raise ApiError."""
 
-    def __init__(self, reader: Reader, decoder: Decoder) -> None:
+    def __init__(self, reader: Reader, decoder: Decoder, *, growing: bool) -> None:
         self._reader, self._decoder = reader, decoder
         self._of_queues = of = QueueDecoder(decoder)
-        self.cluster, self.queues = Cluster(), Queues(of.completed)
+        self.cluster, self.queues = Cluster(growing=growing), Queues(of.completed)
         self._records: dict[str, tuple[type, Callable[[bytes], Record]]] = {
             "namespaces": (NamespaceInfo, of.namespace),
             "limitranges": (LimitRangeInfo, of.limit_range),

@@ -231,11 +231,17 @@ def test_a_documented_command_of_helm_can_be_given(words: list[str]) -> None:
         assert re.search(rf"{flag}[ ,]", known), flag
 
 
-def test_the_documented_values_are_taken() -> None:
-    parts = [part for block in blocks("yaml") for part in block.parts]
-    [values] = [each for each in parts if isinstance(each, dict) and "mode" in each]
+PARTS = [part for block in blocks("yaml") for part in block.parts]
+VALUES = [each for each in PARTS if isinstance(each, dict) and "mode" in each]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_documented_values_are_taken(values: Object, tmp_path: Path) -> None:
     rendered = yaml.safe_dump(helm.template(values))
-    assert f"{values['image']['repository']}:{values['image']['tag']}" in rendered
+    if "image" in values:
+        assert f"{values['image']['repository']}:{values['image']['tag']}" in rendered
+    (tmp_path / "settings.yaml").write_text(yaml.safe_dump(values["settings"]))
+    load(tmp_path / "settings.yaml", {})  # which says what is wrong with them
 
 
 # -- on an API server

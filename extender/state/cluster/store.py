@@ -54,9 +54,9 @@ _NOTHING = ClusterChange()
 class Cluster:
     """Belief about the cluster, changed by events and read through views."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, growing: bool = False) -> None:
         self._tables = ClusterTables()
-        self._view = ClusterView(self._tables)
+        self._view = ClusterView(self._tables, growing=growing)
         self._gone: dict[str, None] = {}
         self._gone_nodes: dict[str, None] = {}
         self._unsorted: set[str] = set()

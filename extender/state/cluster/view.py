@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_GROUPS
 from extender.resources.quantity import Resources
 from extender.state.cluster.index import (
@@ -155,8 +156,12 @@ _NO_PODS: Mapping[str, PodInfo] = {}
 class ClusterView:
     """Queries about the cluster as it is believed to be now; no answer survives an `await`."""
 
-    def __init__(self, tables: ClusterTables) -> None:
+    def __init__(self, tables: ClusterTables, *, growing: bool = False) -> None:
         self._tables = tables
+        self.growing: Final = growing
+        """True if an autoscaler adds nodes."""
+        self.too_large: Final = Reason.WAITING_FOR_NODES if growing else Reason.NEVER_FITS
+        """The reason of a group that would not fit even on empty nodes."""
         self.nodes: Final[Mapping[str, NodeInfo]] = tables.nodes
         """All nodes by name."""
         self.pods: Final[Mapping[str, PodInfo]] = tables.pods

@@ -214,6 +214,13 @@ def test_with_each_period_a_claim_grows_in_its_domains_alone() -> None:
     assert claims(there, now=NOW + 151) == {"gang": {"n0": 8, "n1": 8}}
 
 
+def test_on_a_cluster_that_grows_a_claim_is_what_the_group_needs() -> None:
+    there, later = [full(*nodes(4, 4, 4, 4)), group(size=1)], NOW + 201
+    growing = replace(OPTIONS, growing=True)
+    assert claims(there, now=later) == {"gang": {"n0": 4, "n1": 4, "n2": 4}}
+    assert claims(there, now=later, options=growing) == {"gang": {"n0": 4}}
+
+
 def test_a_claim_goes_with_the_domains() -> None:
     """A host that is gone was replaced by another one."""
     cluster, share = cluster_of(in_racks("a", "b", "c", taken=(4, 4, 4)), chosen()), FairShare(MOST)

@@ -171,6 +171,15 @@ def test_decide(there: Sequence[Any], want: Pending) -> None:
     assert pending_of(key("gang"), view=view, options=GangOptions()) == want
 
 
+@pytest.mark.parametrize(("there", "want"), WANT.values(), ids=WANT)
+def test_on_a_cluster_that_grows_no_group_is_too_large(there: Sequence[Any], want: Pending) -> None:
+    view, never = cluster_of(there, growing=True).view(), want.reason is Reason.NEVER_FITS
+    if never:
+        want = replace(want, reason=Reason.WAITING_FOR_NODES)
+
+    assert pending_of(key("gang"), view=view, options=GangOptions()) == want
+
+
 def test_in_strict_order_one_waits_for_those_ahead() -> None:
     view = cluster_of(pod_group(min_member=1), pods(1), nodes(8, 8), OLDER).view()
     strict = GangOptions(strict_order=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.api.reasons import Reason
+from extender.api.reasons import TOO_LARGE, Reason
 from extender.gang.verdicts import GangOptions, Refuse
 from extender.permit.group_memory import GroupMemory
 from extender.permit.plans import Plans
@@ -92,13 +92,14 @@ def test_a_group_that_is_known_to_have_no_room_is_left_alone(play: Play) -> None
     assert play.looks(2) == []
 
 
+@pytest.mark.parametrize("reason", sorted(TOO_LARGE))
 def test_a_group_that_never_fitted_is_tried_when_a_node_is_uncordoned_that_our_watch_shows_late(
-    play: Play,
+    play: Play, reason: Reason
 ) -> None:
     """kube-scheduler tried it when it saw the node, and tries no more when we see it."""
     observe(play.cluster, node("cordoned", 99, unschedulable=True))
-    play.refuse("a-0", "a-1", reason=Reason.NEVER_FITS)
-    play.verdicts.found_no_room(key("a"), Refuse(Reason.NEVER_FITS, "too small", deny=True))
+    play.refuse("a-0", "a-1", reason=reason)
+    play.verdicts.found_no_room(key("a"), Refuse(reason, "too small", deny=True))
     assert play.looks(3) == []
 
     observe(play.cluster, node("cordoned", 99))

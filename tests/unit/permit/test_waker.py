@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from typing_extensions import override
 
-from extender.api.reasons import Reason
+from extender.api.reasons import TOO_LARGE, Reason
 from extender.api.wellknown import GANG_GATE
 from extender.gang.verdicts import GangOptions
 from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
@@ -188,7 +188,7 @@ async def test_room_that_was_given_back_wakes_the_pods_that_lacked_it(bench: Ben
 
 
 @pytest.mark.parametrize("asks", ["required_topology", "preferred_topology"])
-@pytest.mark.parametrize("reason", [Reason.NOT_ENOUGH_RESOURCES, Reason.NEVER_FITS])
+@pytest.mark.parametrize("reason", [Reason.NOT_ENOUGH_RESOURCES, *sorted(TOO_LARGE)])
 async def test_a_label_of_a_node_wakes_groups_that_ask_for_its_domains(
     bench: Bench, reason: Reason, asks: str
 ) -> None:

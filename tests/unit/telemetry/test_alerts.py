@@ -72,6 +72,7 @@ def test_a_gang_that_lacks_pods_or_room_is_not_stuck() -> None:
     assert stuck | waits <= {*Reason, *EventReason}
     lacks = {
         Reason.NEVER_FITS,
+        Reason.WAITING_FOR_NODES,
         Reason.NOT_ENOUGH_PODS,
         Reason.GATED,
         Reason.NOT_ADMITTED,
