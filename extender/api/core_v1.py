@@ -19,6 +19,7 @@ from extender.api.wellknown import (
     INDEX_LABEL,
     MIRROR_ANNOTATION,
     PREEMPTION_COST,
+    RESTARTING,
     WORKLOAD_ANNOTATION,
 )
 
@@ -362,7 +363,21 @@ class PodTemplate(Wire, frozen=True):
     spec: TemplateSpec = TemplateSpec()
 
 
+class JobAnnotations(Wire, frozen=True):
+    """The annotation of a Job that is read."""
+
+    restarting: str | None = field(default=None, name=RESTARTING)
+
+
+class JobMeta(ObjectMeta, frozen=True):
+    """ObjectMeta of a Job."""
+
+    annotations: JobAnnotations | None = None
+
+
 class JobSpec(Wire, frozen=True):
+    suspend: bool | None = None
+    managed_by: str | None = None
     parallelism: int | None = None
     completions: int | None = None
     template: PodTemplate = PodTemplate()
@@ -377,7 +392,7 @@ class JobStatus(Wire, frozen=True):
 
 
 class Job(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: JobMeta = JobMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 

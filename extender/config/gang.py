@@ -76,7 +76,8 @@ class Gang(Section):
     """which values of a PodGroup's annotation scheduling.x-k8s.io/on-partial count"""
     on_partial: OnPartial = OnPartial.KEEP
     """what the reconciler does with a gang that started and has been without its quorum for longer
-    than its schedule time-out"""
+    than its schedule time-out; `restart` is `evict`, and at once where a whole gang loses a member
+    that it needs"""
     on_refused: OnPartial = OnPartial.EVICT
     """what the reconciler does where `onPartial` says keep, the PodGroup has no annotation, and the
     gang lacks a pod that its node refused at the start (`OutOfcpu`): another scheduler had filled

@@ -14,6 +14,7 @@ from extender.api.reasons import Reason
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang import budgets
 from extender.gang.phase import Watched
+from extender.gang.restart import parted
 from extender.gang.status import (
     Maker,
     Report,
@@ -90,6 +91,9 @@ class PodGroupController:
 
         Raises ApiError when something could not be written.
         """
+        for job in [*self._view.resumable(group)]:
+            await self._writer.resume(job.resumes or "", job.uid)
+            _log.info("job resumed", job=job.resumes, group=group)
         why = await self._why(group)
         ordered = await self._starts_in_order(group, why)
         pod_group = self._view.pod_group(group)
@@ -240,7 +244,15 @@ class PodGroupController:
         refused: ApiError | None = None
         if found.evict and (budget := budgets.budget_of(pod_group, self._view)) is not None:
             await self._writer.delete_budget(budget)
-        for pod in found.evict:
+        singles, jobs = parted(found.evict, self._view)
+        for job in jobs:
+            for pod in job.pods:
+                await self._writer.evict(_ref(pod), dry_run=True)  # a budget may refuse it
+            if await self._writer.suspend(job.key, job.uid):
+                _log.info("job suspended", job=job.key, group=pod_group.key)
+            else:
+                singles += job.pods
+        for pod in singles:
             try:
                 await self._writer.evict(_ref(pod))
                 _log.info("evicted", pod=pod.key, group=pod.group)

@@ -18,6 +18,7 @@ from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN
 from extender.gang import preempt
 from extender.gang.budgets import budget_of
 from extender.gang.preempt import Checked, check, has_started_since
+from extender.gang.restart import WholeJob, parted
 from extender.gang.verdicts import GangOptions
 from extender.kube.errors import ApiError, BudgetError
 from extender.kube.pod_groups import PodGroupWriter
@@ -85,7 +86,7 @@ class PreemptionController:
         options: GangOptions,
         workloads: QueuedJobs | None,
     ) -> None:
-        """`count` is given how each victim was made to leave: evicted, deleted, workload."""
+        """`count` is given how each victim was made to leave: evicted, deleted, job, workload."""
         self.stale: Callable[[], str | None] = lambda: None
         """Returns a kind whose watch is stale."""
         self._view = view
@@ -159,14 +160,19 @@ class PreemptionController:
             return
         singles, workloads = self._parted(evict)
         await self._lift_budgets(singles, done)
+        singles, jobs = parted(singles, self._view)
+        of_jobs = [pod for job in jobs for pod in job.pods]
         if self._options.strict_budgets and not done.asked:
             # A budget may allow less by now, and a part of the victims would go for nothing.
-            await self._all([self._writer.evict(_ref(pod), dry_run=True) for pod in singles])
+            await self._all(
+                [self._writer.evict(_ref(pod), dry_run=True) for pod in (*singles, *of_jobs)]
+            )
         note = preempt.sentence(done.nomination)
         self._say(about_group(pod_group), PreemptionReason.PREEMPTING, note, of=done)
         works = [
             self._stop(each, pods, by=pod_group, done=done) for each, pods in workloads.items()
         ]
+        works += [self._suspend(job, pod_group, done) for job in jobs]
         works += [self._evict(pod, pod_group, done) for pod in singles]
         try:
             await self._all(works)
@@ -213,6 +219,20 @@ class PreemptionController:
         if not await self._workloads.preempt(key, message):
             return  # it is looked at again
         self._count("workload")
+        await self._mark(pods, message, done)
+
+    async def _suspend(self, job: WholeJob, by: PodGroupInfo, done: _Done) -> None:
+        """Suspend a Job, which is resumed when its pods have gone, or else evict these."""
+        if not await self._writer.suspend(job.key, job.uid):
+            for pod in job.pods:
+                await self._evict(pod, by, done)
+            return
+        self._count("job")
+        _log.info("job suspended", job=job.key, group=job.pods[0].group)
+        await self._mark(job.pods, self._message(by, job.key.partition("/")[0]), done)
+
+    async def _mark(self, pods: Iterable[PodInfo], message: str, done: _Done) -> None:
+        """Say of pods that leave with their job that they are preempted."""
         done.asked.update(pod.uid for pod in pods)
         for pod in pods:
             await self._writer.mark(_ref(pod), message, at=self._clock.wall())

@@ -246,7 +246,8 @@ def policy(
 ) -> OnPartial:
     """Return the policy of a PodGroup with this annotation; an unknown value is ignored."""
     asked = next((each for each in OnPartial if each == annotation), default)
-    return asked if overrides in ("any", asked.value) else default
+    is_free = overrides == "any" or (overrides == "evict" and asked is not OnPartial.KEEP)
+    return asked if is_free else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +318,12 @@ def decide_partial(  # noqa: PLR0913 - each is a fact of its own
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
     before, changed = stored.condition(ConditionType.PARTIAL), pod_group.generation > 1
     whole = was_whole(stored, generation=pod_group.generation)
+    then = policy(pod_group.on_partial, watched.default, watched.overrides)
+    # A pod without an owner would be gone for good.
+    on_nodes = (p for p in pods if p.node is not None and not p.terminating and not p.finished)
+    evict = tuple(pod for pod in on_nodes if pod.owners)
+    if then is OnPartial.RESTART and whole and have.bound < quorum and _were_there(evict, stored):
+        return Partial(_holds(EventReason.EVICTED, text), evict=evict)
     if changed and whole and 0 < have.bound < quorum and have.bound >= have.live:
         return Partial(
             Statement(
@@ -333,22 +340,25 @@ def decide_partial(  # noqa: PLR0913 - each is a fact of its own
             return Partial()
         reason = EventReason.WHOLE if 0 < have.bound >= quorum else EventReason.NOT_SCHEDULED
         return Partial(Statement(ConditionType.PARTIAL, holds=False, reason=reason, message=""))
-    then = policy(pod_group.on_partial, watched.default, watched.overrides)
     if pod_group.on_partial != OnPartial.KEEP and refused_at_start(pods):
-        then = then if then is OnPartial.EVICT else options.on_refused
+        then = options.on_refused if then is OnPartial.KEEP else then
     patience = options.timeout(pod_group.schedule_timeout)
-    if then is OnPartial.EVICT:
+    if then is not OnPartial.KEEP:
         patience = max(patience, options.evict_after)
     since = before.transition if before is not None and before.status == "True" else ceil(now)
     left = max(since + patience - now, patience - watched.seconds)
     if left > 0:
         return Partial(_holds(EventReason.PARTIALLY_SCHEDULED, text), look_again=left)
-    # A pod without an owner would be gone for good.
-    on_nodes = (p for p in pods if p.node is not None and not p.terminating and not p.finished)
-    evict = tuple(pod for pod in on_nodes if pod.owners)
-    if then is OnPartial.KEEP or not evict:
-        return Partial(_holds(EventReason.PARTIAL_GANG, text))
-    return Partial(_holds(EventReason.EVICTED, text), evict=evict)
+    evict = evict if then is not OnPartial.KEEP else ()
+    reason = EventReason.EVICTED if evict else EventReason.PARTIAL_GANG
+    return Partial(_holds(reason, text), evict=evict)
+
+
+def _were_there(pods: Iterable[PodInfo], stored: PodGroupStatusInfo) -> bool:
+    """Return whether pods are of a gang that was whole, and not of one that begins in its place."""
+    whole = stored.condition(ConditionType.SCHEDULED)
+    # Times of the API are whole seconds.
+    return whole is not None and any(pod.created <= whole.transition + 1 for pod in pods)
 
 
 def _holds(reason: EventReason, text: str) -> Statement:

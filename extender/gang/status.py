@@ -196,7 +196,7 @@ def _policy(asked: str | None, watched: Watched) -> Iterable[Notice]:
         note = f"{ON_PARTIAL_ANNOTATION}={asked} is not allowed by the settings; {counts} counts"
     else:
         reason = EventReason.UNKNOWN_POLICY
-        note = f"{ON_PARTIAL_ANNOTATION} should be keep or evict; {counts} counts"
+        note = f"{ON_PARTIAL_ANNOTATION} should be keep, evict or restart; {counts} counts"
     yield Notice(reason, note, "Reading", warning=True, key=f"policy {asked}")
 
 

@@ -118,11 +118,13 @@ class OnPartial(StrEnum):
     """Its pods stay where they are, and an Event is written."""
     EVICT = "evict"
     """Its pods are evicted, so that the gang starts anew as a whole."""
+    RESTART = "restart"
+    """The same, and at once when it has lost a member that it needs."""
 
 
 OnPartialOverrides = Literal["evict", "any", "none"]
-"""The values of a PodGroup's annotation that count: only `evict`, which costs its own gang alone;
-any; or none."""
+"""The values of a PodGroup's annotation that count: only `evict` and `restart`, which cost its own
+gang alone; any; or none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,7 +280,8 @@ class Decoder:
         key = f"{job.metadata.namespace}/{job.metadata.name}"
         held = key if queued else None
         maker = controller_of(job.metadata)
-        return JobInfo(job.metadata.uid, group, begun, done, more, held, maker, created)
+        found = JobInfo(job.metadata.uid, group, begun, done, more, held, maker, created)
+        return replace(found, resumes=key) if held is None and _resumes(job) else found
 
     @readable("PodGroup")
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
@@ -440,6 +441,17 @@ _WORDS: Final = frozenset(
     )
 )
 """The annotations of a PodGroup that are kept as they are."""
+
+
+def _resumes(job: core.Job) -> bool:
+    """Return whether we have suspended a Job, and it has no pods any more or was resumed."""
+    said = job.metadata.annotations
+    if said is None or said.restarting is None:
+        return False
+    stopped = any(
+        each.type == "Suspended" and each.status == "True" for each in job.status.conditions or ()
+    )
+    return not job.spec.suspend or (stopped and not job.status.active)
 
 
 def _words(annotations: Mapping[str, str] | None) -> Mapping[str, str]:

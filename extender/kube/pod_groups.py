@@ -11,14 +11,17 @@ from urllib.parse import quote
 
 import msgspec
 
+from extender.api.core_v1 import Job
 from extender.api.wellknown import (
     GANG_READY,
     GROUP_NATIVE,
     MANAGED_BY_LABEL,
     MANAGER,
     NATIVE_VERSIONS,
+    QUEUE_LABEL,
+    RESTARTING,
 )
-from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
+from extender.kube.client import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import (
     ConflictError,
     ForbiddenError,
@@ -155,6 +158,8 @@ class _PodGroupStored(msgspec.Struct, frozen=True):
     status: _Stored = _Stored()
 
 
+_decode_job = msgspec.json.Decoder(Job).decode
+_JOB_CONTROLLER: Final = frozenset((None, "kubernetes.io/job-controller"))
 _decode_stored = msgspec.json.Decoder(_PodGroupStored).decode
 
 
@@ -262,6 +267,44 @@ class PodGroupWriter:
             path = f"{pod.path}/eviction{'?dryRun=All' if dry_run else ''}"
             await self._client.request("POST", path, body=body)
 
+    async def suspend(self, key: str, uid: str) -> bool:
+        """Suspend a Job, `namespace/name`, so that all of its pods go; return whether they do.
+
+        A Job that a queue or an owner starts and stops is left alone. The Job says who suspended
+        it, and we never resume another.
+        """
+        path = _job_path(key)
+        try:
+            found = decoded(_decode_job, await self._client.request("GET", path))
+        except NotFoundError:
+            return True
+        meta, spec = found.metadata, found.spec
+        if meta.uid != uid or meta.deletion_timestamp is not None or spec.suspend:
+            return True
+        owned = any(owner.controller for owner in meta.owner_references or ())
+        if owned or QUEUE_LABEL in (meta.labels or {}) or spec.managed_by not in _JOB_CONTROLLER:
+            return False
+        body = _encode({
+            "metadata": {
+                "uid": uid,
+                "resourceVersion": meta.resource_version,
+                "annotations": {RESTARTING: "true"},
+            },
+            "spec": {"suspend": True},
+        })  # fmt: skip
+        await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        return True
+
+    async def resume(self, key: str, uid: str) -> None:
+        """Have a Job go on that we have suspended; one that is gone is no error."""
+        body = _encode({
+            "metadata": {"uid": uid, "annotations": {RESTARTING: None}},
+            "spec": {"suspend": False},
+        })  # fmt: skip
+        with suppress(NotFoundError, ConflictError):
+            path = _job_path(key)
+            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+
     async def apply_budget(self, pod_group: PodGroupInfo, budget: BudgetInfo) -> None:
         """Make or change the disruption budget of a group, which is the owner.
 
@@ -312,6 +355,11 @@ class PodGroupWriter:
         """Make this the condition of a PodGroup that says whether it was preempted."""
         status = {"conditions": [as_condition(condition)]}
         await apply_part(self._client, pod_group, status, manager=VICTIM_FIELD_MANAGER)
+
+
+def _job_path(key: str) -> str:
+    namespace, _, name = key.partition("/")
+    return f"/apis/batch/v1/namespaces/{quote(namespace, safe='')}/jobs/{quote(name, safe='')}"
 
 
 def _budget_path(budget: BudgetInfo) -> str:

@@ -123,12 +123,12 @@ def without_others(
     patience = max(rules.options.timeout(asked), rules.options.evict_after)
     before = workload.condition(WorkloadCondition.HOSTS_LOST)
     left = patience - (now - before.transition if before is not None else 0.0)
-    if not begun or (then is OnPartial.EVICT and left <= 0):
+    if not begun or (then is not OnPartial.KEEP and left <= 0):
         after = lifecycle.evicted(workload, EvictionReason.NODE_FAILURES, message, now=now)
         return HostStep(after, EventReason.EVICTED, message)
     after = lifecycle.hosts_lost(workload, message, now=now)
     reason = HostReason.NO_REPLACEMENT if before is None else ""
-    return HostStep(after, reason, message, left if then is OnPartial.EVICT else None)
+    return HostStep(after, reason, message, left if then is not OnPartial.KEEP else None)
 
 
 def stands(pod: PodInfo, cluster: ClusterView) -> bool:

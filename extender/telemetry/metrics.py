@@ -301,7 +301,7 @@ class ReconcilerMetrics(ProcessMetrics):
         self.victims = self._counter(
             "gang_extender_preemption_victims_total",
             "Victims of preempting gangs, by how they were made to leave: pods that were evicted, "
-            "pods that were deleted against their disruption budget, workloads.",
+            "pods that were deleted against their disruption budget, jobs and workloads.",
             ("how",),
         )
 

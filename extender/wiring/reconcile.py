@@ -300,7 +300,7 @@ class Reconciler:
         for each in self._aside:
             self._on_aside(each)
         try:
-            for group in self._view.pod_groups:
+            for group in {*self._view.pod_groups, *self._view.groups_of_jobs}:
                 self._controller.notice(group)
             for group in self._preemption.begin():
                 self._victims.notice(group)

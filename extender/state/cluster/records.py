@@ -510,6 +510,8 @@ class JobInfo:
     """Its kind, as GROUP/KIND."""
     needs_quota: bool = True
     """False for what no queue admits by itself."""
+    resumes: str | None = None
+    """`namespace/name` of itself where we have suspended it and its pods are gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,16 @@ class ClusterView:
         """Return whether a Job whose pods are members has not ended."""
         return key in self._jobs.work
 
+    def resumable(self, key: str) -> Iterator[JobInfo]:
+        """Yield the Jobs of a group that we have suspended, and that are to go on."""
+        jobs = (self._jobs.by_uid[uid] for uid in self._jobs.of_group.get(key, ()))
+        return (job for job in jobs if job.resumes is not None)
+
+    @property
+    def groups_of_jobs(self) -> Collection[str]:
+        """The groups that Jobs name."""
+        return self._jobs.of_group
+
     def job(self, uid: str) -> JobInfo | None:
         """Return a Job with members, or one that something has made."""
         return self._jobs.by_uid.get(uid)

@@ -17,6 +17,7 @@ from extender.kube.recorder import Event
 from extender.state.cluster.records import (
     BudgetInfo,
     ConditionInfo,
+    JobInfo,
     PodGroupInfo,
     PodGroupStatusInfo,
 )
@@ -40,6 +41,16 @@ class Writer(PodGroupWriter):
         self.orders: dict[str, str] = {}
         self.asked: list[str] = []
         self.budgets: list[int | None] = []
+        self.jobs: list[tuple[str, str]] = []
+
+    @override
+    async def suspend(self, key: str, uid: str) -> bool:
+        self.jobs.append(("suspend", key))
+        return True
+
+    @override
+    async def resume(self, key: str, uid: str) -> None:
+        self.jobs.append(("resume", key))
 
     @override
     async def apply_budget(self, pod_group: PodGroupInfo, budget: BudgetInfo) -> None:
@@ -436,3 +447,23 @@ async def test_an_ordered_start_is_reported_with_its_mend_and_read_once(
         *([said.message] if in_order else [])
     ]
     assert len(bench.writer.asked) == bool(made)
+
+
+async def test_a_job_is_suspended_and_resumed_in_the_place_of_evictions(bench: Bench) -> None:
+    of_job = RUNS | {"controller": "u-job"}
+    job = JobInfo("u-job", GROUP, 3)
+    bench.group = replace(bench.group, on_partial="restart")
+    await bench.look(bench.group, job, pods(3, **of_job))
+    await bench.look(deleted("gang-2"))
+    assert bench.writer.jobs == [("suspend", "ns/job")]
+    assert bench.writer.evicted == ["gang-0", "gang-1"]  # asked about, as the writer of tests notes
+
+    bench.start()
+    await bench.look(replace(job, resumes="ns/job"), deleted("gang-0"), deleted("gang-1"))
+    assert bench.writer.jobs[1:] == [("resume", "ns/job")]
+    await bench.look(job)
+    assert len(bench.writer.jobs) == 2
+
+    # Its PodGroup is gone.
+    await bench.look(deleted(key("gang"), PodGroupInfo), replace(job, resumes="ns/job"))
+    assert bench.writer.jobs[2:] == [("resume", "ns/job")]

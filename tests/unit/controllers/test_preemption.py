@@ -21,6 +21,7 @@ from extender.kube.recorder import Event
 from extender.state.cluster.records import (
     BudgetInfo,
     ConditionInfo,
+    JobInfo,
     NominatedRoom,
     PodGroupInfo,
     PodGroupStatusInfo,
@@ -62,6 +63,7 @@ class Writer(PodGroupWriter):
         self.conditions: list[tuple[str, ConditionInfo]] = []
         self.fails: list[ApiError] = []
         self.messages: set[str] = set()
+        self.suspends = True
 
     @override
     async def nominate(self, pod: PodRef, node: str | None) -> None:
@@ -77,6 +79,11 @@ class Writer(PodGroupWriter):
         self.calls.append(("ask" if dry_run else "evict", pod.name))
         if pod.name in self.refused:
             raise self.refused[pod.name]
+
+    @override
+    async def suspend(self, key: str, uid: str) -> bool:
+        self.calls.append(("suspend", key))
+        return self.suspends
 
     @override
     async def delete_budget(self, budget: BudgetInfo) -> None:
@@ -242,6 +249,22 @@ async def test_the_budget_of_a_gang_that_goes_whole_is_lifted_first(*, strict: b
     assert scene.writer.done("lift") == ["gang-low"]
     assert scene.writer.calls[0] == ("lift", "gang-low")
     assert len(scene.writer.done("evict")) == 3
+
+
+@pytest.mark.parametrize("suspends", [True, False])
+async def test_a_job_that_goes_whole_is_suspended_if_it_may_be(*, suspends: bool) -> None:
+    of_job = [replace(each, controller="u-job", owners=("ns/job",)) for each in LOW]
+    scene = Scene(of_job, JobInfo("u-job", key("low"), 2))
+    scene.writer.suspends = suspends
+    await scene.look()
+    await scene.look()
+    assert scene.writer.done("suspend") == ["ns/job"]
+    assert sorted(scene.writer.done("mark")) == ["low-0", "low-1", "single"]
+    evicted = ["single"] if suspends else ["low-0", "low-1", "single"]
+    assert sorted(scene.writer.done("evict")) == evicted
+    counted = ["evicted", "job"] if suspends else ["evicted"] * 3
+    assert sorted(scene.counted) == counted
+    assert [name for name, _ in scene.writer.conditions] == ["low"]
 
 
 async def test_an_error_stops_no_other_eviction_and_what_was_done_is_not_done_again() -> None:

@@ -306,7 +306,10 @@ def test_an_unknown_policy_gets_an_event(bench: Bench) -> None:
     [notice] = [n for n in bench.apply(on_partial="kill").notices if n.key]
 
     assert (notice.reason, notice.warning) == ("UnknownPolicy", True)
-    assert notice.note == "scheduling.x-k8s.io/on-partial should be keep or evict; keep counts"
+    assert (
+        notice.note
+        == "scheduling.x-k8s.io/on-partial should be keep, evict or restart; keep counts"
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,6 +320,8 @@ def test_an_unknown_policy_gets_an_event(bench: Bench) -> None:
         ("evict", "keep", "evict", "evict"),
         ("evict", "keep", "any", "evict"),
         ("evict", "keep", "none", "keep"),
+        ("restart", "keep", "evict", "restart"),
+        ("restart", "keep", "none", "keep"),
         (None, "evict", "none", "evict"),
     ],
 )
@@ -351,6 +356,38 @@ def test_a_gang_that_stays_partial_is_evicted_if_that_is_asked_for(bench: Bench,
 
     found = bench.observe(pods(2, terminating=True, **RUNS))
     assert (found.evict, bench.reported("Partial")[:2]) == ((), ("False", "NotScheduled"))
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_gang_that_lost_a_member_is_restarted_at_once_if_that_is_asked_for(
+    bench: Bench, generation: int
+) -> None:
+    bench.apply(on_partial="restart", generation=generation)
+    assert bench.observe(pods(2, **RUNS), pod("gang-2", group="gang")).evict == ()  # it starts
+    bench.observe(pods(3, **RUNS))
+    found = bench.observe(deleted("gang-2"))
+    assert {each.name for each in found.evict} == {"gang-0", "gang-1"}
+    assert bench.reported("Partial")[:2] == ("True", "Evicted")
+    # It starts again: these are no members that it lost.
+    assert bench.observe(pods(2, terminating=True, **RUNS)).evict == ()
+    again = [pod(f"new-{n}", group="gang", created=NOW + 9, **RUNS) for n in range(2)]
+    assert bench.observe(deleted("gang-0"), deleted("gang-1"), again).evict == ()
+
+
+def test_a_gang_that_begins_in_the_place_of_one_that_was_whole_is_not_restarted(
+    bench: Bench,
+) -> None:
+    bench.apply(on_partial="restart")
+    bench.observe(pods(3, **RUNS))
+    gone = [deleted(f"gang-{n}") for n in range(3)]
+    again = [pod(f"new-{n}", group="gang", created=NOW + 9, **RUNS) for n in range(2)]
+    assert bench.observe(gone, again).evict == ()
+
+
+def test_members_that_are_done_are_not_lost(bench: Bench) -> None:
+    bench.apply(on_partial="restart")
+    bench.observe(pods(3, **RUNS))
+    assert bench.observe(pod("gang-2", group="gang", **DONE)).evict == ()
 
 
 NOT_EVICTED: dict[str, Any] = {
