@@ -294,6 +294,8 @@ class JobReason(StrEnum):
     DELETED_WORKLOAD = "DeletedWorkload"
     FINISHED_WORKLOAD = "FinishedWorkload"
 
+    NODES_REQUESTED = "NodesRequested"
+    """An autoscaler was asked for nodes, by the objects that the Event of the Workload names."""
     PODS_REMAIN = "PodsRemain"
     """The job has ended, and some of its pods run on with its quota."""
     STOP_UNNOTICED = "StopUnnoticed"

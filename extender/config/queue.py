@@ -142,6 +142,10 @@ class Queue(Section):
     """whether a workload is admitted only when its pods fit on nodes now; Provision: where they do
     not, it holds its quota and an autoscaler is asked for the nodes; the annotation
     scheduling.x-k8s.io/require-room of a ClusterQueue overrides it"""
+    provisioning_class: str = ""
+    """with requireRoom: Provision, the class of the ProvisioningRequests by which nodes are asked
+    for, such as best-effort-atomic-scale-up.autoscaling.x-k8s.io; without one, or where the API
+    server serves none, they are asked for by CapacityBuffers"""
     provision_timeout_seconds: Annotated[Seconds, Field(gt=0)] = 900
     """with requireRoom: Provision, how long a workload holds its quota while no nodes come; then
     another one may have it, and this one asks again after a back-off of 1 to 30 minutes"""

@@ -129,6 +129,11 @@ class AdmissionLoop:
         """Retry workloads that lack room soon: something about the nodes has changed."""
         self._room_retry.on_change()
 
+    def retry_all(self) -> None:
+        """Try all workloads again: how nodes can be asked for has changed."""
+        self._requeue_all = True
+        self._wakeup.set()
+
     def wake(self) -> None:
         """Run a cycle soon."""
         self._wakeup.set()

@@ -298,17 +298,26 @@ def _admission(admission: AdmissionInfo | None) -> Json | None:
     }
 
 
-class _Resource(msgspec.Struct, frozen=True, gc=False):
+class Resource(msgspec.Struct, frozen=True, gc=False):
+    """A resource that an API server serves."""
+
     name: str = ""
     kind: str = ""
     namespaced: bool = True
 
 
 class _Resources(msgspec.Struct, frozen=True, gc=False):
-    resources: list[_Resource] | None = None
+    resources: list[Resource] | None = None
 
 
 _decode_resources: Final = msgspec.json.Decoder(_Resources).decode
+
+
+async def resources_of(client: KubeClient, api_version: str) -> list[Resource]:
+    """Return the resources that the API server serves in a version of a group. Raises ApiError."""
+    root = "apis" if "/" in api_version else "api"
+    raw = await client.request("GET", f"/{root}/{quote(api_version)}")
+    return decoded(_decode_resources, raw).resources or []
 
 
 class Owners:
@@ -316,7 +325,7 @@ class Owners:
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._known: dict[tuple[str, str], _Resource] = {}
+        self._known: dict[tuple[str, str], Resource] = {}
 
     async def exists(self, owner: OwnerRef, namespace: str) -> bool | None:
         """Return whether an owner is there, None where our role may not know.
@@ -338,12 +347,10 @@ class Owners:
         except (ForbiddenError, DecodeError):
             return None
 
-    async def _resource(self, owner: OwnerRef) -> _Resource | None:
+    async def _resource(self, owner: OwnerRef) -> Resource | None:
         known = owner.api_version, owner.kind
         if known not in self._known:
-            root = "apis" if "/" in owner.api_version else "api"
-            raw = await self._client.request("GET", f"/{root}/{quote(owner.api_version)}")
-            found = decoded(_decode_resources, raw).resources or ()
+            found = await resources_of(self._client, owner.api_version)
             own = (each for each in found if each.kind == owner.kind and "/" not in each.name)
             resource = next(own, None)
             if resource is None:

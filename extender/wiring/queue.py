@@ -22,6 +22,7 @@ from extender.controllers.admission import AdmissionLoop
 from extender.controllers.admitted_pods import GrantKeeper, LostHosts, TopologyGates
 from extender.controllers.job import JobController, JobCounts
 from extender.controllers.job_facts import JobOptions, PodGroups
+from extender.controllers.node_requests import NodeRequests
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.unqueued import Unqueued
 from extender.controllers.workload import WorkloadController, Workloads, about
@@ -29,6 +30,7 @@ from extender.explain.facts import Facts
 from extender.jobs import registry
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import Integration
+from extender.kube.autoscaling import Autoscaling
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import ManagedJobs, QueueDecoder, admitted_pods_of
@@ -356,12 +358,20 @@ class QueueControllers:
         options = replace(chosen.options(), kinds=kinds)
         cluster = self._cluster = store.view()
         room = self._room = NodeRoom(self._view, cluster)
+        asking = self._asking = NodeRequests(
+            self._view,
+            workloads,
+            Autoscaling(client),
+            record=recorder.record,
+            clock=clock,
+            class_name=chosen.provisioning_class,
+        )
         self.admission = AdmissionLoop(
             self.queues,
             workloads,
             record=recorder.record,
             clock=clock,
-            rules=AdmissionRules(options, room, self._view.flavors),
+            rules=AdmissionRules(options, room, self._view.flavors, asking.can_ask),
             metrics=self._metrics,
         )
         hosts = self._hosts = LostHosts(
@@ -415,6 +425,9 @@ class QueueControllers:
             observer=observer("topology-gate", self._about_workload),
             settle=SETTLE,
         )
+        self._node_requests = controller(
+            asking.reconcile, observer=observer("node-requests", self._about_workload)
+        )
         store.subscribe(self._on_cluster)
         of_workloads = WorkloadController(
             self.queues,
@@ -467,7 +480,12 @@ class QueueControllers:
             self._view,
             self.admission.pending,
             self._tree,
-            AdmissionRules(self.options, NodeRoom(self._view, cluster), self._view.flavors),
+            AdmissionRules(
+                self.options,
+                NodeRoom(self._view, cluster),
+                self._view.flavors,
+                self._asking.can_ask,
+            ),
             cluster,
             self._clock.wall(),
             self.admission.reasons.reason_of,
@@ -530,6 +548,10 @@ class QueueControllers:
                 tasks.create_task(self._workloads.run())
                 tasks.create_task(self._grants.run())
                 tasks.create_task(self._gates.run())
+                tasks.create_task(self._node_requests.run())
+                tasks.create_task(
+                    self._asking.run(self._node_requests.notice, self.admission.retry_all)
+                )
                 tasks.create_task(self._jobs_controller.run())
                 tasks.create_task(self._status.run())
                 tasks.create_task(self._hosts.run())
@@ -581,6 +603,7 @@ class QueueControllers:
         if not self._leads:
             return
         self.admission.on_change(change)
+        self._asking.on_change(change.workloads, self._node_requests.notice)
         for key in change.workloads:
             self._workloads.notice(key)
             self._gates.notice(key)

@@ -1,0 +1,213 @@
+"""Asks an autoscaler for the nodes of workloads that hold quota and lack room.
+
+A ProvisioningRequest where the API server serves these and the settings name a class, otherwise a
+CapacityBuffer for each pod set. What an autoscaler says of them is no reason to admit a workload:
+only its pods' room on nodes is, which the next cycle looks for. Both are deleted once the workload
+is admitted or has lost its quota, since a buffer that stays would buy its room again.
+"""
+
+import asyncio
+from collections.abc import Callable, Set
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+import structlog
+
+from extender.api.reasons import JobReason, NotYetAdmitted
+from extender.api.wellknown import MANAGED_BY_LABEL, MANAGER, WorkloadCondition
+from extender.controllers.workload import Workloads, event
+from extender.jobs import fields
+from extender.jobs.fields import Object
+from extender.jobs.templates import FlavorNotFoundError, PlacementError
+from extender.kube.autoscaling import BUFFER_VERSION, BUFFERS, GROUP, REQUESTS, Autoscaling
+from extender.kube.errors import ApiError, RefusedError
+from extender.kube.recorder import Event
+from extender.queueing import lifecycle
+from extender.queueing.provisioning import PodsAsked, pod_templates, request, short_name
+from extender.runtime.clock import Clock
+from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.view import QueueView
+
+_SERVED_SECONDS: Final = 60.0
+"""Pause between two looks at which APIs are served."""
+_LOOK_SECONDS: Final = 10.0
+"""Pause between two looks at one request."""
+_TEMPLATES: Final = "podtemplates"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAsked:
+    """The objects by which nodes were asked for."""
+
+    plural: str
+    version: str
+    names: frozenset[str]
+    templates: frozenset[str] = frozenset()
+    """The PodTemplates; none where it is not known whether all objects were created."""
+
+
+class NodeRequests:
+    """Keeps one request for each workload that awaits nodes, and none for others."""
+
+    def __init__(
+        self,
+        view: QueueView,
+        workloads: Workloads,
+        autoscaling: Autoscaling,
+        *,
+        record: Callable[[Event], None],
+        clock: Clock,
+        class_name: str,
+    ) -> None:
+        self._view, self._workloads, self._autoscaling = view, workloads, autoscaling
+        self._record, self._clock, self._class = record, clock, class_name
+        self._served: tuple[str, str] | None = None
+        """The resource and the version by which nodes are asked for."""
+        self._asked: dict[str, NodesAsked] = {}
+
+    def can_ask(self) -> bool:
+        """Return whether the API server serves what an autoscaler is asked by."""
+        return self._served is not None
+
+    def on_change(self, workloads: Set[str], notice: Callable[[str], None]) -> None:
+        """Call `notice` for those of these workloads that await nodes, or have a request."""
+        for key in workloads & (self._view.reserved_only | self._asked.keys()):
+            notice(key)
+
+    async def run(self, notice: Callable[[str], None], wake: Callable[[], None]) -> None:
+        """Look again and again at what is served; call `wake` where that changes.
+
+        `notice` is called for workloads for which another leader has asked.
+        """
+        while True:
+            try:
+                served = await self._look()
+                if served != self._served:
+                    self._served = served
+                    _log.info("asks for nodes by", resource=served and served[0])
+                    await self._recall(notice)
+                    wake()
+            except ApiError as error:
+                _log.warning("could not see how nodes are asked for", error=str(error))
+            await asyncio.sleep(_SERVED_SECONDS)
+
+    async def _look(self) -> tuple[str, str] | None:
+        for plural in (REQUESTS, BUFFERS) if self._class else (BUFFERS,):
+            version = await self._autoscaling.version(plural)
+            if version:
+                return plural, version
+        return None
+
+    async def _recall(self, notice: Callable[[str], None]) -> None:
+        if self._served is None:
+            return
+        plural, version = self._served
+        names: dict[str, set[str]] = {}
+        for key, name in await self._autoscaling.owners(plural, version):
+            names.setdefault(key, set()).add(name)
+        for key, found in names.items():
+            self._asked.setdefault(key, NodesAsked(plural, version, frozenset(found)))
+            notice(key)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Ask, or ask no more; return in how many seconds to look again. Raises ApiError."""
+        workload, asked = self._view.workloads.get(key), self._asked.get(key)
+        if workload is None or not _awaits_nodes(workload):
+            if asked is not None:
+                await self._withdraw(key, asked)
+            return None
+        if self._served is None:
+            return _LOOK_SECONDS
+        failure = await self._ask(workload, *self._served)
+        if failure is None:
+            return _LOOK_SECONDS
+        step = lifecycle.nodes_refused(workload, failure, now=self._clock.wall())
+        if step.after is not None:
+            await self._workloads.write_status(workload, step.after)
+            self._record(event(workload, step.reason, step.message))
+        return None
+
+    async def _ask(self, workload: WorkloadInfo, plural: str, version: str) -> str | None:
+        """Create a request unless it was made; return why no nodes will come, if that is known."""
+        name = _name(workload)
+        try:
+            pods = pod_templates(workload, self._view.flavors, name)
+        except (PlacementError, FlavorNotFoundError, msgspec.MsgspecError) as error:
+            return f"its pods cannot be asked for: {error}"
+        if plural == REQUESTS:
+            made = [
+                request(
+                    workload, name, pods, class_name=self._class, parameters={}, version=version
+                )
+            ]
+        else:
+            made = [_buffer(each) for each in pods]
+        for each in made:
+            fields.ensure(each, "metadata")["labels"] = {MANAGED_BY_LABEL: MANAGER}
+        names = frozenset(fields.text(each, "metadata", "name") for each in made)
+        asked = NodesAsked(plural, version, names, frozenset(each.name for each in pods))
+        known = self._asked.get(workload.key)
+        if known is not None and known.names != names:
+            await self._withdraw(workload.key, known)
+        if known != asked:
+            self._asked[workload.key] = replace(asked, templates=frozenset())
+            try:
+                # Autoscalers give up a request whose templates are missing.
+                for template in (each.template for each in pods):
+                    await self._autoscaling.create(_TEMPLATES, template)
+                news = [each for each in made if await self._autoscaling.create(plural, each)]
+            except RefusedError as error:
+                return f"nodes cannot be asked for: {error}"
+            self._asked[workload.key] = asked
+            if news:
+                count, kind = sum(each.count for each in pods), made[0]["kind"]
+                note = f"Asked for nodes for {count} pod(s) by {kind} {', '.join(sorted(names))}"
+                self._record(event(workload, JobReason.NODES_REQUESTED, note, occasion=name))
+        if plural == REQUESTS:
+            where = {"version": version, "namespace": workload.meta.namespace}
+            return await self._autoscaling.failure(name, **where)
+        return None
+
+    async def _withdraw(self, key: str, asked: NodesAsked) -> None:
+        """Delete the objects of a request."""
+        namespace = key.partition("/")[0]
+        for name in asked.names:
+            await self._autoscaling.delete(
+                asked.plural, name, version=asked.version, namespace=namespace
+            )
+        for name in asked.templates or asked.names:
+            await self._autoscaling.delete(_TEMPLATES, name, version="v1", namespace=namespace)
+        self._asked.pop(key, None)
+
+
+def _awaits_nodes(workload: WorkloadInfo) -> bool:
+    held, said = workload.admission, workload.condition(WorkloadCondition.ADMITTED)
+    return (
+        held is not None
+        and held.reserved_only
+        and not (workload.evicted or workload.finished or workload.meta.terminating)
+        and said is not None
+        and said.reason == NotYetAdmitted.WAITING_FOR_NODES
+    )
+
+
+def _name(workload: WorkloadInfo) -> str:
+    """Return the name of a request, another one for each reservation of quota."""
+    attempt = (workload.requeue.count if workload.requeue else 0) + 1
+    reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
+    at = int(reserved.transition) if reserved is not None else 0
+    return short_name(f"{workload.meta.name}-nodes-{attempt}-{at}")
+
+
+def _buffer(pods: PodsAsked) -> Object:
+    """Return a CapacityBuffer for pods, with the name and the owner of their PodTemplate."""
+    metadata = dict(fields.mapping(pods.template, "metadata"))
+    return {
+        "apiVersion": f"{GROUP}/{BUFFER_VERSION}",
+        "kind": "CapacityBuffer",
+        "metadata": metadata,
+        "spec": {"podTemplateRef": {"name": pods.name}, "replicas": pods.count},
+    }

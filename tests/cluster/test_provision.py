@@ -1,0 +1,193 @@
+"""`requireRoom: Provision` on the control plane; the tests add the nodes that are asked for."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.alone import in_place_of
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.queues import API, Queues, condition
+from tests.cluster.test_require_room import await_running
+from tests.harness.client import Api, Object
+from tests.harness.control_plane import ControlPlane
+from tests.harness.reconciler import Reconciler
+
+pytestmark = pytest.mark.usefixtures("gang")
+
+SECONDS = 120
+BUFFERS = "autoscaling.x-k8s.io/v1beta1/capacitybuffers"
+REQUESTS = "autoscaling.x-k8s.io/v1/provisioningrequests"
+CRDS = "apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def definition(kind: str, version: str) -> Object:
+    plural = f"{kind.lower()}s"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": anything},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.autoscaling.x-k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": "autoscaling.x-k8s.io",
+            "names": {"kind": kind, "plural": plural},
+            "scope": "Namespaced",
+            "versions": [served],
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def served(api: Api) -> Iterator[None]:
+    """The API of CapacityBuffers and ProvisioningRequests, without a controller."""
+    kinds = {"CapacityBuffer": ("v1beta1", BUFFERS), "ProvisioningRequest": ("v1", REQUESTS)}
+    for kind, (version, resource) in kinds.items():
+        body = definition(kind, version)
+        api.create(body)
+        name = body["metadata"]["name"]
+
+        def established(name: str = name, resource: str = resource) -> bool:
+            if condition(api.get(CRDS, name), "Established").get("status") != "True":
+                return False
+            api.list(resource)
+            return True
+
+        api.wait_for(f"{kind} is served", established, SECONDS)
+    yield
+    for kind in kinds:
+        api.delete(CRDS, f"{kind.lower()}s.autoscaling.x-k8s.io")
+
+
+def growing(queues: Queues, cpu: int, **spec: Any) -> str:
+    """Make a ClusterQueue that asks for nodes, and the LocalQueue `queue`."""
+    name, _ = queues.simple(cpu=cpu, **spec)
+    asks = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "Provision"}}}
+    queues.api.patch(f"{API}/clusterqueues", name, body=asks)
+    return name
+
+
+def asked(api: Api, resource: str, namespace: str, count: int = 1) -> list[Object]:
+    def there() -> list[Object] | None:
+        found = api.list(resource, namespace)
+        return found if len(found) == count else None
+
+    found = api.wait_for(f"{count} {resource} are there", there, SECONDS)
+    return found or []
+
+
+def await_none(api: Api, resource: str, namespace: str) -> None:
+    api.wait_for(f"no {resource} is left", lambda: not api.list(resource, namespace), SECONDS)
+
+
+@pytest.mark.usefixtures("served", "reconciler")
+def test_a_buffer_asks_for_the_nodes_and_goes_with_the_admission(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "2")
+    growing(queues, 16)
+    queues.job("one", 4, run_for="1h")
+
+    [buffer] = asked(api, BUFFERS, queues.namespace)
+    assert buffer["spec"] == {
+        "podTemplateRef": {"name": buffer["metadata"]["name"]},
+        "replicas": 4,
+    }
+    template = api.get("podtemplates", buffer["metadata"]["name"], queues.namespace)["template"]
+    assert template["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
+    waits = queues.await_condition("one", "Admitted", "False", timeout=SECONDS)
+    assert (waits["reason"], waits["message"]) == (
+        "WaitingForNodes",
+        "quota yes; room for 2 of 4: 2 cpu short on 1 node",
+    )
+    assert queues.condition("one", "QuotaReserved")["status"] == "True"
+    assert queues.is_suspended("one")
+
+    queues.job("two", 4, run_for="1h")
+    said = queues.await_condition("two", "QuotaReserved", "False", timeout=SECONDS)
+    assert said["message"].endswith("another workload of its ClusterQueue awaits nodes")
+    assert len(api.list(BUFFERS, queues.namespace)) == 1
+
+    nodes(1, "2", prefix="grown")
+    await_running(api, queues, "one", 4)
+    api.wait_for(
+        "two asks for nodes",
+        lambda: (
+            [
+                each["metadata"]["ownerReferences"][0]["name"]
+                for each in api.list(BUFFERS, queues.namespace)
+            ]
+            == [queues.its_workload("two")["metadata"]["name"]]
+        ),
+        SECONDS,
+    )
+    queues.end_pods("one")
+    await_running(api, queues, "two", 4)
+    await_none(api, BUFFERS, queues.namespace)
+    await_none(api, "podtemplates", queues.namespace)
+    reasons = [
+        each["reason"] for each in api.list("events", queues.namespace)
+        if each["involvedObject"]["name"] == queues.its_workload("one")["metadata"]["name"]
+    ]  # fmt: skip
+    assert {"QuotaReserved", "NodesRequested", "Admitted"} <= set(reasons)
+
+
+@pytest.mark.usefixtures("served", "reconciler")
+def test_what_is_deleted_while_it_waits_asks_no_more(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "2")
+    name = growing(queues, 16)
+    queues.job("one", 4)
+    asked(api, BUFFERS, queues.namespace)
+    api.delete("batch/v1/jobs", "one", queues.namespace)
+    await_none(api, BUFFERS, queues.namespace)
+
+    def released() -> bool:
+        status = api.get(f"{API}/clusterqueues", name)["status"]
+        return status.get("reservingWorkloads") == 0
+
+    api.wait_for("the quota is released", released, SECONDS)
+
+
+@pytest.mark.usefixtures("served")
+def test_a_request_that_fails_releases_the_quota_and_a_restart_goes_on(
+    control_plane: ControlPlane,
+    reconciler: Reconciler,
+    api: Api,
+    queues: Queues,
+    nodes: NodeFactory,
+) -> None:
+    nodes(1, "2")
+    growing(queues, 4)
+    own = {"queue": {"provisioningClass": "test.example/atomic"}}
+    with in_place_of(reconciler, control_plane, "by-request", own) as other:
+        queues.job("one", 4, run_for="1h")
+        [request] = asked(api, REQUESTS, queues.namespace)
+        assert request["spec"]["provisioningClassName"] == "test.example/atomic"
+        [pods] = request["spec"]["podSets"]
+        assert pods["count"] == 4
+        assert api.get("podtemplates", pods["podTemplateRef"]["name"], queues.namespace)
+        other.stop()
+        other.start()
+        other.wait_leading()
+        failed = {"type": "Failed", "status": "True", "message": "capacity is not found"}
+        name = request["metadata"]["name"]
+        body = {"status": {"conditions": [failed]}}
+        api.patch(REQUESTS, name, queues.namespace, body=body, subresource="status")
+        evicted = queues.await_condition("one", "Evicted", timeout=SECONDS)
+        assert (evicted["reason"], evicted["message"]) == ("NodesTimeout", "capacity is not found")
+        await_none(api, REQUESTS, queues.namespace)
+        assert queues.its_workload("one")["status"]["requeueState"]["count"] == 1
+        queues.job("small", 2, run_for="1h")
+        await_running(api, queues, "small", 2)
+        assert queues.is_suspended("one")
