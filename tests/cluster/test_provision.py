@@ -154,7 +154,7 @@ def test_what_is_deleted_while_it_waits_asks_no_more(
 
     def released() -> bool:
         status = api.get(f"{API}/clusterqueues", name)["status"]
-        return status.get("reservingWorkloads") == 0
+        return bool(status.get("reservingWorkloads") == 0)
 
     api.wait_for("the quota is released", released, SECONDS)
 
