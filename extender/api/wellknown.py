@@ -232,11 +232,7 @@ INFORMATIVE: Final = frozenset(
 NOT_QUEUED: Final[Mapping[str, str]] = {
     "AppWrapper": "workload.codeflare.dev/v1beta2/appwrappers",
     "Deployment": "apps/v1/deployments",
-    "JAXJob": "kubeflow.org/v1/jaxjobs",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1/leaderworkersets",
-    "PaddleJob": "kubeflow.org/v1/paddlejobs",
-    "RayCluster": "ray.io/v1/rayclusters",
-    "RayService": "ray.io/v1/rayservices",
     "SparkApplication": "sparkoperator.k8s.io/v1beta2/sparkapplications",
     "StatefulSet": "apps/v1/statefulsets",
 }

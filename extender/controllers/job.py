@@ -70,8 +70,8 @@ from extender.telemetry.queue_metrics import JobMetrics
 
 _log = structlog.get_logger(__name__)
 
-_CRON_JOB: Final = "batch/CronJob"
-"""A controller that makes Jobs and never starts or stops one."""
+_MAKERS: Final = ("batch/CronJob", "ray.io/RayService")
+"""Controllers that make jobs and never start or stop one."""
 
 
 GRANTED_SECONDS_EACH: Final = 0.1
@@ -132,7 +132,8 @@ class JobController:
         due, pause = self._due(found, actions)
         await self._carry_out(found, due)
         waits = self._operator_wait(memory, own)
-        pauses = filter(None, (pause, waits, memory.wait_left(self._clock.monotonic())))
+        left = memory.wait_left(self._clock.monotonic())
+        pauses = filter(None, (pause, waits, left, memory.start_in))
         return min(pauses, default=None)
 
     def _report_settings(self, found: JobObject, own: Sequence[WorkloadInfo]) -> None:
@@ -249,7 +250,7 @@ class JobController:
         if not _sets_suspend(action) or is_composed or self._options.manage_without_queue_name:
             return 0.0  # where all jobs are managed, no writer can get round the queue
         owner, suspend = found.owner, isinstance(action, StopJob)
-        is_foreign = owner is not None and owner.group_kind not in (*self._known, _CRON_JOB)
+        is_foreign = owner is not None and owner.group_kind not in (*self._known, *_MAKERS)
         memory, now = self._facts.memory(found.unit), self._clock.monotonic()
         pause = memory.contest(now, suspend=suspend, is_foreign=is_foreign)
         if pause:

@@ -117,6 +117,8 @@ class JobFacts:
             # A status that was written before the last start may say so too early.
             live = any(groups.has_pods(each, ending=False) for each in own)
             stopped = job.has_stopped() and not live
+            pause = job.forgets_after - memory.since_stop(self._clock.monotonic())
+            memory.start_in = max(0.0, pause)
         memory.observe(job, has_quota=any(w.admitted and not w.evicted for w in own))
         overdue = memory.is_overdue(job, self._clock.monotonic(), has_stopped=stopped)
         return Context(
@@ -141,6 +143,7 @@ class JobFacts:
             ),
             has_pods=groups.has_pods,
             has_stopped=stopped,
+            may_start=not memory.start_in,
             pod_groups={each.key: groups.state(each) for each in own},
             release_quota=self.release_quota(queue),
             overrides=overrides_of(
@@ -312,6 +315,8 @@ class JobMemory:
         """The time since which its operator is waited for; infinity once that is reported."""
         self.child: bytes | None = None
         """The object of its kind's `child_kind` when it was read last, as JSON."""
+        self.start_in = 0.0
+        """The seconds until its operator can start it."""
         self.set_aside = ""
         """The `namespace/name` of the object under which it is set aside."""
         self._began: int | None = None
@@ -392,6 +397,10 @@ class JobMemory:
         """Note a write of `suspend` that was stored."""
         before = self._writes[1 - WRITES :] if self._suspended is suspend else ()
         self._suspended, self._writes = suspend, [*before, now]
+
+    def since_stop(self, now: float) -> float:
+        """Return the seconds since `suspend` was set; infinity where this process did not."""
+        return now - self._writes[-1] if self._suspended and self._writes else inf
 
     def contest(self, now: float, *, suspend: bool, is_foreign: bool) -> float:
         """Return for how many seconds a write is left out because another writer undoes it.

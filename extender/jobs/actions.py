@@ -398,6 +398,8 @@ class Context:
     """Tells whether a workload has pods that have not ended."""
     has_stopped: bool = True
     """True if the job's controller has noticed the last stop, as far as it is waited for."""
+    may_start: bool = True
+    """False while the job's controller still waits for pods from before the stop."""
     pod_groups: Mapping[str, PodGroupState] = field(default_factory=dict)
     """The PodGroups, by key of the job's workloads."""
     overdue: bool = False

@@ -294,7 +294,7 @@ def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     except PlacementError as error:
         message = str(error)
         return (finish(workload, FinishReason.FAILED_TO_START, message), *drop_finalizer(workload))
-    if not steps or not context.has_stopped:
+    if not steps or not (context.has_stopped and context.may_start):
         return NONE
     note = Note(JobReason.STARTED, f"Admitted by ClusterQueue {where}")
     refused = finish(workload, FinishReason.FAILED_TO_START, "")

@@ -471,6 +471,9 @@ class OperatedJob(GenericJob):
     resumes_as_made: ClassVar[bool] = False
     """True if the operator resumes a child Job with the template that it was made with. Otherwise
     it adds what the owner's template has, and takes nothing away."""
+    forgets_after: ClassVar[float] = 0.0
+    """For how many seconds after a stop the operator waits for pods that it has made and not seen.
+    A job that is started before gets its pods minutes later."""
 
     @abstractmethod
     def notices_stop(self) -> bool:

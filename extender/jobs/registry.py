@@ -10,7 +10,7 @@ from extender.jobs.fields import Object
 from extender.jobs.job import GenericJob
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.kinds.jobset import JobSet
-from extender.jobs.kinds.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
+from extender.jobs.kinds.kubeflow import JAXJob, MPIJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from extender.jobs.kinds.plain_pods import (
     PlainPod,
     PlainPods,
@@ -19,7 +19,7 @@ from extender.jobs.kinds.plain_pods import (
     pod_of,
     read,
 )
-from extender.jobs.kinds.ray_job import RayJob
+from extender.jobs.kinds.ray import RayCluster, RayJob
 from extender.jobs.kinds.train_job import TrainJob
 
 
@@ -80,9 +80,14 @@ _CLASSES: Final[Sequence[type]] = (
     PyTorchJob,
     TFJob,
     XGBoostJob,
+    JAXJob,
+    PaddleJob,
     RayJob,
+    RayCluster,
     TrainJob,
 )
+_THROUGH: Final[Mapping[str, str]] = {"ray.io/rayservice": RayCluster.integration}
+"""Kinds that are queued by what their controller makes of them, and the kind of that."""
 
 
 def builtin() -> dict[str, Integration]:
@@ -104,9 +109,10 @@ def select(names: Sequence[str] | None, references: Sequence[str] = ()) -> list[
     IntegrationError says which one there is not.
     """
     ours = builtin()
+    names = names and [*dict.fromkeys(_THROUGH.get(name, name) for name in names)]
     unknown = [name for name in names or () if name not in ours]
     if unknown:
-        there = ", ".join(ours)
+        there = ", ".join([*ours, *_THROUGH])
         raise IntegrationError(f"there is no integration {unknown[0]!r}; there are {there}")
     return [*(ours[name] for name in (ours if names is None else names)), *map(load, references)]
 

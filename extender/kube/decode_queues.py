@@ -612,15 +612,14 @@ def _may_run(holding: Iterable[str]) -> bool:
 
 
 @readable("job")
-def read_job(raw: bytes | Raw, *, kind: str, has_quota: bool) -> JobInfo:
+def read_job(raw: bytes | Raw, *, kind: str) -> JobInfo:
     """Return a job of another kind than Job. Raises DecodeError where the JSON is not one.
 
-    A kind that no queue admits by itself `has_quota` from what made it, and a RayJob that selects a
-    cluster needs none.
+    A RayJob that selects a cluster needs no quota.
     """
     found = _decode_job(raw)
     meta = found.metadata
-    needs = not has_quota and not found.spec.cluster_selector
+    needs = not found.spec.cluster_selector
     queued = needs and QUEUE_LABEL in (meta.labels or {})
     return JobInfo(
         meta.uid,

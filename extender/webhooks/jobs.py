@@ -25,8 +25,6 @@ KIND: Final = "AdmissionReview"
 GroupKind = tuple[str, str]
 Kinds = Mapping[GroupKind, Integration]
 
-_MADE_BY_RAY_JOBS: Final = ("ray.io", "RayCluster")
-
 
 class MalformedReviewError(ValueError):
     """The body is not an AdmissionReview."""
@@ -85,7 +83,7 @@ def _is_made_by_a_job(source: Object, kinds: Kinds) -> bool:
     for owner in fields.objects(source, "metadata", "ownerReferences"):
         group = fields.text(owner, "apiVersion").rpartition("/")[0]
         kind = (group, fields.text(owner, "kind"))
-        if fields.flag(owner, "controller") and (kind in kinds or kind == _MADE_BY_RAY_JOBS):
+        if fields.flag(owner, "controller") and kind in kinds:
             return True
     return False
 

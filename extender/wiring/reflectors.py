@@ -237,8 +237,6 @@ class _Admissions:
             if each.compose is None and each.name != BatchJob.integration:
                 path = objects(each.group, each.version, each.plural)
                 yield self._jobs(f"{each.group}/{each.kind}", path)
-        clusters = objects("ray.io", "v1", "rayclusters")
-        yield self._jobs("ray.io/RayCluster", clusters, has_quota=True)
         yield self._managed_jobs(namespace)
         yield self._namespaces()
 
@@ -256,11 +254,11 @@ class _Admissions:
         taken = replace(feed, listed=listed)
         return Reflector("workloads", watch, read_workload, feed=taken)
 
-    def _jobs(self, kind: str, path: str, *, has_quota: bool = False) -> Reflector[JobInfo]:
+    def _jobs(self, kind: str, path: str) -> Reflector[JobInfo]:
         return Reflector(
             f"jobs of {kind}",
             watcher(self._client, path, optional=True),
-            partial(read_job, kind=kind, has_quota=has_quota),
+            partial(read_job, kind=kind),
             feed=cluster_feed(
                 self._cluster, JobInfo, lambda which: self._view.job(which.uid), part=kind
             ),

@@ -12,11 +12,15 @@ from tests.harness.client import Api, ApiError, Object
 _JOBS: Final = (
     "batch/v1/jobs",
     "jobset.x-k8s.io/v1alpha2/jobsets",
+    "kubeflow.org/v1/jaxjobs",
+    "kubeflow.org/v1/paddlejobs",
     "kubeflow.org/v1/pytorchjobs",
     "kubeflow.org/v1/tfjobs",
     "kubeflow.org/v1/xgboostjobs",
     "kubeflow.org/v2beta1/mpijobs",
     "ray.io/v1/rayjobs",
+    "ray.io/v1/rayservices",
+    "ray.io/v1/rayclusters",
 )
 _GROUPS: Final = (
     "scheduling.x-k8s.io/v1alpha1/podgroups",

@@ -25,6 +25,7 @@ WRITES: Object = {
             ("jobset.x-k8s.io", "jobsets"),
             ("kubeflow.org", "*"),
             ("ray.io", "rayjobs"),
+            ("ray.io", "rayclusters"),
         )
     ],
 }

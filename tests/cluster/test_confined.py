@@ -659,6 +659,9 @@ IMAGES = {
     "kubeflow.org/pytorchjob": "/spec/pytorchReplicaSpecs/Master/template/spec/containers/0/image",
     "kubeflow.org/tfjob": "/spec/tfReplicaSpecs/PS/template/spec/containers/0/image",
     "kubeflow.org/xgboostjob": "/spec/xgbReplicaSpecs/Worker/template/spec/containers/0/image",
+    "kubeflow.org/jaxjob": "/spec/jaxReplicaSpecs/Worker/template/spec/containers/0/image",
+    "kubeflow.org/paddlejob": "/spec/paddleReplicaSpecs/Master/template/spec/containers/0/image",
+    "ray.io/raycluster": "/spec/workerGroupSpecs/1/template/spec/containers/0/image",
     "ray.io/rayjob": "/spec/rayClusterSpec/workerGroupSpecs/1/template/spec/containers/0/image",
 }
 OTHER_FIELDS = {
@@ -675,7 +678,14 @@ OTHER_FIELDS = {
         {"op": "remove", "path": "/spec/mpiReplicaSpecs/Launcher"},
         put("/spec/slotsPerWorker", 2),
     ],
+    "ray.io/raycluster": [
+        put("/spec/rayVersion", "1"),
+        put("/spec/workerGroupSpecs/0/replicas", 9),
+        {"op": "remove", "path": "/spec/workerGroupSpecs/0"},
+        put("/spec/headGroupSpec/rayStartParams", {"a": "b"}),
+    ],
     "ray.io/rayjob": [
+        put("/spec/rayClusterSpec/suspend", True),
         put("/spec/entrypoint", "evil"),
         put("/spec/rayClusterSpec/workerGroupSpecs/0/replicas", 9),
         {"op": "remove", "path": "/spec/rayClusterSpec/workerGroupSpecs/0"},

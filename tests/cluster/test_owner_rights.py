@@ -4,21 +4,11 @@ from tests.cluster.queues import WORKLOADS
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.kinds import CRDS, POD_SETS, QUEUE, fresh, jobset, trainjob
+from tests.harness.kinds import CRDS, FOREIGN, POD_SETS, QUEUE, fresh, jobset, trainjob
 from tests.harness.reconciler import Reconciler
 
 STRICT = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
-KINDS = {
-    "Job",
-    "JobSet",
-    "MPIJob",
-    "PyTorchJob",
-    "TFJob",
-    "XGBoostJob",
-    "RayJob",
-    "TrainJob",
-    "Pod",
-}
+KINDS = {*FOREIGN, "Job", "Pod"}
 
 
 def test_the_service_account_may_make_jobs_owners_of_workloads() -> None:

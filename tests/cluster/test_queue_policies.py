@@ -23,8 +23,6 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 GATE = {"name": "kueue.x-k8s.io/admission"}
 SECONDS = 120
 
-KINDS = {kind: said for kind, said in FOREIGN.items() if kind != "RayCluster"}
-
 control_plane, _ = alone()  # a Job stays as it was made
 
 
@@ -47,7 +45,9 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
             ).json()
             return (
                 stored["spec"]["suspend"] is True
-                and all(suspended(tried(api, of_kind(kind, namespace, {"x": 1}))) for kind in KINDS)
+                and all(
+                    suspended(tried(api, of_kind(kind, namespace, {"x": 1}))) for kind in FOREIGN
+                )
                 and "schedulingGates" in pod["spec"]
                 and "no name of a LocalQueue" in refusal(api, bad)
                 and "cannot be removed" in change_refused(api, stored, labels={QUEUE: None})
@@ -103,7 +103,7 @@ def created(api: Api, body: Object) -> Object:
 
 def tried(api: Api, body: Object) -> Object:
     """Return what an object of another kind would be stored as; a kind that is new is not there."""
-    plural = KINDS[body["kind"]][2]
+    plural = FOREIGN[body["kind"]][2]
     path = f"/apis/{body['apiVersion']}/namespaces/{body['metadata']['namespace']}/{plural}"
     result: Object = api.request("POST", path, body=body, params=DRY_RUN).json()
     return result
@@ -214,7 +214,7 @@ def test_a_job_of_the_system_is_left_alone(api: Api) -> None:
 
 
 def of_kind(kind: str, namespace: str, spec: Object, *, queue: str | None = "q") -> Object:
-    group, version, _ = KINDS[kind]
+    group, version, _ = FOREIGN[kind]
     labels = {} if queue is None else {"labels": {QUEUE: queue}}
     return {
         "apiVersion": f"{group}/{version}",
@@ -229,11 +229,11 @@ def suspended(body: Object) -> Any:
     return spec["runPolicy"].get("suspend") if "runPolicy" in spec else spec.get("suspend")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FOREIGN)
 def test_every_kind_starts_suspended_and_keeps_its_queue_while_it_runs(
     api: Api, namespace: str, kind: str
 ) -> None:
-    group, version, plural = KINDS[kind]
+    group, version, plural = FOREIGN[kind]
     specs: list[Object] = [{"x": 1}]
     if group == "kubeflow.org":
         specs += [{"runPolicy": {}}, {"runPolicy": {"suspend": False, "backoffLimit": 3}}]
@@ -256,7 +256,7 @@ def test_every_kind_starts_suspended_and_keeps_its_queue_while_it_runs(
         api.patch(resource, name, namespace, body={"metadata": {"labels": {QUEUE: "q"}}})
 
 
-@pytest.mark.parametrize("kind", ["Job", *KINDS])
+@pytest.mark.parametrize("kind", ["Job", *FOREIGN])
 def test_a_job_without_a_queue_gets_the_default_one(
     api: Api, with_default: str, namespace: str, kind: str
 ) -> None:
@@ -321,7 +321,7 @@ def test_no_job_leaves_the_queues_where_there_is_a_default_one(
 def test_plain_pods_of_a_queue_wait_behind_the_gate(api: Api, namespace: str) -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
     replicas = {**job, "apiVersion": "apps/v1", "kind": "ReplicaSet"}
-    paddle = {**job, "apiVersion": "kubeflow.org/v1", "kind": "PaddleJob"}
+    other = {**job, "apiVersion": "kubeflow.org/v1", "kind": "MXJob"}
     queued: dict[str, Any] = {"labels": {QUEUE: "q"}}
     want: dict[str, tuple[Object, list[Object], list[Object]]] = {
         "alone": (objects.pod("p", **queued), [], [GATE]),
@@ -339,7 +339,7 @@ def test_plain_pods_of_a_queue_wait_behind_the_gate(api: Api, namespace: str) ->
             [job],
             [],
         ),
-        "of a job of a kind that is not queued": (objects.pod("p", **queued), [paddle], [GATE]),
+        "of a job of a kind that is not queued": (objects.pod("p", **queued), [other], [GATE]),
         "with its node": (objects.pod("p", node_name="node", **queued), [], []),
         "of no queue": (objects.pod("p"), [], []),
     }

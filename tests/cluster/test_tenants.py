@@ -24,6 +24,7 @@ from tests.harness.kinds import CRDS, fresh
 from tests.harness.reconciler import Reconciler
 from tests.tiers import LONG
 
+RAY_CLUSTERS = "ray.io/v1/rayclusters"
 JOB_SETS = "jobset.x-k8s.io/v1alpha2/jobsets"
 GRANT = f"{OWN}/granted-room"
 """An annotation that once kept room on nodes."""
@@ -310,6 +311,38 @@ def test_a_part_of_an_admitted_job_is_made_and_enlarged_by_its_controller_alone(
     )
     assert change(parallelism=0, completions=0, suspend=False) == ""
     api.patch(JOBS, "work-driver-0", where, body={"spec": {"parallelism": 1, "completions": 1}})
+    others.start()
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+def test_the_cluster_of_a_rayjob_is_made_and_enlarged_by_its_controller_alone(
+    api: Api, tenant: Tenant, queues: Queues, others: Others
+) -> None:
+    """The queue leaves it to the RayJob."""
+    api.apply(CRDS)
+    queue_of(tenant, queues, cpu=0)
+    job = tenant.api.create(fresh(kinds.rayjob(), namespace=tenant.namespace, queue="queue"))
+    part = fresh(kinds.raycluster(), namespace=tenant.namespace, queue="queue")
+    part["spec"]["suspend"] = False
+    part["metadata"]["ownerReferences"] = [objects.owner(job)]
+    assert "metadata.ownerReferences: " in said(lambda: tenant.api.create(part))
+
+    api.create(part)
+
+    where = tenant.namespace
+    more: Object = {"spec": {"workerGroupSpecs": []}}
+    label = {"metadata": {"labels": {"seen": "yes"}}}
+    assert "spec: " in said(lambda: tenant.api.patch(RAY_CLUSTERS, "work", where, body=more))
+    assert said(lambda: tenant.api.patch(RAY_CLUSTERS, "work", where, body=label)) == ""
+    tenant.queues.job("later")
+    tenant.queues.await_condition("later", "QuotaReserved", "False")
+    assert tenant.api.get(RAY_CLUSTERS, "work", where)["spec"]["suspend"] is False
+    free = {"metadata": {"ownerReferences": None}}
+    tenant.api.patch(RAY_CLUSTERS, "work", where, body=free)
+    tenant.api.wait_for(
+        "it is stopped",
+        lambda: tenant.api.get(RAY_CLUSTERS, "work", where)["spec"]["suspend"],
+    )
     others.start()
 
 

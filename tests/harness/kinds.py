@@ -10,6 +10,8 @@ FOREIGN = {
     "PyTorchJob": ("kubeflow.org", "v1", "pytorchjobs"),
     "TFJob": ("kubeflow.org", "v1", "tfjobs"),
     "XGBoostJob": ("kubeflow.org", "v1", "xgboostjobs"),
+    "JAXJob": ("kubeflow.org", "v1", "jaxjobs"),
+    "PaddleJob": ("kubeflow.org", "v1", "paddlejobs"),
     "RayJob": ("ray.io", "v1", "rayjobs"),
     "RayCluster": ("ray.io", "v1", "rayclusters"),
     "TrainJob": ("trainer.kubeflow.org", "v1alpha1", "trainjobs"),
@@ -103,13 +105,33 @@ def xgboostjob() -> Object:
     return kubeflow("XGBoostJob", "xgbReplicaSpecs", Worker=3, Master=1)
 
 
-def rayjob() -> Object:
-    """Return a RayJob with two groups of workers."""
+def jaxjob() -> Object:
+    """Return a JAXJob."""
+    return kubeflow("JAXJob", "jaxReplicaSpecs", Worker=3)
+
+
+def paddlejob() -> Object:
+    """Return a PaddleJob."""
+    return kubeflow("PaddleJob", "paddleReplicaSpecs", Worker=3, Master=1)
+
+
+def ray_cluster() -> Object:
+    """Return the spec of a Ray cluster with two groups of workers."""
     workers = [
         {"groupName": "CPU", "replicas": 2, "template": template("2")},
         {"groupName": "tpu", "replicas": 2, "numOfHosts": 4, "template": template("4")},
     ]
-    cluster = {"headGroupSpec": {"template": template()}, "workerGroupSpecs": workers}
+    return {"headGroupSpec": {"template": template()}, "workerGroupSpecs": workers}
+
+
+def raycluster() -> Object:
+    """Return a RayCluster with two groups of workers."""
+    return made("ray.io/v1", "RayCluster", {"suspend": True, **ray_cluster()})
+
+
+def rayjob() -> Object:
+    """Return a RayJob with two groups of workers."""
+    cluster = ray_cluster()
     spec = {"suspend": True, "shutdownAfterJobFinishes": True, "entrypoint": "python job.py"}
     spec |= {"rayClusterSpec": cluster, "submitterPodTemplate": template("500m")}
     return made("ray.io/v1", "RayJob", spec)
@@ -128,6 +150,9 @@ POD_SETS: dict[str, tuple[Any, dict[str, int]]] = {
     "kubeflow.org/pytorchjob": (pytorchjob, {"master": 1, "worker": 3}),
     "kubeflow.org/tfjob": (tfjob, {"chief": 1, "ps": 2, "worker": 3, "evaluator": 1}),
     "kubeflow.org/xgboostjob": (xgboostjob, {"master": 1, "worker": 3}),
+    "kubeflow.org/jaxjob": (jaxjob, {"worker": 3}),
+    "kubeflow.org/paddlejob": (paddlejob, {"master": 1, "worker": 3}),
+    "ray.io/raycluster": (raycluster, {"head": 1, "cpu": 2, "tpu": 8}),
     "ray.io/rayjob": (rayjob, {"head": 1, "cpu": 2, "tpu": 8, "submitter": 1}),
 }
 """By integration: its maker, and the pod sets that its object has, in order."""

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from zipfile import ZipFile
@@ -152,6 +153,8 @@ KUBERAY: Final = Partner(
         "NO_PROXY": "127.0.0.1",
     },
 )
+_TRAINED: Final = ("paddlejob", "pytorchjob", "tfjob", "xgboostjob")
+"""The kinds of its version but for MXJob, and MPIJob v1, whose CRD is the MPI operator's."""
 _TRAINING_MAIN: Final = "cmd/training-operator.v1/main.go"
 TRAINING: Final = Partner(
     name="training-operator",
@@ -159,7 +162,7 @@ TRAINING: Final = Partner(
     version="v1.8.1",
     package="./cmd/training-operator.v1",
     manifests=(
-        "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
+        *(f"manifests/base/crds/kubeflow.org_{kind}s.yaml" for kind in _TRAINED),
         "manifests/base/rbac/role.yaml",
         "manifests/base/webhook/manifests.yaml",
     ),
@@ -168,7 +171,7 @@ TRAINING: Final = Partner(
         "--metrics-bind-address=0",
         f"--health-probe-bind-address=127.0.0.1:{start.health}",
         f"--webhook-server-port={start.webhooks}",
-        "--enable-scheme=pytorchjob",
+        *(f"--enable-scheme={kind}" for kind in _TRAINED),
     ],
     env=lambda start: {
         "KUBECONFIG": str(start.kubeconfig),
@@ -334,7 +337,9 @@ def ensure_partner(partner: Partner, report: Report = print_line) -> Path:
         shutil.rmtree(source)
         shutil.rmtree(part / "zip", ignore_errors=True)
 
-    return built_once(f"{partner.name}-{partner.version}", build, report)
+    recipe = repr((partner.package, partner.manifests, partner.changes)).encode()
+    digest = sha256(recipe).hexdigest()[:8]
+    return built_once(f"{partner.name}-{partner.version}-{digest}", build, report)
 
 
 def _downloaded(partner: Partner, program: str, folder: Path) -> Path:

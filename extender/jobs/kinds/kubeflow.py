@@ -165,3 +165,23 @@ class XGBoostJob(KubeflowJob):
     plural: ClassVar = "xgboostjobs"
     replica_specs: ClassVar = "xgbReplicaSpecs"
     replica_types: ClassVar[tuple[str, ...]] = ("Master", "Worker")
+
+
+class JAXJob(KubeflowJob):
+    """A JAXJob."""
+
+    integration: ClassVar = "kubeflow.org/jaxjob"
+    kind: ClassVar = "JAXJob"
+    plural: ClassVar = "jaxjobs"
+    replica_specs: ClassVar = "jaxReplicaSpecs"
+    replica_types: ClassVar[tuple[str, ...]] = ("Worker",)
+
+
+class PaddleJob(KubeflowJob):
+    """A PaddleJob."""
+
+    integration: ClassVar = "kubeflow.org/paddlejob"
+    kind: ClassVar = "PaddleJob"
+    plural: ClassVar = "paddlejobs"
+    replica_specs: ClassVar = "paddleReplicaSpecs"
+    replica_types: ClassVar[tuple[str, ...]] = ("Master", "Worker")

@@ -10,7 +10,7 @@ from tests.cluster.partners.work import KINDS, Kind, Works
 from tests.cluster.queues import Queues
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.partners import start_partner, uninstall
+from tests.harness.partners import PARTNERS, Partner, start_partner, uninstall
 
 
 @pytest.fixture(scope="session")
@@ -21,23 +21,28 @@ def dashboard() -> Iterator[Dashboard]:
         yield found
 
 
-@pytest.fixture(
-    scope="session",
-    params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in KINDS],
-)
-def kind(
+@pytest.fixture(scope="session")
+def operator(
     request: pytest.FixtureRequest, control_plane: ControlPlane, dashboard: Dashboard
-) -> Iterator[Kind]:
+) -> Iterator[Partner]:
+    """Each operator, while it runs."""
+    found = PARTNERS[request.param]
+    partners = (*found.needs, found)
+    running = [start_partner(control_plane, each, proxy=dashboard.url) for each in partners]
+    yield found
+    for partner, each in reversed([*zip(partners, running, strict=True)]):
+        each.stop()
+        uninstall(control_plane, partner)
+
+
+@pytest.fixture(scope="session")
+def kind(request: pytest.FixtureRequest, control_plane: ControlPlane, operator: Partner) -> Kind:
     """Each kind, while its operator runs."""
     found = KINDS[request.param]
-    partners = (*found.partner.needs, found.partner)
-    operators = [start_partner(control_plane, each, proxy=dashboard.url) for each in partners]
+    assert found.partner is operator
     with Api(control_plane.admin_kubeconfig) as api:
         api.apply(found.setting)
-    yield found
-    for partner, operator in reversed([*zip(partners, operators, strict=True)]):
-        operator.stop()
-        uninstall(control_plane, partner)
+    return found
 
 
 @pytest.fixture
@@ -51,6 +56,23 @@ def works(
 ) -> Works:
     """Jobs of each kind, in a fresh namespace."""
     return Works(api, queues, dashboard, kind)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Play a test with each kind that does not leave it out."""
+    if "kind" not in metafunc.fixturenames:
+        return
+    played = [each for each in KINDS.values() if metafunc.function.__name__ not in each.left_out]
+    values = [
+        pytest.param(
+            each.partner.name,
+            each.name,
+            id=each.name,
+            marks=pytest.mark.xdist_group(each.partner.name),
+        )
+        for each in played
+    ]
+    metafunc.parametrize(("operator", "kind"), values, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

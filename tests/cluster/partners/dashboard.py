@@ -1,4 +1,4 @@
-"""Ray's dashboard, as far as KubeRay asks it: what the job of a Ray cluster is doing."""
+"""Ray's dashboard and Serve's proxies, as far as KubeRay asks them what runs in a cluster."""
 
 import json
 import threading
@@ -12,10 +12,10 @@ from typing_extensions import override
 
 
 class Dashboard:
-    """An HTTP proxy that answers for the dashboard of every Ray cluster.
+    """An HTTP proxy that answers for every Ray cluster.
 
-    KubeRay calls `http://CLUSTER-head-svc.NAMESPACE.svc.cluster.local:8265`, and a proxy is asked
-    for the whole URL.
+    KubeRay calls `http://CLUSTER-head-svc.NAMESPACE.svc.cluster.local:8265` for the dashboard, and
+    the address of the head's pod for Serve's proxy. A proxy is asked for the whole URL.
     """
 
     def __init__(self) -> None:
@@ -29,6 +29,10 @@ class Dashboard:
 
             def do_POST(self) -> None:
                 self._say({"stopped": True})
+
+            def do_PUT(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self._say({})
 
             @override
             def log_message(self, *_: object) -> None:
@@ -46,8 +50,11 @@ class Dashboard:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def answer(self, url: str) -> dict[str, Any]:
-        """Return what Ray says of the job that a URL names."""
+        """Return what Ray says of the job that a URL names, or of Serve's applications."""
         found = urlsplit(url)
+        if "/api/jobs/" not in found.path:
+            running = {"name": "app", "status": "RUNNING", "deployments": {}}
+            return {"applications": {"app": running}}
         namespace = (found.hostname or "").split(".")[1]
         name = found.path.rpartition("/")[2]
         state = self.ended.get(namespace, "RUNNING")

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
 from tests.cluster.partners.work import PRIORITY, SECONDS, Works, without_restarts
@@ -143,12 +145,8 @@ def test_deleted_half_way_it_leaves_no_pod_and_no_quota(works: Works, nodes: Nod
     works.create("work")
     works.await_running("work")
 
-    works.api.delete(works.kind.resource, "work", works.namespace)
+    works.delete("work")
 
-    works.api.wait_for("its pods are gone", lambda: not works.pods("work"), SECONDS)
-    works.api.wait_for(
-        "its workload is gone", lambda: works.queues.workload("work") is None, SECONDS
-    )
     works.api.wait_for("no quota is in use", lambda: works.used(cluster_queue) == "0", SECONDS)
 
 
@@ -172,6 +170,70 @@ def test_moved_to_another_flavor_it_leaves_nothing_of_the_first_behind(
     assert selectors(works.await_running("work")) == [{"example.com/pool-b": "yes"}]
 
 
+@pytest.mark.misplaces("an operator makes pods before the queue has stopped the job")
+def test_scaled_it_stops_and_has_quota_for_its_new_size(works: Works, nodes: NodeFactory) -> None:
+    nodes(3, "4")
+    cluster_queue, _ = works.queues.simple(cpu=5)
+    works.create("work")
+    first = {uid_of(pod) for pod in works.await_running("work")}
+
+    works.scale("work", 4)
+
+    second = {uid_of(pod) for pod in works.await_running("work", 5)}
+    assert not first & second
+    works.api.wait_for("all quota is in use", lambda: works.used(cluster_queue) == "5", SECONDS)
+
+    works.scale("work", 5)
+
+    works.await_idle("work")
+    works.await_pending("work")
+    works.api.wait_for("no quota is in use", lambda: works.used(cluster_queue) == "0", SECONDS)
+
+    works.scale("work", 1)
+
+    works.await_running("work", 2)
+    works.api.wait_for("quota for two", lambda: works.used(cluster_queue) == "2", SECONDS)
+
+
+def test_an_upgrade_waits_for_quota_beside_what_serves(works: Works, nodes: NodeFactory) -> None:
+    nodes(2, "4")
+    cluster_queue, _ = works.queues.simple(cpu=5)
+    works.create("work")
+    first = {uid_of(pod) for pod in works.await_running("work")}
+
+    def serves() -> bool:
+        service = works.api.get(works.kind.resource, "work", works.namespace)
+        return bool(service["status"].get("activeServiceStatus", {}).get("rayClusterName"))
+
+    works.api.wait_for("it serves", serves, SECONDS)
+    new = {"spec": {"rayClusterConfig": {"rayVersion": "2.47.0"}}}
+
+    works.api.patch(works.kind.resource, "work", works.namespace, body=new)
+
+    def waits() -> bool:
+        found = [
+            each
+            for each in works.api.list(works.kind.queued_as, works.namespace)
+            if works.queues.condition(name_of(each), "QuotaReserved").get("status") == "False"
+        ]
+        return len(found) == 1
+
+    works.api.wait_for("the second waits for quota", waits, SECONDS)
+    assert {uid_of(pod) for pod in works.await_running("work")} == first
+    assert works.used(cluster_queue) == "3"
+
+    spec = works.api.get(f"{API}/clusterqueues", cluster_queue)["spec"]
+    [cpu] = [
+        each
+        for each in spec["resourceGroups"][0]["flavors"][0]["resources"]
+        if each["name"] == "cpu"
+    ]
+    cpu["nominalQuota"] = "6"
+    works.api.patch(f"{API}/clusterqueues", cluster_queue, body={"spec": spec})
+
+    works.await_running("work", 6)
+
+
 def two_flavors(works: Works, *quotas: int) -> Object:
     flavors = [
         {
@@ -185,6 +247,10 @@ def two_flavors(works: Works, *quotas: int) -> Object:
     ]
     groups = [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]
     return {"namespaceSelector": {}, "resourceGroups": groups}
+
+
+def uid_of(found: Object) -> str:
+    return str(found["metadata"]["uid"])
 
 
 def name_of(found: Object) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.cluster.partners.dashboard import Dashboard
@@ -42,40 +42,50 @@ def mpijob() -> Object:
     return {"slotsPerWorker": 1, "runPolicy": {"backoffLimit": 3}, "mpiReplicaSpecs": specs}
 
 
-def pytorchjob() -> Object:
-    """Return the spec of a PyTorchJob: a master and two workers."""
-    specs = {
-        name: {
-            "replicas": replicas,
-            "restartPolicy": "OnFailure",
-            "template": template(name="pytorch"),
+def trained(field: str, container: str, first: str = "Master") -> Callable[[], Object]:
+    """Return what makes the spec of a training job: a first pod and two workers."""
+
+    def spec() -> Object:
+        specs = {
+            name: {
+                "replicas": replicas,
+                "restartPolicy": "OnFailure",
+                "template": template(name=container),
+            }
+            for name, replicas in ((first, 1), ("Worker", 2))
         }
-        for name, replicas in (("Master", 1), ("Worker", 2))
-    }
-    return {"runPolicy": {"backoffLimit": 3}, "pytorchReplicaSpecs": specs}
+        return {"runPolicy": {"backoffLimit": 3}, field: specs}
+
+    return spec
 
 
-def rayjob() -> Object:
-    """Return the spec of a RayJob: a head, a worker, and what submits the job."""
-    worker = {
+def raycluster(workers: int = 2) -> Object:
+    """Return the spec of a RayCluster: a head, and a group of workers."""
+    group = {
         "groupName": "workers",
-        "replicas": 1,
+        "replicas": workers,
         "minReplicas": 1,
-        "maxReplicas": 1,
+        "maxReplicas": 8,
         "rayStartParams": {},
         "template": template(name="ray-worker"),
     }
     head = {"rayStartParams": {}, "template": template(name="ray-head")}
+    return {"rayVersion": "2.46.0", "headGroupSpec": head, "workerGroupSpecs": [group]}
+
+
+def rayjob() -> Object:
+    """Return the spec of a RayJob: a head, a worker, and what submits the job."""
     return {
         "entrypoint": "python job.py",
         "shutdownAfterJobFinishes": True,
         "submitterPodTemplate": template(name="ray-job-submitter"),
-        "rayClusterSpec": {
-            "rayVersion": "2.46.0",
-            "headGroupSpec": head,
-            "workerGroupSpecs": [worker],
-        },
+        "rayClusterSpec": raycluster(workers=1),
     }
+
+
+def rayservice() -> Object:
+    """Return the spec of a RayService, with one application."""
+    return {"serveConfigV2": "applications: [{name: app}]", "rayClusterConfig": raycluster()}
 
 
 def runtime(name: str, **jobset: Any) -> Object:
@@ -130,6 +140,45 @@ class Kind:
     """The pods of a job that start together, as a gang."""
     setting: Sequence[Object] = ()
     """Other objects that such jobs need."""
+    ends: bool = True
+    """False if it runs until it is deleted: that is its end then."""
+    scales: str = ""
+    """The field with the number of its workers, as a JSON pointer; empty where none can change."""
+    queued_as: str = ""
+    """The resource that its operator makes of it and that is queued; empty where it is itself."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """The tests that it has no part in, and why."""
+
+
+_SAME_CLASS: Final = "it shares its class with PyTorchJob, and its operator's code too"
+_OF_ITS_CLUSTER: Final = "it is about the RayCluster, which plays it itself"
+_MANY: Final = (
+    "test_preempted_it_stops_and_starts_again_whole",
+    "test_a_pod_that_fails_is_made_again_within_the_quota",
+    "test_late_it_is_sent_back_and_runs_once_there_is_room",
+    "test_quota_of_pods_that_are_done_goes_to_the_next",
+    "test_deleted_half_way_it_leaves_no_pod_and_no_quota",
+    "test_moved_to_another_flavor_it_leaves_nothing_of_the_first_behind",
+)
+_SCALED: Final = "test_scaled_it_stops_and_has_quota_for_its_new_size"
+_UPGRADED: Final = "test_an_upgrade_waits_for_quota_beside_what_serves"
+_NO_UPGRADE: Final = {_UPGRADED: "only a RayService is upgraded"}
+_FIXED: Final = {_SCALED: "the number of its workers cannot change", **_NO_UPGRADE}
+
+
+def training(name: str, field: str, container: str, first: str = "Master") -> Kind:
+    """Return a further kind of the training operator."""
+    return Kind(
+        name,
+        TRAINING,
+        f"kubeflow.org/v1/{name.lower()}s",
+        "kubeflow.org/v1",
+        trained(field, container, first),
+        ("runPolicy", "suspend"),
+        retried="worker-0",
+        ends_early="worker-0",
+        left_out=_NO_UPGRADE | dict.fromkeys((*_MANY, _SCALED), _SAME_CLASS),
+    )
 
 
 KINDS: Final = {
@@ -142,6 +191,7 @@ KINDS: Final = {
         ("suspend",),
         retried="workers-0",
         ends_early="workers-0",
+        left_out=_FIXED,
     ),
     "MPIJob": Kind(
         "MPIJob",
@@ -152,6 +202,8 @@ KINDS: Final = {
         ("runPolicy", "suspend"),
         retried="launcher",
         ends_early="worker-0",
+        left_out=_NO_UPGRADE,
+        scales="/spec/mpiReplicaSpecs/Worker/replicas",
     ),
     "RayJob": Kind(
         "RayJob",
@@ -164,17 +216,50 @@ KINDS: Final = {
         ends_early="worker",
         gives_back=False,
         members=2,
+        left_out=_NO_UPGRADE | {_SCALED: "KubeRay makes a RayJob's cluster once, as it is then"},
+    ),
+    "RayCluster": Kind(
+        "RayCluster",
+        KUBERAY,
+        "ray.io/v1/rayclusters",
+        "ray.io/v1",
+        raycluster,
+        ("suspend",),
+        retried="head",
+        ends_early="worker",
+        gives_back=False,
+        ends=False,
+        left_out=_NO_UPGRADE,
+        scales="/spec/workerGroupSpecs/0/replicas",
+    ),
+    "RayService": Kind(
+        "RayService",
+        KUBERAY,
+        "ray.io/v1/rayservices",
+        "ray.io/v1",
+        rayservice,
+        ("rayClusterConfig", "suspend"),
+        retried="",
+        ends_early="",
+        ends=False,
+        queued_as="ray.io/v1/rayclusters",
+        left_out=dict.fromkeys((*_MANY[1:4], *_MANY[5:], _SCALED), _OF_ITS_CLUSTER),
     ),
     "PyTorchJob": Kind(
         "PyTorchJob",
         TRAINING,
         "kubeflow.org/v1/pytorchjobs",
         "kubeflow.org/v1",
-        pytorchjob,
+        trained("pytorchReplicaSpecs", "pytorch"),
         ("runPolicy", "suspend"),
         retried="worker-0",
         ends_early="worker-0",
+        left_out=_NO_UPGRADE,
+        scales="/spec/pytorchReplicaSpecs/Worker/replicas",
     ),
+    "TFJob": training("TFJob", "tfReplicaSpecs", "tensorflow", "Chief"),
+    "XGBoostJob": training("XGBoostJob", "xgbReplicaSpecs", "xgboost"),
+    "PaddleJob": training("PaddleJob", "paddleReplicaSpecs", "paddle"),
     "TrainJob": Kind(
         "TrainJob",
         TRAINER,
@@ -184,6 +269,7 @@ KINDS: Final = {
         ("suspend",),
         retried="driver",
         ends_early="driver",
+        left_out=_FIXED,
         setting=(runtime("restarts", failurePolicy={"maxRestarts": 3}), runtime("fails")),
     ),
 }
@@ -225,13 +311,25 @@ class Works:
         self.api.create(body)
 
     def job(self, name: str) -> Object:
-        """Return a job as it is stored."""
-        return self.api.get(self.kind.resource, name, self.namespace)
+        """Return a job as it is stored, or what is queued of it."""
+        if not self.kind.queued_as:
+            return self.api.get(self.kind.resource, name, self.namespace)
+
+        def made() -> Object | None:
+            found = self.api.list(self.kind.queued_as, self.namespace)
+            named = (each for each in found if each["metadata"]["name"].startswith(f"{name}-"))
+            return next(named, None)
+
+        return self.api.wait_for(f"there is something of {name} to queue", made, SECONDS)
+
+    def queued(self, name: str) -> str:
+        """Return the name of what is queued of a job."""
+        return str(self.job(name)["metadata"]["name"]) if self.kind.queued_as else name
 
     def is_suspended(self, name: str) -> bool:
         """Return whether a job is held back."""
         value: Any = self.job(name)["spec"]
-        for part in self.kind.suspend:
+        for part in self.kind.suspend[-1:] if self.kind.queued_as else self.kind.suspend:
             value = value.get(part, {})
         return value is True
 
@@ -245,19 +343,24 @@ class Works:
             and (not phases or pod["status"].get("phase") in phases)
         ]
 
-    def await_running(self, name: str) -> list[Object]:
+    def scale(self, name: str, workers: int) -> None:
+        """Give a job that runs another number of workers."""
+        change = [{"op": "replace", "path": self.kind.scales, "value": workers}]
+        self.api.patch(self.kind.resource, name, self.namespace, body=change, how="json")
+
+    def await_running(self, name: str, pods: int = 0) -> list[Object]:
         """Wait until all pods of a job run, and no more of them, and return them."""
 
         def running() -> list[Object]:
             live, found = self.pods(name, "Pending", "Running"), self.pods(name, "Running")
-            return found if len(live) == len(found) == self.kind.pods else []
+            return found if len(live) == len(found) == (pods or self.kind.pods) else []
 
         try:
             return self.api.wait_for(f"all pods of {name} run", running, SECONDS)
         except AssertionError as error:
-            pods = {pod["metadata"]["name"]: pod["status"] for pod in self.pods(name)}
+            found = {pod["metadata"]["name"]: pod["status"] for pod in self.pods(name)}
             raise AssertionError(
-                f"{error}; workload {self.queues.workload(name)}; pods {pods}; "
+                f"{error}; workload {self.queues.workload(self.queued(name))}; pods {found}; "
                 f"status {self.job(name).get('status')}"
             ) from None
 
@@ -279,12 +382,24 @@ class Works:
         self.api.wait_for(f"{name} is suspended without a pod", idle, SECONDS)
 
     def finish(self, name: str) -> None:
-        """Let a job that runs succeed, and wait until its Workload is finished."""
+        """Let a job that runs end, and wait until its Workload is finished or gone."""
+        if not self.kind.ends:
+            self.delete(name)
+            return
         if self.kind.name == "RayJob":
             self.dashboard.ended[self.namespace] = "SUCCEEDED"
         for pod in self.pods(name, "Running"):
             self.end(pod)
         self.queues.await_condition(name, "Finished", timeout=SECONDS)
+
+    def delete(self, name: str) -> None:
+        """Delete a job, and wait until its pods and its Workload are gone."""
+        queued = self.queued(name)
+        self.api.delete(self.kind.resource, name, self.namespace)
+        self.api.wait_for(f"the pods of {name} are gone", lambda: not self.pods(name), SECONDS)
+        self.api.wait_for(
+            f"the workload of {name} is gone", lambda: self.queues.workload(queued) is None, SECONDS
+        )
 
     def end(self, pod: Object, code: int = 0) -> None:
         """Let a pod end with an exit code."""
@@ -294,11 +409,11 @@ class Works:
 
     def await_reserved(self, name: str, *, timeout: float = SECONDS) -> None:
         """Wait until a job's Workload is admitted."""
-        self.queues.await_condition(name, "Admitted", timeout=timeout)
+        self.queues.await_condition(self.queued(name), "Admitted", timeout=timeout)
 
     def await_pending(self, name: str) -> None:
         """Wait until a job's Workload waits for quota."""
-        self.queues.await_condition(name, "QuotaReserved", "False", timeout=SECONDS)
+        self.queues.await_condition(self.queued(name), "QuotaReserved", "False", timeout=SECONDS)
 
     def used(self, cluster_queue: str) -> str:
         """Return how much CPU of a ClusterQueue is in use."""
@@ -311,7 +426,7 @@ class Works:
 
     def patch_workload(self, name: str, spec: Mapping[str, Any]) -> None:
         """Change the spec of a job's Workload."""
-        workload = self.queues.workload(name)
+        workload = self.queues.workload(self.queued(name))
         assert workload is not None
         found = workload["metadata"]["name"]
         self.api.patch(WORKLOADS, found, self.namespace, body={"spec": dict(spec)})

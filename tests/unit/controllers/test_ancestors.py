@@ -114,6 +114,8 @@ def test_a_job_makes_no_jobs() -> None:
         ("kubeflow.org/pytorchjob", "parent-launcher", False),
         ("ray.io/rayjob", "parent", True),
         ("ray.io/rayjob", "parent-2", False),
+        ("ray.io/raycluster", "parent-redis-cleanup", True),
+        ("ray.io/raycluster", "parent", False),
     ],
 )
 def test_other_kinds_make_what_their_operators_make(kind: str, name: str, *, is_made: bool) -> None:

@@ -14,6 +14,7 @@ from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN, UNN
 from extender.jobs import actions as do
 from extender.jobs.job import Step
 from extender.jobs.kinds.batch_job import BatchJob
+from extender.jobs.registry import builtin
 from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.queues import JobWriter
 from extender.runtime.faults import FAULTS
@@ -23,11 +24,14 @@ from tests.harness import kinds, objects
 from tests.makers import NAMESPACE
 from tests.queue_makers import (
     condition,
+    flavor,
     meta,
     validate_queues,
     workload,
 )
 from tests.unit.controllers.queue_server import JobBench, NoPodGroups
+from tests.unit.jobs.scene import sent
+from tests.unit.jobs.scene import workload as workload_of
 
 KEY = ("batch/job", f"{NAMESPACE}/job")
 W = f"{NAMESPACE}/w"
@@ -410,3 +414,43 @@ async def test_a_stop_whose_pods_do_not_end_is_reported_and_ends(scene: Scene) -
     before = len(scene.events)
     await scene.look()
     assert len(scene.events) == before
+
+
+class Rays(JobWriter):
+    """The RayCluster of the API server; a workload that is made is noted."""
+
+    def __init__(self) -> None:
+        self.source: Any = kinds.raycluster()
+        self.source["spec"]["suspend"] = False
+        self.source["metadata"] |= {"namespace": NAMESPACE}
+
+    @override
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
+        self.source = sent(self.source, Step(dict(change)))
+        return self.seen()
+
+    def seen(self) -> JobObject:
+        found = replace(meta("u1"), name="work", namespace=NAMESPACE)
+        raw = json.dumps(self.source).encode()
+        return JobObject("ray.io/raycluster", found, raw, queue_name="cq")
+
+
+async def test_a_cluster_starts_when_kuberay_has_forgotten_the_pods_of_before_its_stop() -> None:
+    """Else it would get pods as late as KubeRay looks at it again: five minutes later."""
+    jobs, key = Rays(), ("ray.io/raycluster", f"{NAMESPACE}/work")
+    bench = JobBench(jobs)
+    bench.queues.apply(ev.JobApplied(jobs.seen()))
+    await bench.controller.reconcile(key)
+    assert jobs.source["spec"]["suspend"] is True
+    jobs.source["status"] = {"state": "suspended"}
+    bench.queues.apply(ev.JobApplied(jobs.seen()))
+    job = builtin()["ray.io/raycluster"].wrap(deepcopy(jobs.source))
+    bench.queues.apply(ev.Applied(flavor("spot")))
+    bench.store(workload_of(job, admitted=True))
+
+    left = await bench.controller.reconcile(key)
+
+    assert (left, jobs.source["spec"]["suspend"]) == (30, True)
+    bench.clock.now += 30
+    await bench.controller.reconcile(key)
+    assert jobs.source["spec"]["suspend"] is False

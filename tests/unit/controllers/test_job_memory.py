@@ -1,6 +1,7 @@
 """Tests of the memory of a job: other writers of `suspend`, waits, and pods that succeeded."""
 
 from dataclasses import replace
+from math import inf
 
 from extender.controllers.job_facts import WRITES, JobMemory
 from extender.controllers.timing import LATE, LOOK_AGAIN, STAND_BACK, WATCH_LAG
@@ -81,3 +82,10 @@ def test_a_wait_that_is_over_just_after_a_decision_is_looked_at_again() -> None:
         assert found.is_overdue(held, LATE + LOOK_AGAIN, has_stopped=False)
         assert found.wait_left(LATE + LOOK_AGAIN) is None
     assert not found.is_overdue(held, LATE + 2, has_stopped=True)
+
+
+def test_the_time_since_a_stop_is_that_since_its_last_write() -> None:
+    memory, now = wrote(2, every=5.0)
+    assert memory.since_stop(now + 3) == 3
+    memory.wrote_suspend(now + 4, suspend=False)
+    assert memory.since_stop(now + 5) == JobMemory().since_stop(now) == inf

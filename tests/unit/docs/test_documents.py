@@ -407,6 +407,7 @@ WANT_JOBS = {
     "job.yaml": {"main": 3},
     "jobset.yaml": {"driver": 1, "workers": 4},
     "pytorchjob.yaml": {"master": 1, "worker": 2},
+    "raycluster.yaml": {"head": 1, "workers": 2},
     "rayjob.yaml": {"head": 1, "workers": 2, "submitter": 1},
     "trainjob.yaml": {},  # its pods are those of its runtime
 }

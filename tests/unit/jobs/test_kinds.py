@@ -105,6 +105,11 @@ def test_the_status_of_a_rayjob_says_how_it_ended(
     assert (None if ended is None else ended.success) is want
 
 
+def suspended(status: str, **more: Any) -> Any:
+    """Return the status of a RayCluster as KubeRay writes it since 1.3."""
+    return {"conditions": [{"type": "RayClusterSuspended", "status": status}], **more}
+
+
 REPLICAS = {"replicaStatuses": {"Worker": {"active": 0}, "Launcher": {"active": 1}}}
 
 
@@ -124,6 +129,9 @@ REPLICAS = {"replicaStatuses": {"Worker": {"active": 0}, "Launcher": {"active": 
             {"jobDeploymentStatus": "Suspended"},
         ),
         ("ray.io/rayjob", {"jobDeploymentStatus": "Suspending"}, {}),
+        ("ray.io/raycluster", {"state": "ready"}, {"state": "suspended"}),
+        ("ray.io/raycluster", suspended("False", state="suspended"), suspended("True")),
+        ("ray.io/raycluster", suspended("False"), {}),
     ],
 )
 def test_each_kind_says_whether_pods_run(name: str, active: Any, idle: Any) -> None:

@@ -12,7 +12,7 @@ from extender.jobs import actions as act
 from extender.jobs.decide import decide
 from extender.jobs.job import GenericJob
 from extender.jobs.kinds.batch_job import BatchJob
-from extender.jobs.registry import IntegrationError, builtin, load
+from extender.jobs.registry import IntegrationError, builtin, load, select
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from tests.harness.kinds import jobset, template
@@ -30,7 +30,10 @@ def test_our_own_kinds_are_there_by_the_names_that_settings_have() -> None:
         "kubeflow.org/pytorchjob": "kubeflow.org/v1/pytorchjobs",
         "kubeflow.org/tfjob": "kubeflow.org/v1/tfjobs",
         "kubeflow.org/xgboostjob": "kubeflow.org/v1/xgboostjobs",
+        "kubeflow.org/jaxjob": "kubeflow.org/v1/jaxjobs",
+        "kubeflow.org/paddlejob": "kubeflow.org/v1/paddlejobs",
         "ray.io/rayjob": "ray.io/v1/rayjobs",
+        "ray.io/raycluster": "ray.io/v1/rayclusters",
         "trainer.kubeflow.org/trainjob": "trainer.kubeflow.org/v1alpha1/trainjobs",
         "pod": "v1/pods",
     }
@@ -70,6 +73,13 @@ def test_what_is_no_integration_is_an_error(
     monkeypatch.setitem(sys.modules, "kinds_of_others", module)
     with pytest.raises(IntegrationError, match=want):
         load(reference)
+
+
+def test_a_rayservice_is_queued_by_its_rayclusters() -> None:
+    names = [each.name for each in select(["ray.io/rayservice", "batch/job", "ray.io/raycluster"])]
+    assert names == ["ray.io/raycluster", "batch/job"]
+    with pytest.raises(IntegrationError, match=r"'ray.io/other'; there are .*ray.io/rayservice"):
+        select(["ray.io/other"])
 
 
 def test_a_class_of_ours_can_be_named_too() -> None:

@@ -61,16 +61,15 @@ def test_what_is_no_workload_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "spec", "has_quota", "held"),
+    ("labels", "spec", "held"),
     [
-        ({"kueue.x-k8s.io/queue-name": "q"}, {}, False, "ns/j"),
-        ({}, {}, False, None),
-        ({"kueue.x-k8s.io/queue-name": "q"}, {"clusterSelector": {"a": "b"}}, False, None),
-        ({"kueue.x-k8s.io/queue-name": "q"}, {}, True, None),
+        ({"kueue.x-k8s.io/queue-name": "q"}, {}, "ns/j"),
+        ({}, {}, None),
+        ({"kueue.x-k8s.io/queue-name": "q"}, {"clusterSelector": {"a": "b"}}, None),
     ],
 )
 def test_of_another_job_its_queue_and_its_maker_are_read(
-    labels: Any, spec: Any, has_quota: bool, held: str | None
+    labels: Any, spec: Any, held: str | None
 ) -> None:
     meta = {
         "name": "j",
@@ -80,8 +79,7 @@ def test_of_another_job_its_queue_and_its_maker_are_read(
         "ownerReferences": [OWNER],
     }
     raw = msgspec.json.encode({"metadata": meta, "spec": spec})
-    found = read_job(raw, kind="ray.io/RayJob", has_quota=has_quota)
-    needs = not has_quota and not spec
+    found = read_job(raw, kind="ray.io/RayJob")
     assert found == JobInfo(
-        "u", held_by_queue=held, maker="j", kind="ray.io/RayJob", needs_quota=needs
+        "u", held_by_queue=held, maker="j", kind="ray.io/RayJob", needs_quota=not spec
     )

@@ -163,7 +163,7 @@ WANT_GATES: dict[str, tuple[Object, list[Object] | None]] = {
     "of a Job that is queued": (controlled("batch/v1", "Job", "w"), None),
     "of a Job that is not queued": (controlled("batch/v1", "Job"), [GATE]),
     "of a kind that others have added": (controlled("example.com/v1", "Other", "w"), None),
-    "of a job of a kind that is not queued": (controlled("kubeflow.org/v1", "PaddleJob"), [GATE]),
+    "of a job of a kind that is not queued": (controlled("kubeflow.org/v1", "MXJob"), [GATE]),
     "of a ReplicaSet": (controlled("apps/v1", "ReplicaSet"), [GATE]),
 }
 

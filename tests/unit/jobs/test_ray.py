@@ -1,4 +1,4 @@
-"""RayJob: what KubeRay makes of it, and which jobs could become more than that."""
+"""The kinds of KubeRay: what it makes of them, and which could become more than that."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -12,7 +12,7 @@ from extender.jobs.decide import decide
 from extender.jobs.job import GenericJob
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement
-from tests.harness.kinds import rayjob, template
+from tests.harness.kinds import raycluster, rayjob, template
 from tests.unit.jobs.scene import CONTEXT, first, only, sent, workload
 
 SUBMITTER = {
@@ -124,9 +124,23 @@ def test_a_submitter_of_the_users_stays() -> None:
     assert stopped["spec"]["submitterPodTemplate"]["spec"]["containers"]
 
 
+def cluster(status: Any = None, **spec: Any) -> GenericJob:
+    source: Any = deepcopy(raycluster())
+    source["spec"] |= spec
+    return builtin()["ray.io/raycluster"].wrap({**source, "status": status or {}})
+
+
+def group(name: str) -> Any:
+    return {"groupName": name, "replicas": 1, "template": template()}
+
+
 @pytest.mark.parametrize(
     ("job", "field"),
     [
+        (cluster(enableInTreeAutoscaling=True), "spec.enableInTreeAutoscaling: "),
+        (cluster(workerGroupSpecs=[group("w"), group("Head")]), "spec.workerGroupSpecs: 'head'"),
+        (cluster(workerGroupSpecs=[group("w"), group("W")]), "spec.workerGroupSpecs: 'w'"),
+        (ray({"workerGroupSpecs": [group("submitter")]}), "rayClusterSpec.workerGroupSpecs: 'subm"),
         (ray({"enableInTreeAutoscaling": True}), "enableInTreeAutoscaling"),
         (ray(shutdownAfterJobFinishes=False), "shutdownAfterJobFinishes"),
         (ray(shutdownAfterJobFinishes=None), "shutdownAfterJobFinishes"),
@@ -180,3 +194,47 @@ def test_a_job_that_ended_keeps_its_quota_until_its_pods_are_gone(word: str, evi
     assert awaits.note.reason == "PodsRemain"
     finish = first(act.FinishWorkload, decide(job, [held], CONTEXT))
     assert (finish.reason, finish.message) == ("Failed", "m")
+
+
+def test_a_cluster_of_a_rayjob_is_left_to_it_and_one_of_a_rayservice_is_queued() -> None:
+    for kind, version, count in (
+        ("RayJob", "v1", 0),
+        ("RayJob", "v1alpha1", 0),
+        ("RayService", "v1", 1),
+    ):
+        owned = cluster()
+        owner = {"apiVersion": f"ray.io/{version}", "kind": kind, "controller": True}
+        owned.object["metadata"]["ownerReferences"] = [owner]  # type: ignore[index]
+        assert len(decide(owned, [], CONTEXT)) == count
+
+
+def test_a_cluster_that_is_scaled_is_stopped_and_asks_for_its_new_size() -> None:
+    held = cluster()
+    admitted = workload(held, admitted=True)
+    running = builtin()["ray.io/raycluster"].wrap(
+        sent(held, *only(act.StartJob, decide(held, [admitted], CONTEXT)).steps)
+    )
+    more: Any = deepcopy(running.object)
+    more["spec"]["workerGroupSpecs"][0]["replicas"] = 3
+    scaled = builtin()["ray.io/raycluster"].wrap(more)
+
+    stop = only(act.StopJob, decide(scaled, [admitted], CONTEXT))
+
+    gone = {"conditions": [{"type": "RayClusterSuspended", "status": "True"}]}
+    stopped = builtin()["ray.io/raycluster"].wrap({**sent(scaled, *stop.steps), "status": gone})
+    assert isinstance(decide(stopped, [admitted], CONTEXT)[-1], act.DeleteWorkload)
+    assert [each.count for each in stopped.pod_sets()] == [1, 3, 8]
+
+
+def test_a_cluster_that_was_stopped_starts_when_kuberay_has_deleted_its_pods() -> None:
+    running = cluster(suspend=False)
+    mark = only(act.StopJob, decide(running, [], CONTEXT)).steps
+    for status, want in (
+        ({}, False),
+        ({"state": "ready"}, False),
+        ({"conditions": [{"type": "RayClusterSuspended", "status": "False"}]}, False),
+        ({"conditions": [{"type": "RayClusterSuspended", "status": "True"}]}, True),
+        ({"state": "suspended"}, True),
+    ):
+        stopped = builtin()["ray.io/raycluster"].wrap({**sent(running, *mark), "status": status})
+        assert stopped.has_stopped() is want

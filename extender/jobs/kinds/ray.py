@@ -1,7 +1,10 @@
-"""RayJob (ray.io): the head of its cluster, its groups of workers, and the pod that submits.
+"""The kinds of KubeRay (ray.io): the head of a cluster, its groups of workers, and what submits.
 
 The pod sets are what KubeRay makes of the spec, and not what the spec says: KubeRay keeps the
 number of workers between two limits, and adds containers of its own.
+
+A RayService has no class: KubeRay makes RayClusters of it, with its labels, and each is queued for
+itself. KubeRay reads `suspend` of a RayService only when it makes one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +22,9 @@ _HEAD: Final = "head"
 _SUBMITTER: Final = "submitter"
 _SUBMITTER_TEMPLATE: Final = "submitterPodTemplate"
 _FAULT_TOLERANCE: Final = "ray.io/ft-enabled"
-_DEFAULT_MODE: Final = "K8sJobMode"
+_MODE: Final = "submissionMode"
+_SUSPENDED: Final = "RayClusterSuspended"
+_LONGEST_LABEL: Final = 63
 _SUBMIT: Final = {
     "name": "ray-job-submitter",
     "resources": {
@@ -40,14 +45,138 @@ _ENDED: Final = frozenset(("Complete", "Failed", _INVALID))
 """KubeRay goes on from none of these."""
 
 
-class RayJob(OperatedJob):
+class _RayKind(OperatedJob):
+    """An object that holds the spec of a Ray cluster."""
+
+    group: ClassVar = "ray.io"
+    version: ClassVar = "v1"
+    cluster_path: ClassVar[tuple[str, ...]]
+    """The field with the spec of the cluster."""
+
+    @override
+    def slots(self) -> list[Slot]:
+        cluster = fields.ensure(self.object, *self.cluster_path)
+        template = fields.ensure(cluster, "headGroupSpec", "template")
+        head = Slot(_HEAD, 1, template, counted=self._counted(template, cluster))
+        workers = (
+            Slot(
+                fields.text(each, "groupName").lower(),
+                _workers(each),
+                fields.ensure(each, "template"),
+            )
+            for each in fields.objects(cluster, "workerGroupSpecs")
+        )
+        return [head, *workers]
+
+    @override
+    def problem(self) -> str:
+        """Return how the cluster could become larger than its quota, or which name it has twice."""
+        path, cluster = ".".join(self.cluster_path), fields.mapping(self.object, *self.cluster_path)
+        if fields.flag(cluster, "enableInTreeAutoscaling"):
+            return (
+                f"{path}.enableInTreeAutoscaling: the cluster could become larger than its quota. "
+                "Leave the field out, and ask for all workers with replicas"
+            )
+        names = [each.name for each in self.slots()]
+        twice = next((each for each in names if names.count(each) > 1), None)
+        if twice is None:
+            return ""
+        return (
+            f"{path}.workerGroupSpecs: {twice!r} is the name of two pod sets. Give each group a "
+            f"groupName of its own; {_HEAD!r} is reserved for the head group"
+        )
+
+    def _added(self, container: Mapping[str, object]) -> Object:
+        """Return a container that KubeRay adds: it has the image of the head."""
+        cluster = fields.mapping(self.object, *self.cluster_path)
+        head = fields.objects(cluster, "headGroupSpec", "template", "spec", "containers")
+        return {**deepcopy(dict(container)), "image": fields.text(next(iter(head), {}), "image")}
+
+    def _counted(self, head: Object, cluster: Object) -> Object:
+        """Return the head's template with the containers that KubeRay adds.
+
+        The pod that cleans Redis comes in place of the head's, which is what an init container
+        means for amounts: the larger one counts.
+        """
+        options = fields.value(cluster, "gcsFaultToleranceOptions")
+        if isinstance(options, dict):
+            uses_redis = fields.text(options, "backend") != "rocksdb"
+        else:
+            uses_redis = fields.annotation(self.object, _FAULT_TOLERANCE).lower() == "true"
+        counted = deepcopy(head)
+        spec = fields.ensure(counted, "spec")
+        for is_added, name, container in (
+            (fields.text(self.object, "spec", _MODE) == "SidecarMode", "containers", _SUBMIT),
+            (uses_redis, "initContainers", _CLEAN_REDIS),
+        ):
+            if is_added:
+                spec[name] = [*fields.objects(spec, name), self._added(container)]
+        return counted
+
+
+class RayCluster(_RayKind):
+    """A RayCluster, which runs until it is deleted."""
+
+    integration: ClassVar = "ray.io/raycluster"
+    kind: ClassVar = "RayCluster"
+    plural: ClassVar = "rayclusters"
+    cluster_path: ClassVar[tuple[str, ...]] = ("spec",)
+    forgets_after: ClassVar = 30.0
+
+    @override
+    def skip(self) -> bool:
+        """Return whether a RayJob made it, which is queued itself.
+
+        Only KubeRay may write such a reference: `manifests/policies/child-jobs.yaml` says so.
+        """
+        owners = fields.objects(self.object, "metadata", "ownerReferences")
+        return any(
+            fields.flag(each, "controller")
+            and fields.text(each, "kind") == RayJob.kind
+            and fields.text(each, "apiVersion").startswith("ray.io/")
+            for each in owners
+        )
+
+    @override
+    def finished(self) -> Finished | None:
+        return None
+
+    @override
+    def pods_ready(self) -> bool:
+        return fields.text(self.object, "status", "state") == "ready"
+
+    @override
+    def is_active(self) -> bool:
+        """Return whether it may have pods: until KubeRay says that it is suspended, it may."""
+        if not fields.mapping(self.object, "status"):
+            return False
+        return not self.notices_stop()
+
+    @override
+    def notices_stop(self) -> bool:
+        """Return whether KubeRay has deleted all pods.
+
+        `state` stays as it was while a cluster starts. KubeRay before 1.3 has no condition for it.
+        """
+        conditions = fields.objects(self.object, "status", "conditions")
+        if any(fields.text(each, "type") == _SUSPENDED for each in conditions):
+            return fields.condition(self.object, _SUSPENDED) is not None
+        return fields.text(self.object, "status", "state") == "suspended"
+
+    @override
+    def makes(self, kind: str, name: str) -> bool:
+        """Return whether it is the Job that cleans Redis when the cluster is deleted."""
+        cleaner = f"{fields.text(self.object, 'metadata', 'name')}-redis-cleanup"
+        return (kind, name) == ("batch/job", cleaner[-_LONGEST_LABEL:])
+
+
+class RayJob(_RayKind):
     """A RayJob with a cluster of its own."""
 
     integration: ClassVar = "ray.io/rayjob"
     kind: ClassVar = "RayJob"
-    group: ClassVar = "ray.io"
-    version: ClassVar = "v1"
     plural: ClassVar = "rayjobs"
+    cluster_path: ClassVar[tuple[str, ...]] = ("spec", "rayClusterSpec")
     pods_outlive_job: ClassVar = True
 
     @override
@@ -63,36 +192,19 @@ class RayJob(OperatedJob):
             return f"KubeRay refuses it: {fields.text(self.object, 'status', 'message')}"
         if deployment in _ENDED:
             return ""
-        if fields.flag(spec, "rayClusterSpec", "enableInTreeAutoscaling"):
-            return (
-                "spec.rayClusterSpec.enableInTreeAutoscaling: the cluster could become larger than "
-                "its quota. Leave the field out, and ask for all workers with replicas"
-            )
         if not fields.flag(spec, "shutdownAfterJobFinishes"):
             return (
                 "spec.shutdownAfterJobFinishes: the cluster would stay after the job's end, and "
                 "KubeRay suspends no such RayJob. Set the field to true"
             )
-        return ""
+        return super().problem()
 
     @override
     def slots(self) -> list[Slot]:
-        cluster = fields.ensure(self.object, "spec", "rayClusterSpec")
-        template = fields.ensure(cluster, "headGroupSpec", "template")
-        head = Slot(_HEAD, 1, template, counted=self._counted(template, cluster))
-        workers = (
-            Slot(
-                fields.text(each, "groupName").lower(),
-                _workers(each),
-                fields.ensure(each, "template"),
-            )
-            for each in fields.objects(cluster, "workerGroupSpecs")
-        )
         own = fields.value(self.object, "spec", _SUBMITTER_TEMPLATE)
         submitter = own if isinstance(own, dict) else self._default_submitter()
         return [
-            head,
-            *workers,
+            *super().slots(),
             *([Slot(_SUBMITTER, 1, submitter)] if self._has_submitter() else []),
         ]
 
@@ -173,41 +285,11 @@ class RayJob(OperatedJob):
     def _deployment(self) -> str:
         return fields.text(self.object, "status", "jobDeploymentStatus")
 
-    def _mode(self) -> str:
-        return fields.text(self.object, "spec", "submissionMode") or _DEFAULT_MODE
-
     def _has_submitter(self) -> bool:
-        return self._mode() == _DEFAULT_MODE
+        return fields.text(self.object, "spec", _MODE) in ("", "K8sJobMode")
 
     def _default_submitter(self) -> Object:
         return {"spec": {"containers": [self._added(_SUBMIT)], "restartPolicy": "Never"}}
-
-    def _added(self, container: Mapping[str, object]) -> Object:
-        """Return a container that KubeRay adds: it has the image of the head."""
-        cluster = fields.mapping(self.object, "spec", "rayClusterSpec")
-        head = fields.objects(cluster, "headGroupSpec", "template", "spec", "containers")
-        return {**deepcopy(dict(container)), "image": fields.text(next(iter(head), {}), "image")}
-
-    def _counted(self, head: Object, cluster: Object) -> Object:
-        """Return the head's template with the containers that KubeRay adds.
-
-        The pod that cleans Redis comes in place of the head's, which is what an init container
-        means for amounts: the larger one counts.
-        """
-        options = fields.value(cluster, "gcsFaultToleranceOptions")
-        if isinstance(options, dict):
-            uses_redis = fields.text(options, "backend") != "rocksdb"
-        else:
-            uses_redis = fields.annotation(self.object, _FAULT_TOLERANCE).lower() == "true"
-        counted = deepcopy(head)
-        spec = fields.ensure(counted, "spec")
-        for is_added, name, container in (
-            (self._mode() == "SidecarMode", "containers", _SUBMIT),
-            (uses_redis, "initContainers", _CLEAN_REDIS),
-        ):
-            if is_added:
-                spec[name] = [*fields.objects(spec, name), self._added(container)]
-        return counted
 
 
 def _workers(group: Object) -> int:
