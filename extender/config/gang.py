@@ -51,8 +51,8 @@ class Gang(Section):
     more waits without"""
     growing: bool = False
     """whether an autoscaler adds nodes for pods that wait. A group that would not fit even on empty
-    nodes then has the reason WaitingForNodes in place of NeverFits, and no group has more set aside
-    than it needs"""
+    nodes then has the reason WaitingForNodes in place of NeverFits, no group has more set aside
+    than it needs, and minResources beyond what the pods request do not count"""
     strict_order: bool = False
     """whether no group may pass a group that waits for room, although it would fit"""
     ungate_when: Literal["complete", "fits"] = "complete"

@@ -20,7 +20,7 @@ from extender.fit.packer import Packer, Promised, Wanted
 from extender.gang import topology
 from extender.gang.topology import GroupTopology
 from extender.gang.verdicts import Room, is_ours, room_on
-from extender.resources.quantity import PODS, Resources, add, show
+from extender.resources.quantity import PODS, Resources, add, show, subtract
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
@@ -490,9 +490,12 @@ def lacking_resources(
 
     Free room and the room that the group's own pods already have are added up. Nodes that none of
     its pods may use are left out. An overcommitted node counts as full, not as a debt. The share of
-    members that are done is not asked for.
+    members that are done is not asked for. Where an autoscaler adds nodes for pods, what no pod
+    requests is not asked for either: no node would be added for it.
     """
     wanted = {name: n for name, n in pod_group.min_resources.items() if name != PODS}
+    if view.growing:
+        subtract(wanted, beyond_requests(pod_group, view=view))
     quorum = view.quorum(pod_group)
     if quorum < pod_group.min_member:
         wanted = _of_the_rest(wanted, pod_group, quorum, view=view)
@@ -509,13 +512,25 @@ def lacking_resources(
     return {name: n - there.get(name, 0) for name, n in wanted.items() if n > there.get(name, 0)}
 
 
+def beyond_requests(pod_group: PodGroupInfo, *, view: ClusterView) -> Resources:
+    """Return the amounts of minResources beyond what the members request."""
+    asked = _requests(pod_group, view)
+    wanted = {name: n for name, n in pod_group.min_resources.items() if name != PODS}
+    return {name: n - asked.get(name, 0) for name, n in wanted.items() if n > asked.get(name, 0)}
+
+
+def _requests(pod_group: PodGroupInfo, view: ClusterView) -> Resources:
+    asked: Resources = {}
+    for member in view.members(pod_group.key):
+        add(asked, member.shape.requests)
+    return asked
+
+
 def _of_the_rest(
     wanted: Mapping[str, int], pod_group: PodGroupInfo, quorum: int, *, view: ClusterView
 ) -> Resources:
     """Return the share of minResources for members that are not done, at most what they request."""
-    asked: Resources = {}
-    for member in view.members(pod_group.key):
-        add(asked, member.shape.requests)
+    asked = _requests(pod_group, view)
     share = {name: n * quorum // pod_group.min_member for name, n in wanted.items()}
     return {name: min(n, asked.get(name, 0)) for name, n in share.items()}
 

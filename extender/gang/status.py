@@ -15,7 +15,7 @@ from extender.api.wellknown import (
 )
 from extender.fit.candidates import is_feasible
 from extender.gang import budgets, gates, phase, preempt
-from extender.gang.fit import Fit, candidates, finds_no_node
+from extender.gang.fit import Fit, beyond_requests, candidates, finds_no_node, listed
 from extender.gang.gates import cannot_start
 from extender.gang.phase import Progress, Statement, Watched, is_scheduled, runs
 from extender.gang.verdicts import GangOptions, OnPartial, Pending, Refuse, about, not_admitted
@@ -115,7 +115,10 @@ def decide(
             have,
             need,
             phase=status.phase,
-            why=(why.reason, why.message + _aside(claim) + _room(pod_group, why))
+            why=(
+                why.reason,
+                why.message + _aside(claim) + _room(pod_group, why) + _uncounted(pod_group, view),
+            )
             if why
             else ("", ""),
             said=said,
@@ -227,6 +230,15 @@ def _room(pod_group: PodGroupInfo, why: Pending) -> str:
     """Return which victims make room for a group that preempts, as the end of a sentence."""
     chosen = pod_group.nomination
     return f"; {preempt.sentence(chosen)}" if chosen and why.reason in _CLAIMING else ""
+
+
+def _uncounted(pod_group: PodGroupInfo, view: ClusterView) -> str:
+    """Return which minResources do not count, as the end of a sentence."""
+    if not (view.growing and pod_group.min_resources and view.tally(pod_group.key).members):
+        return ""
+    found = beyond_requests(pod_group, view=view)
+    text = "; of its minResources, what its pods do not request does not count: "
+    return text + listed(found) if found else ""
 
 
 def _claim(claim: Claim | None) -> Iterable[Notice]:

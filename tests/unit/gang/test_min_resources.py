@@ -7,11 +7,25 @@ import pytest
 
 from extender.api.core_v1 import Toleration
 from extender.gang.fit import lacking_resources, listed
+from extender.gang.status import decide
+from extender.gang.verdicts import GangOptions
 from extender.resources.quantity import parse_resources
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import JobInfo
+from extender.state.cluster.records import JobInfo, PodGroupStatusInfo
+from extender.state.cluster.store import Cluster
 from extender.steps import at_once
-from tests.makers import cluster_of, node, nodes, planned, pod, pod_group, pods, shape, taint
+from tests.makers import (
+    cluster_of,
+    node,
+    nodes,
+    observe,
+    planned,
+    pod,
+    pod_group,
+    pods,
+    shape,
+    taint,
+)
 
 A, B = pods(2, 3)
 TOLERATION = Toleration(operator="Exists")
@@ -108,3 +122,34 @@ def test_what_members_are_done_with_is_no_longer_wanted(
     members = [*others, B] if others else [A, B]
     view = cluster_of(nodes(5), group, members, done).view()
     assert at_once(lacking_resources(group, view=view)) == want
+
+
+@pytest.mark.parametrize(
+    ("asked", "want"), [({"cpu": "24"}, {"cpu": 1000}), ({"cpu": "5"}, {}), ({"disk": "1"}, {})]
+)
+def test_where_nodes_are_added_for_pods_only_what_they_request_counts(
+    asked: Mapping[str, str], want: Mapping[str, int]
+) -> None:
+    """Three pods of two CPUs each, and five are free."""
+    group = pod_group(min_resources=parse_resources(asked))
+    cluster = Cluster(growing=True)
+    observe(cluster, nodes(5), group, pods(3, 2))
+    assert at_once(lacking_resources(group, view=cluster.view())) == want
+
+
+def test_what_does_not_count_is_said() -> None:
+    group = pod_group(min_resources=parse_resources({"cpu": "24"}))
+    text = "; of its minResources, what its pods do not request does not count: cpu 18"
+    for growing in (True, False):
+        cluster = Cluster(growing=growing)
+        observe(cluster, nodes(5), group, pods(3, 2))
+        found = decide(
+            group,
+            view=cluster.view(),
+            stored=PodGroupStatusInfo(),
+            now=1000.0,
+            options=GangOptions(growing=growing),
+        )
+        said = found.status.condition("Scheduled")
+        assert said is not None
+        assert said.message.endswith(text) is growing
