@@ -208,7 +208,14 @@ class AdmissionWriter:
                 after = lifecycle.admitted(before, admission, now)
             else:
                 policy = policy_of(before, self._view, self._options)
-                after = lifecycle.reserved(before, admission, now, pods_ready=policy.enabled)
+                queue = self._view.cluster_queues.get(admission.cluster_queue)
+                after = lifecycle.reserved(
+                    before,
+                    admission,
+                    now,
+                    pods_ready=policy.enabled,
+                    has_checks=queue is not None and bool(queue.admission_checks),
+                )
                 after = checks.synced(after, self._view, now)
             await self._write_until_answered(before, after)
         except ApiError as error:

@@ -14,7 +14,7 @@ from extender.api.explanations import (
     PodSetAsked,
     Position,
 )
-from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
+from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS, WorkloadCondition
 from extender.explain.facts import Facts, moment, owners_of, timed
 from extender.explain.outlook import Lacks, Outlook, asking, fully, keeping_room, looks_at_nodes
 from extender.queueing.flavors import counts, unfit
@@ -100,6 +100,9 @@ def _state(
     if held is None and not workload.finished:
         outlook = fully(workload, facts, lacks)
         return "Pending", outlook.reason, outlook.message, outlook
+    waits = workload.condition(WorkloadCondition.ADMITTED)
+    if held is not None and held.reserved_only and waits is not None and not workload.evicted:
+        return "QuotaReserved", waits.reason, waits.message, None
     for state in ("Finished",) if workload.finished else _HELD:
         condition = workload.condition(state)
         if workload.finished or workload.holds(state):

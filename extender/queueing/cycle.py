@@ -26,6 +26,7 @@ from typing import Final
 from extender.api.reasons import NotYetAdmitted, Preempted, Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing import aging, checks
+from extender.queueing.lifecycle import NOT_ALL_READY
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.pending import Cause, PendingQueues, Provisional
 from extender.queueing.preempt import Victim
@@ -434,7 +435,7 @@ class Cycle:
             return None  # checks that it needs are not listed yet
         if checks.unready(workload):
             waits = NotYetAdmitted.UNSATISFIED_CHECKS
-            return NotAdmitted(key, waits, "The workload has not all checks ready")
+            return NotAdmitted(key, waits, NOT_ALL_READY)
         room, given = self._rules.room_for(queue), held.assignments
         if room is not None:
             room.judge()

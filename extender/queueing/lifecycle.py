@@ -94,11 +94,17 @@ def with_conditions(workload: WorkloadInfo, now: float, *new: ConditionInfo) -> 
 
 
 def reserved(
-    workload: WorkloadInfo, admission: AdmissionInfo, now: float, *, pods_ready: bool = False
+    workload: WorkloadInfo,
+    admission: AdmissionInfo,
+    now: float,
+    *,
+    pods_ready: bool = False,
+    has_checks: bool = False,
 ) -> WorkloadInfo:
     """Return the workload with quota, and admitted unless it awaits admission checks or nodes.
 
     `pods_ready` sets the condition that its pods are not ready yet, whatever earlier pods were.
+    `has_checks` says that its ClusterQueue has admission checks.
     """
     new: list[ConditionInfo] = []
     quota = WorkloadCondition.QUOTA_RESERVED
@@ -112,10 +118,8 @@ def reserved(
     new.append(condition(quota, quota, text))
     workload = with_gates(workload, quota, text, now=now)
     workload = without(workload, WorkloadCondition.ROOM_RESERVED, WorkloadCondition.START_BLOCKED)
-    if not admission.reserved_only:
-        new.append(_ADMITTED)
-    elif workload.admitted:
-        new.append(_NO_RESERVATION)
+    waits = _NO_NODES if not has_checks else _UNSATISFIED_CHECKS
+    new.append(waits if admission.reserved_only else _ADMITTED)
     return with_conditions(replace(workload, admission=admission), now, *new)
 
 
@@ -288,6 +292,16 @@ def _counted(before: tuple[Eviction, ...], reason: str, cause: str) -> tuple[Evi
 
 _ADMITTED: Final = condition(
     WorkloadCondition.ADMITTED, WorkloadCondition.ADMITTED, "The workload is admitted"
+)
+NOT_ALL_READY: Final = "The workload has not all checks ready"
+_UNSATISFIED_CHECKS: Final = condition(
+    WorkloadCondition.ADMITTED, NotYetAdmitted.UNSATISFIED_CHECKS, NOT_ALL_READY, holds=False
+)
+_NO_NODES: Final = condition(
+    WorkloadCondition.ADMITTED,
+    NotYetAdmitted.WAITING_FOR_NODES,
+    "quota yes; its pods do not fit on the nodes yet",
+    holds=False,
 )
 _NO_RESERVATION: Final = condition(
     WorkloadCondition.ADMITTED, "NoReservation", "The workload has no reservation", holds=False
@@ -506,16 +520,19 @@ def _without_nodes_in_time(
 
     Others may have its quota until it asks again, after a back-off that doubles.
     """
-    held = workload.admission
-    since = workload.condition(WorkloadCondition.ADMITTED)
-    if held is None or not held.reserved_only or workload.evicted or since is None:
+    if workload.admission is None or not workload.admission.reserved_only or workload.evicted:
         return None
-    if since.reason != NotYetAdmitted.WAITING_FOR_NODES:
+    waits, held = (
+        workload.condition(each)
+        for each in (WorkloadCondition.ADMITTED, WorkloadCondition.QUOTA_RESERVED)
+    )
+    if waits is None or held is None or waits.reason != NotYetAdmitted.WAITING_FOR_NODES:
         return None
-    until = since.transition + rules.options.provision_timeout
+    since = max(held.transition, *(each.last_transition for each in workload.checks), 0.0)
+    until = since + rules.options.provision_timeout
     if now < until:
         return WorkloadStep(again=until - now)
-    return nodes_refused(workload, f"{since.message}; no nodes came in time", now=now)
+    return nodes_refused(workload, f"{waits.message}; no nodes came in time", now=now)
 
 
 def nodes_refused(workload: WorkloadInfo, message: str, *, now: float) -> WorkloadStep:

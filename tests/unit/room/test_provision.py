@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
+from extender.explain.facts import Facts
+from extender.explain.workload import explain
 from extender.queueing import lifecycle
 from extender.queueing.cycle import Admit, NotAdmitted, Outcome, Preempt
 from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
-from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.records import PreemptionPolicy, WorkloadInfo
 from tests.makers import cluster_of, key, node, observe
 from tests.queue_makers import Admissions, cluster_queue, local_queue, meta, pod_set, workload
 
@@ -140,9 +142,9 @@ def test_quota_that_is_missing_is_not_asked_for() -> None:
 
 def waiting_since(at: float) -> tuple[Admissions, WorkloadInfo]:
     queues = queues_of(cluster_of(node("n", 4)))
+    queues.now = at
     queues.put(gang("w", 8))
     play(queues)
-    queues.now = at
     play(queues)
     return queues, queues.view.workloads[key("w")]
 
@@ -175,3 +177,35 @@ def test_the_pause_doubles_up_to_half_an_hour() -> None:
         pauses.append(late.after.requeue.at - 2000.0)
         waits = replace(waits, requeue=late.after.requeue)
     assert pauses == [60, 120, 240, 480, 960, 1800, 1800]
+
+
+def test_the_next_reservation_has_its_own_time() -> None:
+    queues, waits = waiting_since(1000.0)
+    (late,) = steps(waits, queues, 2000.0)
+    again = lifecycle.released(late.after, 2000.0)
+    again = lifecycle.requeued(again, "BackoffFinished", "", now=3000.0)
+    assert waits.admission is not None
+    again = lifecycle.reserved(again, waits.admission, 3000.0)
+    early, late = steps(again, queues, 3001.0, 3900.0)
+    assert (early.after, early.again) == (None, 899)
+    assert late.after.evicted
+
+
+def test_a_workload_of_higher_priority_takes_quota_that_awaits_nodes() -> None:
+    policy = PreemptionPolicy(within_cluster_queue="LowerPriority")
+    queues = queues_of(cluster_of(node("n", 4)), 8, preemption=policy)
+    queues.put(gang("w", 8))
+    play(queues)
+    queues.put(gang("high", 4, priority=1))
+    assert play(queues)["high"] == f"preempts {[key('w')]}"
+
+
+def test_an_explanation_says_what_a_workload_with_quota_awaits() -> None:
+    queues, _ = waiting_since(1000.0)
+    cluster = cluster_of(node("n", 4)).view()
+    facts = Facts(
+        queues.view, queues.pending, queues.tree, queues.rules, cluster, 1000.0, lambda _: None
+    )
+    found = explain(key("w"), facts)
+    assert found is not None
+    assert (found.state, f"{found.reason}: {found.message}") == ("QuotaReserved", LACKS)
