@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
+import msgspec
 from cryptography import x509
 
 from extender.api.scheduler_config import DEFAULT_SCHEDULER
@@ -27,6 +28,7 @@ from extender.api.wellknown import (
     QUEUE_API_VERSION,
     QUEUE_ELSE,
     QUEUE_LABEL,
+    REQUIRE_ROOM_ANNOTATION,
     fields_without_effect,
     names_without_effect,
     no_effect_sentence,
@@ -36,8 +38,11 @@ from extender.config.settings import Settings
 from extender.kube.certificates import CertificateSecret
 from extender.kube.client import KubeClient
 from extender.kube.credentials import CERTIFICATE, keyring
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.reviews import Access, Reviews
+from extender.queueing.rules import provisions, requires_room
 from extender.runtime.clock import SystemClock
 from gang_tools.check.extender import extender
 from gang_tools.check.findings import RENEWAL, Finding, certificate, failure, ok, warning
@@ -66,6 +71,9 @@ IDENTITIES: Final[tuple[IdentityName, ...]] = ("extender", "reconciler")
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _CHILD_JOBS: Final = "gang-child-jobs"
 """The one policy that only the queue needs."""
+_NODE_POOLS: Final = "/apis/karpenter.sh/v1/nodepools"
+_AUTOSCALER_STATUS: Final = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
+_GATE_POLICY: Final = "gang-gate"
 _TRIED: Final = "gang-extender-check"
 """The name of objects that are created with dryRun, and so never stored."""
 _UNREACHED: Final = ("failed calling webhook", "conversion webhook for")
@@ -146,6 +154,12 @@ class _Check:
                 "it",
                 f"{may} read Deployments, and pods of kube-system",
                 self._others(),
+            ),
+            (
+                "autoscalers.known",
+                "whether nodes are added",
+                f"{may} read NodePools, ClusterQueues, and ConfigMaps of kube-system",
+                self._autoscalers(),
             ),
             ("queue.known", "queues and jobs", f"{may} read them", self._without_effect()),
             ("reconciler.lease", "the Lease", f"{may} read it", self._lease(now)),
@@ -318,6 +332,40 @@ class _Check:
                 "ClusterConfiguration: kubeadm upgrade writes the file anew "
                 "(docs/tasks/admin/install-static-pod.md)",
             )
+
+    async def _autoscalers(self) -> AsyncIterator[Finding]:
+        """Yield what does not go together with an autoscaler, where there is one."""
+        found = ["Karpenter"] * bool(await self._reader.items(_NODE_POOLS))
+        with suppress(NotFoundError):
+            await self._reader.get(_AUTOSCALER_STATUS)
+            found.append("Cluster Autoscaler")
+        if not found:
+            yield ok("autoscalers.known", "no Cluster Autoscaler, and no NodePool of Karpenter")
+            return
+        bindings = await self._reader.items(f"{_ADMISSION}/mutatingadmissionpolicybindings")
+        wrong = [*beside_autoscaler(self._settings, bindings, await self._waiting_for_room())]
+        for each in wrong:
+            yield each
+        if not wrong:
+            yield ok("autoscalers.known", f"the settings go with {' and '.join(found)}")
+
+    async def _waiting_for_room(self) -> list[str]:
+        """Return the ClusterQueues whose workloads wait for room that nobody is asked for."""
+        of, options = QueueDecoder(Decoder()), self._settings.queue.options()
+        paths = [
+            f"/apis/{QUEUE_API_VERSION}/{kind}" for kind in ("clusterqueues", "resourceflavors")
+        ]
+        read = await together(map(self._reader.items, paths if self._queue else ()))
+        raw = [[msgspec.json.encode(each) for each in objects] for objects in read] or [[], []]
+        queues, flavors = map(of.cluster_queue, raw[0]), [*map(of.flavor, raw[1])]
+        by_name = {each.meta.name: each for each in flavors}
+        return sorted(
+            each.meta.name
+            for each in queues
+            if requires_room(each, options, by_name)
+            and not provisions(each, options)
+            and not each.admission_checks
+        )
 
     async def _without_effect(self) -> AsyncIterator[Finding]:
         """Yield the queue objects and jobs of which something has no effect. Raises ApiError."""
@@ -551,6 +599,48 @@ def others(running: Mapping[str, str], *, queue: bool) -> Iterator[Finding]:
             f"the controller of scheduler-plugins runs in {plugins}: both write the status of "
             "PodGroups",
             f"scale it to 0, and take the coscheduling plugin out of kube-scheduler; {_BESIDE}",
+        )
+
+
+def beside_autoscaler(
+    settings: Settings, bindings: Sequence[Object], waiting: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield the settings with which gangs buy nodes in vain, or wait for nodes that nobody adds.
+
+    `bindings` are those of MutatingAdmissionPolicies, `waiting` names the ClusterQueues whose
+    workloads wait for room and ask for no node.
+    """
+    gang, see = settings.gang, "(docs/tasks/admin/clusters-that-grow.md)"
+    if not any(each["spec"].get("policyName") == _GATE_POLICY for each in bindings):
+        yield warning(
+            "autoscalers.gate",
+            "no policy gates the members of a gang: pods of an incomplete one buy nodes",
+            f"kubectl apply -f manifests/optional/gang-gate-policy.yaml {see}",
+        )
+    if gang.ungate_when == "fits":
+        yield warning(
+            "autoscalers.ungate",
+            "gang.ungateWhen is fits: no node is added for gated pods",
+            f"set gang.ungateWhen to complete {see}",
+        )
+    if gang.aging_seconds:
+        yield warning(
+            "autoscalers.claims",
+            f"gang.agingSeconds is {gang.aging_seconds:g}: an autoscaler takes nodes that are set "
+            "aside for free ones, and adds none for the pods that are kept off",
+            f"set it to 0, unless node pools are at their limit {see}",
+        )
+    if not gang.growing:
+        yield warning(
+            "autoscalers.growing",
+            "gang.growing is false: a gang that waits for nodes is called NeverFits",
+            f"set gang.growing to true {see}",
+        )
+    if waiting:
+        yield warning(
+            "autoscalers.room",
+            f"{', '.join(waiting)}: a job waits for room before it has pods, and no node is added",
+            f"annotate them {REQUIRE_ROOM_ANNOTATION}: Provision {see}",
         )
 
 

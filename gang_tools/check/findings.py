@@ -23,6 +23,7 @@ HEADS: Final[Mapping[str, str]] = {
     "policies": "Policies",
     "scheduler": "kube-scheduler",
     "others": "What else is installed",
+    "autoscalers": "Autoscalers",
     "queue": "Queues and jobs",
     "extender": "Extender",
     "reconciler": "Reconciler",

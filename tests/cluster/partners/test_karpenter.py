@@ -7,28 +7,40 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.alone import alone, namespace_of, pair_of
-from tests.cluster.gangs import Gangs
+from extender.api.wellknown import DISRUPTION_BUDGET, REQUIRE_ROOM_ANNOTATION
+from tests.cluster.alone import alone, in_place_of, namespace_of, pair_of
+from tests.cluster.checking import Answer
+from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.leftovers import sweep
 from tests.cluster.partners.pools import SECONDS, Pools, node_class
+from tests.cluster.queues import API, Queues
+from tests.cluster.test_provision import BUFFERS
+from tests.cluster.test_require_room import await_running
+from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import ROOT
 from tests.harness.partners import KARPENTER, start_partner
 from tests.harness.process import Component
 from tests.harness.reconciler import Reconciler
 
 pytestmark = [
     pytest.mark.xdist_group("Karpenter"),
-    pytest.mark.usefixtures("gang", "reconciler", "karpenter"),
+    pytest.mark.usefixtures("gang", "reconciler", "karpenter", "gates"),
 ]
 
+GATE_POLICY = ROOT / "manifests" / "optional" / "gang-gate-policy.yaml"
+
 control_plane, api = alone(controllers=True, kubelet=True)
-gang = pair_of("gang")
+gang = pair_of("gang", settings={"gang": {"growing": True, "agingSeconds": 0}})
+"""As docs/tasks/admin/clusters-that-grow.md says."""
 
 
 @pytest.fixture(scope="module")
-def reconciler(control_plane: ControlPlane) -> Iterator[Reconciler]:
-    made = Reconciler(control_plane, settings={"reconcile": {"leaderElect": False}})
+def reconciler(control_plane: ControlPlane, karpenter: Component) -> Iterator[Reconciler]:
+    """The reconciler, which finds Karpenter's CapacityBuffers when it starts."""
+    settings = {"reconcile": {"leaderElect": False}, "gang": {"growing": True, "agingSeconds": 0}}
+    made = Reconciler(control_plane, settings=settings)
     made.wait_leading()
     yield made
     made.stop()
@@ -40,6 +52,14 @@ def karpenter(control_plane: ControlPlane, api: Api) -> Iterator[Component]:
     api.create(node_class())
     yield found
     found.stop()
+
+
+@pytest.fixture(scope="module")
+def gates(api: Api) -> None:
+    """The policy by which members are created behind our gate."""
+    api.apply(GATE_POLICY)
+    member = objects.pod("member", group="g")
+    api.wait_for("members are gated", lambda: api.tried(member)["spec"].get("schedulingGates"))
 
 
 @pytest.fixture
@@ -91,3 +111,163 @@ def test_where_some_members_have_room_only_the_missing_nodes_are_added(
 
     gangs.await_phases("g", SECONDS, Running=8)  # five of them had room
     assert pools.bought() == 5
+
+
+def test_an_incomplete_gang_buys_no_node(pools: Pools, gangs: Gangs) -> None:
+    pools.create()
+    gangs.create_group("g", 8)
+    gangs.add("g", 6, cpu="2", nodeSelector=pools.selector)
+
+    await_look(pools, gangs)
+
+    assert pools.bought() == 1
+    gangs.add("g", 2, start=6, cpu="2", nodeSelector=pools.selector)
+    gangs.await_phases("g", SECONDS, Running=8)
+    assert pools.bought() == 5
+
+
+def test_a_gang_whose_pods_name_no_pod_group_buys_no_node(pools: Pools, gangs: Gangs) -> None:
+    pools.create()
+    gangs.create_group("train", 4)
+    gangs.add("trian", 4, cpu="2", nodeSelector=pools.selector)
+
+    await_look(pools, gangs)
+
+    assert pools.bought() == 1
+    gangs.create_group("trian", 4)
+    gangs.await_phases("trian", SECONDS, Running=4)
+    assert pools.bought() == 3
+
+
+def test_a_gang_that_no_pool_can_hold_says_that_it_waits_for_nodes(
+    pools: Pools, gangs: Gangs
+) -> None:
+    pools.create(most=3)
+
+    gangs.create("g", 8, cpu="2", nodeSelector=pools.selector)
+
+    gangs.api.wait_for("all nodes are there", lambda: pools.bought() == 3, SECONDS)
+    gangs.api.wait_for("it waits", lambda: reason_of(gangs, "g") == "WaitingForNodes", SECONDS)
+    assert not gangs.bound("g")
+    pools.create(most=1)
+    gangs.await_phases("g", SECONDS, Running=8)
+    assert pools.bought() == 4
+
+
+def test_consolidation_takes_no_member_of_a_gang_that_runs(pools: Pools, gangs: Gangs) -> None:
+    pools.create(consolidate=True)
+    fillers = gangs.create("fillers", 5, cpu="3", nodeSelector=pools.selector)
+    gangs.await_phases("fillers", SECONDS, Running=5)
+    gangs.create("g", 4, cpu="1", nodeSelector=pools.selector)
+    gangs.await_phases("g", SECONDS, Running=4)
+    members = nodes_of(gangs, "g")
+    assert len({*members.values()}) == 4
+    gangs.api.create(gangs.pod("plain", cpu="1", nodeSelector=pools.selector))
+    gangs.api.wait_for("plain has a node", lambda: gangs.node_of("plain"), SECONDS)
+    gangs.api.wait_for("the gang has a budget", lambda: has_budget(gangs, "g"), SECONDS)
+
+    gangs.delete(fillers)
+
+    # There is room for the plain pod beside the members, and for all of these on one node.
+    gangs.api.wait_for(
+        "the node of the plain pod goes",
+        lambda: {node["metadata"]["name"] for node in pools.nodes()} == {*members.values()},
+        SECONDS,
+    )
+    assert nodes_of(gangs, "g") == members
+    assert gangs.phases("g") == ["Running"] * 4
+    lifted = {"metadata": {"annotations": {DISRUPTION_BUDGET: "false"}}}
+    gangs.api.patch(POD_GROUPS, "g", gangs.namespace, body=lifted)
+    gangs.api.wait_for("another node goes", lambda: len(pools.nodes()) < 4, SECONDS)
+
+
+def test_a_job_of_a_queue_that_asks_for_nodes_starts_from_zero(
+    pools: Pools, gangs: Gangs, queues: Queues
+) -> None:
+    pools.create()
+    asking(queues)
+
+    submit(queues, pools)
+
+    await_running(gangs.api, queues, "train", 8)
+    assert pools.bought() == 4
+    await_look(pools, gangs)
+    assert pools.bought() == 5
+    assert gangs.api.list(BUFFERS, gangs.namespace) == []
+
+
+def test_a_job_of_a_queue_that_asks_for_nodes_gets_those_that_are_missing(
+    pools: Pools, gangs: Gangs, queues: Queues
+) -> None:
+    pools.create()
+    before = gangs.create("before", 3, cpu="4", nodeSelector=pools.selector)
+    gangs.await_phases("before", SECONDS, Running=3)
+    gangs.delete(before)
+    gangs.create("half", 1, cpu="2", nodeSelector=pools.selector)
+    gangs.await_phases("half", SECONDS, Running=1)
+    asking(queues)
+
+    submit(queues, pools)
+
+    await_running(gangs.api, queues, "train", 8)
+    await_look(pools, gangs)
+    assert pools.bought() == 6
+
+
+def test_a_job_that_no_pool_can_hold_leaves_no_node(
+    control_plane: ControlPlane, reconciler: Reconciler, pools: Pools, queues: Queues
+) -> None:
+    pools.create(most=3, consolidate=True)
+    asking(queues)
+    brief = {"queue": {"provisionTimeoutSeconds": 20}}
+    with in_place_of(reconciler, control_plane, "brief", brief):
+        submit(queues, pools)
+
+        queues.api.wait_for("it asks for nodes", lambda: pools.bought() == 3, SECONDS)
+        queues.await_condition("train", "Evicted", reason="NodesTimeout", timeout=SECONDS)
+        queues.api.wait_for("no node is left", lambda: not pools.bought(), SECONDS)
+        assert queues.is_suspended("train")
+
+
+def test_a_check_names_the_settings_that_do_not_go_with_karpenter(
+    control_plane: ControlPlane, pools: Pools
+) -> None:
+    pools.create()
+
+    answer = Answer("--kubeconfig", control_plane.admin_kubeconfig)
+
+    said = {name for name in answer.lines("warning") if name.startswith("autoscalers.")}
+    assert said == {"autoscalers.claims", "autoscalers.growing"}
+
+
+def asking(queues: Queues) -> None:
+    """Make a queue whose jobs need room, and ask for it."""
+    name, _ = queues.simple(cpu=16)
+    asks = {"metadata": {"annotations": {REQUIRE_ROOM_ANNOTATION: "Provision"}}}
+    queues.api.patch(f"{API}/clusterqueues", name, body=asks)
+
+
+def submit(queues: Queues, pools: Pools) -> None:
+    """Make the job `train`: eight pods for four nodes."""
+    spec = {"nodeSelector": pools.selector}
+    queues.job("train", 8, cpu="2", run_for="1h", pod_spec=spec)
+
+
+def reason_of(gangs: Gangs, group: str) -> str:
+    """Return why a gang has not started."""
+    found = gangs.api.get(POD_GROUPS, group, gangs.namespace)
+    return next(
+        (c["reason"] for c in found["status"]["conditions"] if c["type"] == "Scheduled"), ""
+    )
+
+
+def nodes_of(gangs: Gangs, group: str) -> dict[str, str]:
+    """Return the nodes of the members of a gang, by UID."""
+    return {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in gangs.members(group)}
+
+
+def has_budget(gangs: Gangs, group: str) -> bool:
+    """Return whether a PodDisruptionBudget keeps all members of a gang."""
+    budgets = gangs.api.list("policy/v1/poddisruptionbudgets", gangs.namespace)
+    found = {each["metadata"]["name"]: each.get("status", {}) for each in budgets}
+    return bool(found.get(f"gang-{group}", {}).get("expectedPods"))

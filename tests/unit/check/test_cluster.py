@@ -408,7 +408,13 @@ async def test_what_cannot_be_read_is_a_warning_of_its_group() -> None:
     assert groups == {"server.version": "ok"} | dict.fromkeys(
         (
             *("rights.extender", "rights.reconciler", "policies.bound", "others.known"),
-            *("queue.known", "reconciler.lease", "webhooks.known", "certificates.webhooks"),
+            *(
+                "autoscalers.known",
+                "queue.known",
+                "reconciler.lease",
+                "webhooks.known",
+                "certificates.webhooks",
+            ),
             *("scheduler.file", "extender.ready"),
         ),
         "warning",
@@ -454,3 +460,86 @@ async def test_webhooks(authority: str, answer: object, want: str) -> None:
     found = await findings({**VERSION, crds: absent, HOOKS: hooks, JOBS: answer})
 
     assert found["webhooks.jobs"] == want
+
+
+POOLS = "/apis/karpenter.sh/v1/nodepools"
+STATUS = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+QUEUE_API = "/apis/kueue.x-k8s.io/v1beta2/"
+GONE = NotFoundError("404", status=404)
+GATED = {BINDINGS: {"items": [{"spec": {"policyName": "gang-gate"}}]}}
+GROWING = {"growing": True, "agingSeconds": 0}
+ROOM = {"scheduling.x-k8s.io/require-room": "true"}
+
+
+def of_queue(
+    flavor: Mapping[str, Any] | None = None, annotations: Mapping[str, str] | None = None
+) -> Mapping[str, object]:
+    """Return the answers of a cluster with one ClusterQueue and one flavor."""
+    meta = {"name": "q", "annotations": annotations or {}}
+    quotas = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]
+    groups = [{"coveredResources": ["cpu"], "flavors": quotas}]
+    queue = {"metadata": meta, "spec": {"resourceGroups": groups}}
+    found = {"metadata": {"name": "f"}, "spec": flavor or {}}
+    return {
+        f"{QUEUE_API}clusterqueues": {"items": [queue]},
+        f"{QUEUE_API}resourceflavors": {"items": [found]},
+    }
+
+
+PLAIN = of_queue()
+KARPENTER = {POOLS: {"items": [{}]}, STATUS: GONE}
+
+
+@pytest.mark.parametrize(
+    ("answers", "settings", "want"),
+    [
+        ({POOLS: GONE, STATUS: GONE}, {}, {"known": "ok"}),
+        ({POOLS: {"items": []}, STATUS: GONE}, {}, {"known": "ok"}),
+        ({**KARPENTER, **GATED, **PLAIN}, {"gang": GROWING}, {"known": "ok"}),
+        ({POOLS: GONE, STATUS: {}, **GATED, **PLAIN}, {"gang": GROWING}, {"known": "ok"}),
+        (
+            {**KARPENTER, BINDINGS: GONE, **PLAIN},
+            {},
+            dict.fromkeys(("gate", "claims", "growing"), "warning"),
+        ),
+        (
+            {**KARPENTER, **GATED, **PLAIN},
+            {"gang": {**GROWING, "ungateWhen": "fits"}},
+            {"ungate": "warning"},
+        ),
+        (
+            {**KARPENTER, **GATED, **of_queue(annotations=ROOM)},
+            {"gang": GROWING},
+            {"room": "warning"},
+        ),
+        (
+            {**KARPENTER, **GATED, **of_queue({"topologyName": "t"})},
+            {"gang": GROWING},
+            {"room": "warning"},
+        ),
+        (
+            {**KARPENTER, **GATED, **PLAIN},
+            {"gang": GROWING, "queue": {"requireRoom": True}},
+            {"room": "warning"},
+        ),
+        (
+            {**KARPENTER, **GATED, **PLAIN},
+            {"gang": GROWING, "queue": {"requireRoom": "Provision"}},
+            {"known": "ok"},
+        ),
+        (
+            {**KARPENTER, **GATED},
+            {"gang": GROWING, "queue": {"requireRoom": True, "enabled": False}},
+            {"known": "ok"},
+        ),
+    ],
+)
+async def test_what_does_not_go_with_an_autoscaler(
+    answers: Mapping[str, object], settings: dict[str, Any], want: dict[str, str]
+) -> None:
+    found = await findings({**VERSION, **answers}, **settings)
+
+    group = "autoscalers."
+    said = {name.removeprefix(group): each for name, each in found.items() if group in name}
+    assert said == want
