@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from extender.queueing import lifecycle
 from extender.queueing.cycle import Admit, NotAdmitted
@@ -43,6 +44,7 @@ class Growing(Machine):
             after = lifecycle.released(step.after, self.queues.now)
             self.queues.apply(ev.Applied(lifecycle.requeued(after, "again", "", now=1.0)))
 
+    @override
     def cycle(self) -> None:
         view, now = self.queues.view, self.queues.now
         self.queues.pending.sweep()
