@@ -108,6 +108,7 @@ JOBSET: Final = Partner(
     account="jobset-controller-manager",
     arguments=lambda start: [f"--config={_jobset_configuration(start)}"],
     env=lambda start: {"KUBECONFIG": str(start.kubeconfig)},
+    answers="/readyz",
 )
 MPI: Final = Partner(
     name="mpi-operator",
