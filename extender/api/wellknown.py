@@ -103,7 +103,13 @@ QUEUE_GROUP: Final = "kueue.x-k8s.io"
 QUEUE_VERSION: Final = "v1beta2"
 QUEUE_API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-QUEUED_GROUPS: Final = ("batch", "jobset.x-k8s.io", "kubeflow.org", "ray.io")
+QUEUED_GROUPS: Final = (
+    "batch",
+    "jobset.x-k8s.io",
+    "kubeflow.org",
+    "ray.io",
+    "sparkoperator.k8s.io",
+)
 """The API groups of the built-in kinds of jobs."""
 PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 PRIORITY_TAKEN: Final = "scheduling.x-k8s.io/priority-taken"
@@ -117,6 +123,8 @@ STOPPING_ANNOTATION: Final = "kueue.x-k8s.io/stopping"
 """On a job: marks a stop that has begun and not ended."""
 STOPPED_ANNOTATION: Final = "kueue.x-k8s.io/stopped"
 """On a stopped job of an operator: what its pods had been given, and whether any ran."""
+NODE_SELECTOR_ANNOTATION: Final = "kueue.x-k8s.io/node-selector"
+"""On a SparkApplication that was started: its selector for both, which moved to each of them."""
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 """On a Workload: the UID of its job."""
 PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
@@ -233,7 +241,6 @@ NOT_QUEUED: Final[Mapping[str, str]] = {
     "AppWrapper": "workload.codeflare.dev/v1beta2/appwrappers",
     "Deployment": "apps/v1/deployments",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1/leaderworkersets",
-    "SparkApplication": "sparkoperator.k8s.io/v1beta2/sparkapplications",
     "StatefulSet": "apps/v1/statefulsets",
 }
 """The kinds that Kueue queues and this queue does not, and where their objects are."""

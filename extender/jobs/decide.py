@@ -142,7 +142,9 @@ def _create(job: GenericJob, context: Context) -> Actions:
     if job.finished() is not None:
         return _reported(refusal(job), context) if job.problem() else NONE
     if not job.is_suspended() or job.is_stopping():
-        return stop(job, "It has no workload yet", workload=None)
+        stopped = stop(job, "It has no workload yet", workload=None)
+        # Nothing can stop a job of an operator that does not know `suspend`.
+        return stopped or (_reported(refusal(job), context) if job.problem() else NONE)
     refused = refusal(job)
     if refused is not None:
         return _reported(refused, context)

@@ -20,6 +20,7 @@ from extender.jobs.kinds.plain_pods import (
     read,
 )
 from extender.jobs.kinds.ray import RayCluster, RayJob
+from extender.jobs.kinds.spark_application import SparkApplication
 from extender.jobs.kinds.train_job import TrainJob
 
 
@@ -85,6 +86,7 @@ _CLASSES: Final[Sequence[type]] = (
     RayJob,
     RayCluster,
     TrainJob,
+    SparkApplication,
 )
 _THROUGH: Final[Mapping[str, str]] = {"ray.io/rayservice": RayCluster.integration}
 """Kinds that are queued by what their controller makes of them, and the kind of that."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 Object = dict[str, Any]
+APPROVED = "api-approved.kubernetes.io"
 QUEUE = "kueue.x-k8s.io/queue-name"
 FOREIGN = {
     "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
@@ -14,6 +15,7 @@ FOREIGN = {
     "PaddleJob": ("kubeflow.org", "v1", "paddlejobs"),
     "RayJob": ("ray.io", "v1", "rayjobs"),
     "RayCluster": ("ray.io", "v1", "rayclusters"),
+    "SparkApplication": ("sparkoperator.k8s.io", "v1beta2", "sparkapplications"),
     "TrainJob": ("trainer.kubeflow.org", "v1alpha1", "trainjobs"),
 }
 """By kind: its group, version and plural."""
@@ -28,7 +30,8 @@ def crd(group: str, version: str, plural: str, kind: str) -> Object:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
+        # The groups of kubernetes.io and k8s.io are protected.
+        "metadata": {"name": f"{plural}.{group}", "annotations": {APPROVED: "none, for tests"}},
         "spec": {
             "group": group,
             "scope": "Namespaced",
@@ -137,6 +140,15 @@ def rayjob() -> Object:
     return made("ray.io/v1", "RayJob", spec)
 
 
+def sparkapplication() -> Object:
+    """Return a SparkApplication of a driver and two executors."""
+    executor = {"instances": 2, "cores": 2, "memory": "1g"}
+    spec = {"suspend": True, "type": "Scala", "mode": "cluster", "sparkVersion": "4.0.0"}
+    spec |= {"image": "spark:4.0.0", "mainApplicationFile": "local:///x.jar"}
+    spec |= {"driver": {"cores": 1, "memory": "512m"}, "executor": executor}
+    return made("sparkoperator.k8s.io/v1beta2", "SparkApplication", spec)
+
+
 def trainjob() -> Object:
     """Return a TrainJob with an override of its user's; its JobSet is that of `jobset`."""
     override = {"targetJobs": [{"name": "workers"}], "metadata": {"labels": {"team": "a"}}}
@@ -153,6 +165,7 @@ POD_SETS: dict[str, tuple[Any, dict[str, int]]] = {
     "kubeflow.org/jaxjob": (jaxjob, {"worker": 3}),
     "kubeflow.org/paddlejob": (paddlejob, {"master": 1, "worker": 3}),
     "ray.io/raycluster": (raycluster, {"head": 1, "cpu": 2, "tpu": 8}),
+    "sparkoperator.k8s.io/sparkapplication": (sparkapplication, {"driver": 1, "executor": 2}),
     "ray.io/rayjob": (rayjob, {"head": 1, "cpu": 2, "tpu": 8, "submitter": 1}),
 }
 """By integration: its maker, and the pod sets that its object has, in order."""

@@ -66,7 +66,9 @@ def test_a_kind_that_asks_for_more_asks_anew(name: str) -> None:
     before = workload(held)
     more = job(name)
     template: Any = more.slots()[-1].template
-    template["spec"]["priorityClassName"] = "high"
+    spec: Any = more.object["spec"]
+    # The template of a SparkApplication is made of its spec.
+    spec.get("executor", template["spec"])["priorityClassName"] = "high"
     assert held.equivalent_to_workload(before)
     assert not more.equivalent_to_workload(before)
 
