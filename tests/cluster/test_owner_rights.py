@@ -26,9 +26,9 @@ def test_the_service_account_may_make_jobs_owners_of_workloads() -> None:
         noticed = {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}
         mpi = "kubeflow.org/v2beta1/mpijobs"
         api.patch(mpi, "work", "default", body=noticed, subresource="status")
-        noticed = {"status": {"applicationState": {"state": "SUSPENDED"}}}
+        idle = {"status": {"applicationState": {"state": "SUSPENDED"}}}
         spark = "sparkoperator.k8s.io/v1beta2/sparkapplications"
-        api.patch(spark, "work", "default", body=noticed, subresource="status")
+        api.patch(spark, "work", "default", body=idle, subresource="status")
         # A TrainJob waits for its JobSet, and no Trainer makes it.
         train = fresh(trainjob(), namespace="default", queue="queue")
         train["metadata"]["name"] = "train"
