@@ -238,7 +238,6 @@ INFORMATIVE: Final = frozenset(
 
 
 NOT_QUEUED: Final[Mapping[str, str]] = {
-    "AppWrapper": "workload.codeflare.dev/v1beta2/appwrappers",
     "Deployment": "apps/v1/deployments",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1/leaderworkersets",
     "StatefulSet": "apps/v1/statefulsets",

@@ -8,6 +8,7 @@ from typing import Final
 
 from extender.jobs.fields import Object
 from extender.jobs.job import GenericJob
+from extender.jobs.kinds.app_wrapper import AppWrapper
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.kinds.jobset import JobSet
 from extender.jobs.kinds.kubeflow import JAXJob, MPIJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
@@ -87,6 +88,7 @@ _CLASSES: Final[Sequence[type]] = (
     RayCluster,
     TrainJob,
     SparkApplication,
+    AppWrapper,
 )
 _THROUGH: Final[Mapping[str, str]] = {"ray.io/rayservice": RayCluster.integration}
 """Kinds that are queued by what their controller makes of them, and the kind of that."""

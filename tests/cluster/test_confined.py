@@ -684,6 +684,12 @@ OTHER_FIELDS = {
         {"op": "remove", "path": "/spec/workerGroupSpecs/0"},
         put("/spec/headGroupSpec/rayStartParams", {"a": "b"}),
     ],
+    "workload.codeflare.dev/appwrapper": [
+        put("/spec/components/0/template/spec/replicatedJobs/0/replicas", 9),
+        put("/spec/components/2/podSets/0/replicas", 1),
+        put("/spec/components/0/podSets", [{"path": "template"}]),
+        {"op": "remove", "path": "/spec/components/1"},
+    ],
     "sparkoperator.k8s.io/sparkapplication": [
         put("/spec/driver/image", "evil"),
         put("/spec/executor/instances", 9),

@@ -9,7 +9,7 @@ from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import JOBS, QUEUE, Queues
 from tests.harness import objects
 from tests.harness.client import Api
-from tests.harness.kinds import crd
+from tests.harness.kinds import template
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -107,24 +107,20 @@ def test_fields_and_annotations_without_effect_are_named_once(
 def test_an_object_of_a_kind_that_is_not_queued_is_told_once(
     api: Api, queues: Queues, reconciler: Reconciler
 ) -> None:
-    """Its CRD comes while the reconciler runs."""
     queues.simple()
-    group, plural, kind = "workload.codeflare.dev", "appwrappers", "AppWrapper"
-    api.apply(crd(group, "v1beta2", plural, kind))
-    path = f"{group}/v1beta2/{plural}"
-    meta = {"name": "wrapped", "namespace": queues.namespace, "labels": {QUEUE: "queue"}}
-    body = {"apiVersion": f"{group}/v1beta2", "kind": kind, "metadata": meta}
-    api.create(body)
+    path, labels = "apps/v1/deployments", {"app": "served"}
+    meta = {"name": "served", "namespace": queues.namespace, "labels": {QUEUE: "queue"}}
+    pods = {"metadata": {"labels": labels}, **template()}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": pods}
+    api.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec})
 
     def told() -> bool:
-        note = (
-            "label kueue.x-k8s.io/queue-name has no effect on the kind AppWrapper here: "
-            "queue a kind of docs/tasks/user/kinds-of-jobs.md instead"
-        )
-        return api.notes(queues.namespace, "NotQueued", name="wrapped") == [note]
+        begins = "label kueue.x-k8s.io/queue-name has no effect on the kind Deployment here: "
+        notes = api.notes(queues.namespace, "NotQueued", name="served")
+        return [note.startswith(begins) for note in notes] == [True]
 
     api.wait_for("it is told", told)
     reconciler.restart()
     reconciler.wait_leading()
-    api.patch(path, "wrapped", queues.namespace, body={"metadata": {"labels": {"x": "y"}}})
+    api.patch(path, "served", queues.namespace, body={"metadata": {"labels": {"x": "y"}}})
     assert told()

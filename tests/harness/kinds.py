@@ -3,7 +3,7 @@
 from typing import Any
 
 Object = dict[str, Any]
-APPROVED = "api-approved.kubernetes.io"
+APPROVED = {"api-approved.kubernetes.io": "unapproved, for tests"}
 QUEUE = "kueue.x-k8s.io/queue-name"
 FOREIGN = {
     "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
@@ -15,6 +15,7 @@ FOREIGN = {
     "PaddleJob": ("kubeflow.org", "v1", "paddlejobs"),
     "RayJob": ("ray.io", "v1", "rayjobs"),
     "RayCluster": ("ray.io", "v1", "rayclusters"),
+    "AppWrapper": ("workload.codeflare.dev", "v1beta2", "appwrappers"),
     "SparkApplication": ("sparkoperator.k8s.io", "v1beta2", "sparkapplications"),
     "TrainJob": ("trainer.kubeflow.org", "v1alpha1", "trainjobs"),
 }
@@ -31,7 +32,10 @@ def crd(group: str, version: str, plural: str, kind: str) -> Object:
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         # The groups of kubernetes.io and k8s.io are protected.
-        "metadata": {"name": f"{plural}.{group}", "annotations": {APPROVED: "none, for tests"}},
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {APPROVED: "unapproved, for tests"},
+        },
         "spec": {
             "group": group,
             "scope": "Namespaced",
@@ -140,6 +144,19 @@ def rayjob() -> Object:
     return made("ray.io/v1", "RayJob", spec)
 
 
+def appwrapper() -> Object:
+    """Return an AppWrapper of a JobSet, of what has no pods, and of what declares its pods."""
+    odd = {"apiVersion": "example.com/v1", "kind": "Odd", "metadata": {"name": "odd"}}
+    paths = [{"path": "template.spec.groups[1].pods", "replicas": 3}]
+    odd |= {"spec": {"groups": [{}, {"pods": template("2")}]}}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}}
+    wrapped = {**jobset(), "metadata": {"name": "wrapped"}}
+    wrapped["spec"]["suspend"] = False
+    components = [{"template": wrapped}, {"template": config}, {"template": odd, "podSets": paths}]
+    spec = {"suspend": True, "components": components}
+    return made("workload.codeflare.dev/v1beta2", "AppWrapper", spec)
+
+
 def sparkapplication() -> Object:
     """Return a SparkApplication of a driver and two executors."""
     executor = {"instances": 2, "cores": 2, "memory": "1g"}
@@ -165,6 +182,7 @@ POD_SETS: dict[str, tuple[Any, dict[str, int]]] = {
     "kubeflow.org/jaxjob": (jaxjob, {"worker": 3}),
     "kubeflow.org/paddlejob": (paddlejob, {"master": 1, "worker": 3}),
     "ray.io/raycluster": (raycluster, {"head": 1, "cpu": 2, "tpu": 8}),
+    "workload.codeflare.dev/appwrapper": (appwrapper, {"work-0": 1, "work-1": 4, "work-2": 3}),
     "sparkoperator.k8s.io/sparkapplication": (sparkapplication, {"driver": 1, "executor": 2}),
     "ray.io/rayjob": (rayjob, {"head": 1, "cpu": 2, "tpu": 8, "submitter": 1}),
 }

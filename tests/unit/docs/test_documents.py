@@ -409,6 +409,7 @@ WANT_JOBS = {
     "pytorchjob.yaml": {"master": 1, "worker": 2},
     "raycluster.yaml": {"head": 1, "workers": 2},
     "rayjob.yaml": {"head": 1, "workers": 2, "submitter": 1},
+    "appwrapper.yaml": {"sample-appwrapper-0": 2},
     "sparkapplication.yaml": {"driver": 1, "executor": 2},
     "trainjob.yaml": {},  # its pods are those of its runtime
 }

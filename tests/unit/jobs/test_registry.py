@@ -35,6 +35,7 @@ def test_our_own_kinds_are_there_by_the_names_that_settings_have() -> None:
         "ray.io/rayjob": "ray.io/v1/rayjobs",
         "ray.io/raycluster": "ray.io/v1/rayclusters",
         "sparkoperator.k8s.io/sparkapplication": "sparkoperator.k8s.io/v1beta2/sparkapplications",
+        "workload.codeflare.dev/appwrapper": "workload.codeflare.dev/v1beta2/appwrappers",
         "trainer.kubeflow.org/trainjob": "trainer.kubeflow.org/v1alpha1/trainjobs",
         "pod": "v1/pods",
     }
