@@ -25,6 +25,7 @@ from extender.kube.errors import ApiError, RefusedError
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle
 from extender.queueing.provisioning import PodsAsked, pod_templates, request, short_name
+from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
@@ -52,17 +53,19 @@ class NodesAsked:
 class NodeRequests:
     """Keeps one request for each workload that awaits nodes, and none for others."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that its decisions and writes need
         self,
         view: QueueView,
         workloads: Workloads,
         autoscaling: Autoscaling,
         *,
+        room: NodeRoom,
         record: Callable[[Event], None],
         clock: Clock,
         class_name: str,
     ) -> None:
         self._view, self._workloads, self._autoscaling = view, workloads, autoscaling
+        self._room = room
         self._record, self._clock, self._class = record, clock, class_name
         self._served: tuple[str, str] | None = None
         """The resource and the version by which nodes are asked for."""
@@ -132,9 +135,11 @@ class NodeRequests:
 
     async def _ask(self, workload: WorkloadInfo, plural: str, version: str) -> str | None:
         """Create a request unless it was made; return why no nodes will come, if that is known."""
-        name = _name(workload)
+        name, held = _name(workload), workload.admission
+        given, attempt = held.assignments if held else (), _attempts(workload)
+        domains = self._room.to_grow(workload, given, attempt=attempt)
         try:
-            pods = pod_templates(workload, self._view.flavors, name)
+            pods = pod_templates(workload, self._view.flavors, name, domains=domains)
         except (PlacementError, FlavorNotFoundError, msgspec.MsgspecError) as error:
             return f"its pods cannot be asked for: {error}"
         if plural == REQUESTS:
@@ -194,9 +199,14 @@ def _awaits_nodes(workload: WorkloadInfo) -> bool:
     )
 
 
+def _attempts(workload: WorkloadInfo) -> int:
+    """Return how many reservations of quota ended without nodes before this one."""
+    return workload.requeue.count if workload.requeue else 0
+
+
 def _name(workload: WorkloadInfo) -> str:
     """Return the name of a request, another one for each reservation of quota."""
-    attempt = (workload.requeue.count if workload.requeue else 0) + 1
+    attempt = _attempts(workload) + 1
     reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     at = int(reserved.transition) if reserved is not None else 0
     return short_name(f"{workload.meta.name}-nodes-{attempt}-{at}")

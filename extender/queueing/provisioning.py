@@ -45,6 +45,7 @@ CONFIG_KIND: Final = ("kueue.x-k8s.io", "ProvisioningRequestConfig")
 CONSUME_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 CLASS_ANNOTATION: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 _HASH_LENGTH: Final = 5
+_NO_DOMAINS: Final[Mapping[str, Mapping[str, str]]] = {}
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
@@ -100,13 +101,15 @@ def pod_templates(
     *,
     managed: Collection[str] = (),
     merge: str = "",
+    domains: Mapping[str, Mapping[str, str]] = _NO_DOMAINS,
 ) -> list[PodsAsked]:
     """Return PodTemplates for the pods of a workload with quota that have still to run.
 
     Their names are `ppt-NAME-PODSET`, with the `name` of the object that refers to them. They ask
     for what the pods will: limits as missing requests, the labels and tolerations of the flavors in
     which the workload has quota, no gate of the queue. `managed` is as in `needed`. `merge` is a
-    `podSetMergePolicy` of a ProvisioningRequestConfig: equal pod sets become one. Raises
+    `podSetMergePolicy` of a ProvisioningRequestConfig: equal pod sets become one. `domains` are
+    more labels by pod set that their nodes are to have. Raises
     PlacementError or FlavorNotFoundError as a start does, msgspec.DecodeError for a template that
     cannot be read.
     """
@@ -117,6 +120,7 @@ def pod_templates(
     for pod_set, count in needed(workload, managed):
         template = _decode(pod_set.template or b"{}")
         selector, tolerations = flavor_directives(given[pod_set.name], flavors)
+        selector = {**selector, **domains.get(pod_set.name, {})}
         inject(template, Placement(pod_set.name, count, selector, tolerations))
         _as_asked(template)
         alike = _alike(template, merge) or pod_set.name

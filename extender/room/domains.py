@@ -83,6 +83,15 @@ class DomainPlacer:
                 return self._queues.topologies[topology]
         return None
 
+    def required_levels(self, counts: PodSetCount) -> tuple[str, ...]:
+        """Return the levels down to the one of which pods require one domain; none for a host."""
+        topology, asked = self.topology_of(counts.assignment), counts.pod_set.topology
+        if topology is None or asked is None or asked.required not in topology.levels:
+            return ()
+        if asked.required == HOSTNAME_LABEL:
+            return ()
+        return topology.levels[: topology.levels.index(asked.required) + 1]
+
     def nodes(self, levels: tuple[str, ...]) -> _Nodes:
         """Return the nodes by domain of the lowest level; those without all labels are in none."""
         if self._version != self._cluster.nodes_version:

@@ -12,7 +12,16 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from extender.api.wellknown import WorkloadCondition
-from extender.fit.candidates import Candidates, Conflicts, Feasibility, Placed, PodShape, RoomLeft
+from extender.fit.candidates import (
+    Candidates,
+    Conflicts,
+    Feasibility,
+    Placed,
+    PodShape,
+    RoomLeft,
+    is_feasible,
+    slots,
+)
 from extender.fit.packer import Found, Packer, Promised, Unit, Wanted, fewest_to_leave
 from extender.gang.fit import candidates
 from extender.jobs.workload import pod_group_key
@@ -30,7 +39,7 @@ from extender.room.pods import (
     within,
 )
 from extender.room.reserved import Afterwards, Aged, Reserved
-from extender.state.cluster.records import DomainAssignment, NodeInfo, PodInfo
+from extender.state.cluster.records import Domain, DomainAssignment, NodeInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import AdmissionInfo, Assignment, Order, WorkloadInfo
 from extender.state.queue.view import QueueView
@@ -262,6 +271,30 @@ class NodeRoom:
         if known is None or held is None:
             return None
         return within(self._promised(known), self._asked(known, held.assignments)) or None
+
+    def to_grow(
+        self, workload: WorkloadInfo, assignments: Sequence[Assignment], *, attempt: int
+    ) -> Mapping[str, Mapping[str, str]]:
+        """Return by pod set the labels of the domain in which nodes are to be asked for.
+
+        Only where its pods require one domain above the host: an autoscaler would spread the nodes.
+        The first attempt, 0, is for the domain with most room, the next ones for the others; after
+        these one names none, because a domain without a node is not known here.
+        """
+        found: dict[str, Mapping[str, str]] = {}
+        left = self._cluster.left.all()
+        for each in self._asked(workload, assignments):
+            levels = self._domains.required_levels(each)
+            if not levels:
+                continue
+            shape, rooms = self._shapes.of_pod_set(workload, each).shape, dict[Domain, int]()
+            for domain, nodes in self._domains.nodes(levels).items():
+                usable = [node.name for node in nodes if is_feasible(shape, node)]
+                if usable:
+                    rooms[domain] = sum(slots(shape, left.get(name, {})) for name in usable)
+            order = [*sorted(rooms, key=lambda domain: (-rooms[domain], domain)), ()]
+            found[each.pod_set.name] = dict(zip(levels, order[attempt % len(order)], strict=False))
+        return found
 
     def lack(
         self,

@@ -362,6 +362,7 @@ class QueueControllers:
             self._view,
             workloads,
             Autoscaling(client),
+            room=room,
             record=recorder.record,
             clock=clock,
             class_name=chosen.provisioning_class,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
+from extender.api.wellknown import HOSTNAME_LABEL, REQUIRE_ROOM_ANNOTATION
 from extender.explain.facts import Facts
 from extender.explain.workload import explain
 from extender.queueing import lifecycle
@@ -14,9 +14,23 @@ from extender.queueing.cycle import Admit, NotAdmitted, Outcome, Preempt
 from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
-from extender.state.queue.records import PreemptionPolicy, WorkloadInfo
+from extender.state.queue.records import (
+    DomainRequest,
+    PreemptionPolicy,
+    TopologyInfo,
+    WorkloadInfo,
+)
 from tests.makers import cluster_of, key, node, observe
-from tests.queue_makers import Admissions, cluster_queue, local_queue, meta, pod_set, workload
+from tests.queue_makers import (
+    Admissions,
+    cluster_queue,
+    flavor,
+    group,
+    local_queue,
+    meta,
+    pod_set,
+    workload,
+)
 
 PROVISION = AdmissionOptions(require_room=True, provision=True)
 
@@ -209,3 +223,59 @@ def test_an_explanation_says_what_a_workload_with_quota_awaits() -> None:
     found = explain(key("w"), facts)
     assert found is not None
     assert (found.state, f"{found.reason}: {found.message}") == ("QuotaReserved", LACKS)
+
+
+RACK = "rack"
+
+
+def rack(name: str, *cpus: int) -> list[Any]:
+    labels = {RACK: name, HOSTNAME_LABEL: ""}
+    return [
+        node(f"{name}-{n}", cpu, labels={**labels, HOSTNAME_LABEL: f"{name}-{n}"})
+        for n, cpu in enumerate(cpus)
+    ]
+
+
+def racked(cluster: Cluster) -> Admissions:
+    return Admissions(
+        flavor("racked", topology="t"),
+        TopologyInfo(meta("t"), (RACK, HOSTNAME_LABEL)),
+        cluster_queue("cq", group(racked=100)),
+        local_queue(),
+        options=PROVISION,
+        cluster=cluster,
+    )
+
+
+def in_one_rack(name: str, count: int) -> WorkloadInfo:
+    request = DomainRequest(required=RACK)
+    return workload(name, replace(pod_set(1, count), topology=request))
+
+
+def test_domains_are_chosen_when_the_nodes_are_there() -> None:
+    cluster = cluster_of()
+    queues = racked(cluster)
+    queues.put(in_one_rack("w", 4))
+    assert play(queues) == {"w": "reserves"}
+    observe(cluster, rack("a", 2), rack("b", 2))
+    assert play(queues)["w"].startswith("WaitingForNodes")
+    observe(cluster, rack("b", 2, 2))
+    assert play(queues) == {"w": "admitted"}
+    held = queues.view.workloads[key("w")].admission
+    assert held is not None
+    assert held.assignments[0].topology is not None
+    assert {host for (host,), _ in held.assignments[0].topology.domains} == {"b-0", "b-1"}
+
+
+def test_each_attempt_asks_for_nodes_in_another_domain() -> None:
+    cluster = cluster_of(rack("a", 2), rack("b", 3), rack("c", 1))
+    queues = racked(cluster)
+    queues.put(in_one_rack("w", 4))
+    play(queues)
+    waits = queues.view.workloads[key("w")]
+    assert queues.room is not None
+    assert waits.admission is not None
+    given = waits.admission.assignments
+    found = [queues.room.to_grow(waits, given, attempt=n) for n in range(5)]
+    racks = [each["main"].get(RACK) for each in found]
+    assert racks == ["b", "a", "c", None, "b"]
