@@ -145,6 +145,72 @@ class ClusterQueue(OnlyMetadata, frozen=True):
     status: Raw = Raw()
 
 
+class CheckParameters(Wire, frozen=True):
+    """AdmissionCheckParametersReference."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class AdmissionCheckSpec(Wire, frozen=True):
+    controller_name: str = ""
+    parameters: CheckParameters | None = None
+
+
+class AdmissionCheck(OnlyMetadata, frozen=True):
+    spec: AdmissionCheckSpec = AdmissionCheckSpec()
+    status: Conditions = Conditions()
+
+
+class RetryStrategy(Wire, frozen=True):
+    """ProvisioningRequestRetryStrategy."""
+
+    backoff_limit_count: int = 3
+    backoff_base_seconds: int = 60
+    backoff_max_seconds: int = 1800
+
+
+class ProvisioningConfigSpec(Wire, frozen=True):
+    """ProvisioningRequestConfigSpec."""
+
+    provisioning_class_name: str = ""
+    parameters: dict[str, str] = field(default_factory=dict)
+    managed_resources: list[str] = field(default_factory=list)
+    retry_strategy: RetryStrategy = RetryStrategy()
+    pod_set_merge_policy: str = ""
+    pod_set_updates: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+
+
+class ProvisioningConfig(OnlyMetadata, frozen=True):
+    """ProvisioningRequestConfig."""
+
+    spec: ProvisioningConfigSpec = ProvisioningConfigSpec()
+
+
+class RequestedPods(Wire, frozen=True):
+    """autoscaling.x-k8s.io PodSet."""
+
+    pod_template_ref: dict[str, str] = field(default_factory=dict)
+
+
+class ProvisioningRequestSpec(Wire, frozen=True):
+    provisioning_class_name: str = ""
+    pod_sets: list[RequestedPods] = field(default_factory=list)
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+class ProvisioningRequestStatus(Conditions, frozen=True):
+    provisioning_class_details: dict[str, str] = field(default_factory=dict)
+
+
+class ProvisioningRequest(OnlyMetadata, frozen=True):
+    """The ProvisioningRequest of autoscaling.x-k8s.io."""
+
+    spec: ProvisioningRequestSpec = ProvisioningRequestSpec()
+    status: ProvisioningRequestStatus = ProvisioningRequestStatus()
+
+
 class CohortSpec(Wire, frozen=True):
     parent_name: str | None = None
     resource_groups: list[Group] | None = None

@@ -208,6 +208,7 @@ class Active(StrEnum):
     FLAVOR_NOT_FOUND = "FlavorNotFound"
     TOPOLOGY_NOT_FOUND = "TopologyNotFound"
     CHECK_NOT_FOUND = "AdmissionCheckNotFound"
+    CHECK_INACTIVE = "AdmissionCheckInactive"
     UNKNOWN = "Unknown"
     CLUSTER_QUEUE_DOES_NOT_EXIST = "ClusterQueueDoesNotExist"
     CLUSTER_QUEUE_IS_INACTIVE = "ClusterQueueIsInactive"
@@ -254,6 +255,15 @@ class CheckReason(StrEnum):
     """Reasons of Events about admission checks of Workloads."""
 
     REJECTED = "AdmissionCheckRejected"
+    UPDATED = "AdmissionCheckUpdated"
+    REQUEST_CREATED = "ProvisioningRequestCreated"
+    FAILED_CREATE = "FailedCreate"
+    """A ProvisioningRequest or a PodTemplate could not be created."""
+    ACTIVE = "Active"
+    """This and the next ones are reasons of `Active` of AdmissionChecks that ask for nodes."""
+    BAD_PARAMETERS = "BadParametersRef"
+    NOT_SERVED = "NotServed"
+    """The API server has no ProvisioningRequests."""
 
 
 class RequeueReason(StrEnum):

@@ -20,7 +20,14 @@ from extender.controllers.workload import Workloads, event
 from extender.jobs import fields
 from extender.jobs.fields import Object
 from extender.jobs.templates import FlavorNotFoundError, PlacementError
-from extender.kube.autoscaling import BUFFER_VERSION, BUFFERS, GROUP, REQUESTS, Autoscaling
+from extender.kube.autoscaling import (
+    BUFFER_VERSION,
+    BUFFERS,
+    GROUP,
+    REQUESTS,
+    TEMPLATES,
+    Autoscaling,
+)
 from extender.kube.errors import ApiError, RefusedError
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle
@@ -34,7 +41,6 @@ _SERVED_SECONDS: Final = 60.0
 """Pause between two looks at which APIs are served."""
 _LOOK_SECONDS: Final = 10.0
 """Pause between two looks at one request."""
-_TEMPLATES: Final = "podtemplates"
 
 _log = structlog.get_logger(__name__)
 
@@ -162,7 +168,7 @@ class NodeRequests:
             try:
                 # Autoscalers give up a request whose templates are missing.
                 for template in (each.template for each in pods):
-                    await self._autoscaling.create(_TEMPLATES, template)
+                    await self._autoscaling.create(TEMPLATES, template)
                 news = [each for each in made if await self._autoscaling.create(plural, each)]
             except RefusedError as error:
                 return f"nodes cannot be asked for: {error}"
@@ -184,7 +190,7 @@ class NodeRequests:
                 asked.plural, name, version=asked.version, namespace=namespace
             )
         for name in asked.templates or asked.names:
-            await self._autoscaling.delete(_TEMPLATES, name, version="v1", namespace=namespace)
+            await self._autoscaling.delete(TEMPLATES, name, version="v1", namespace=namespace)
         self._asked.pop(key, None)
 
 

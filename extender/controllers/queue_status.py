@@ -17,7 +17,7 @@ from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
 from extender.kube.queues import QueueWriter
 from extender.kube.recorder import Event, ObjectRef
-from extender.queueing import lifecycle, rules
+from extender.queueing import lifecycle, provisioning, rules
 from extender.queueing.status import (
     Activity,
     QueueStatus,
@@ -30,6 +30,7 @@ from extender.queueing.status import (
 from extender.resources.quantity import exact
 from extender.runtime.clock import Clock
 from extender.state.queue.records import (
+    AdmissionCheckInfo,
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
@@ -50,6 +51,7 @@ _KINDS: Final = {
     "localqueues": "LocalQueue",
     "cohorts": "Cohort",
     "resourceflavors": "ResourceFlavor",
+    "admissionchecks": "AdmissionCheck",
 }
 
 
@@ -65,6 +67,8 @@ class QueueStatusController:
         clock: Clock,
     ) -> None:
         self._view = queues.view()
+        self.provisions: Callable[[], bool] = lambda: False
+        """Returns whether the API server has ProvisioningRequests."""
         self._writer = writer
         self._record = record
         self._clock = clock
@@ -82,6 +86,7 @@ class QueueStatusController:
             "clusterqueues": view.cluster_queues,
             "localqueues": view.local_queues,
             "resourceflavors": view.flavors,
+            "admissionchecks": view.admission_checks,
         }
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
@@ -98,6 +103,8 @@ class QueueStatusController:
                     return await self._local_queue(key, self._view.local_queues.get(name))
                 case "cohorts":
                     self._warn(key, self._view.cohorts.get(name))
+                case "admissionchecks":
+                    return await self._admission_check(self._view.admission_checks.get(name))
                 case _:
                     flavor = self._view.flavors.get(name)
                     self._warn(key, flavor)
@@ -108,6 +115,25 @@ class QueueStatusController:
         except NotFoundError:
             pass
         return None
+
+    async def _admission_check(self, check: AdmissionCheckInfo | None) -> float | None:
+        """Keep a check that is listed; say of one that asks for nodes whether it is active."""
+        if check is None:
+            return None
+        queues = self._view.cluster_queues.values()
+        listed = (rule.name for queue in queues for rule in queue.admission_checks)
+        if await self._finalize("admissionchecks", check.meta, in_use=check.meta.name in listed):
+            return None
+        if check.controller != provisioning.CONTROLLER or check.meta.terminating:
+            return None
+        served, configs = self.provisions(), self._view.provisioning_configs
+        new = provisioning.activity(check, configs, served=served)
+        now = self._clock.wall()
+        found = lifecycle.set_condition(check.conditions, new, meta=check.meta, now=now)
+        if found != check.conditions:
+            status = {"conditions": [as_condition(each) for each in found]}
+            await self._writer.write_status("admissionchecks", check.meta, status)
+        return None if served else SETTLE
 
     def about(self, key: tuple[str, str]) -> ObjectRef | None:
         """Return what Events about an object point to, None where it is gone."""

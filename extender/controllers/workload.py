@@ -245,6 +245,8 @@ class AdmissionWriter:
         since = "queued"
         if held is not None and held.status == "True":
             since, waited = "reservation", max(0.0, now - held.transition)
+            if before.checks:
+                self._metrics.checked(before, queue, waited=waited)
         note = f"Admitted by ClusterQueue {queue}, wait time since {since} was {waited:.0f}s"
         self._record(event(before, "Admitted", note, occasion=str(now)))
 

@@ -84,7 +84,7 @@ def explain(key: str, facts: Facts) -> Explanation | None:
         pod_sets=[_pod_set(each, workload, held) for each in workload.pod_sets],
         quotas=[*_quotas(workload, queue, held, facts=facts)] if queue and alive else [],
         waiting_for=lacks.waiting_for(outlook.lacks, waits_in) if outlook and waits_in else [],
-        notes=[*outlook.notes] if outlook else [],
+        notes=[*(outlook.notes if outlook else ()), *_checks(workload, state)],
         conditions=[*map(timed, sorted(workload.conditions, key=lambda each: each.transition))],
         nodes=_nodes(workload, group, facts.cluster) if held is not None else {},
         pod_group=_progress(group, facts.cluster),
@@ -109,6 +109,13 @@ def _state(
             reason, message = (condition.reason, condition.message) if condition else (state, "")
             return state, reason, message, None
     return "QuotaReserved", "QuotaReserved", "Its quota is just being written", None
+
+
+def _checks(workload: WorkloadInfo, state: _State) -> Iterator[str]:
+    """Yield a sentence about each admission check of a workload with quota."""
+    for each in workload.checks if state in _HELD else ():
+        said = f": {each.message}" if each.message else ""
+        yield f"admission check {each.name} is {each.state}{said}"
 
 
 def _pod_set(

@@ -20,6 +20,7 @@ from extender.kube.watch import decoded
 GROUP: Final = "autoscaling.x-k8s.io"
 BUFFERS: Final = "capacitybuffers"
 REQUESTS: Final = "provisioningrequests"
+TEMPLATES: Final = "podtemplates"
 BUFFER_VERSION: Final = "v1beta1"
 VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     BUFFERS: (BUFFER_VERSION,),
@@ -70,17 +71,20 @@ class Autoscaling:
 
     async def create(self, plural: str, body: Mapping[str, Any]) -> bool:
         """Create an object and return True; False where it exists."""
+        return await self.post(plural, body) is not None
+
+    async def post(self, plural: str, body: Mapping[str, Any]) -> bytes | None:
+        """Create an object and return it as it is stored; None where there is one of its name."""
         group, _, version = body["apiVersion"].rpartition("/")
         path = objects(group, version, plural, namespace=body["metadata"]["namespace"])
         try:
-            await self._client.request("POST", path, body=_encode(body))
+            return await self._client.request("POST", path, body=_encode(body))
         except ConflictError:
-            return False
-        return True
+            return None
 
     async def delete(self, plural: str, name: str, *, version: str, namespace: str) -> None:
         """Delete an object; one that is gone already is no error."""
-        group = "" if plural == "podtemplates" else GROUP
+        group = "" if plural == TEMPLATES else GROUP
         path = objects(group, version, plural, namespace=namespace)
         with suppress(NotFoundError):
             await self._client.request("DELETE", f"{path}/{quote(name)}")

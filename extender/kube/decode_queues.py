@@ -44,6 +44,7 @@ from extender.resources.quantity import amount, parse_resources
 from extender.runtime.process import deep_stack
 from extender.state.cluster.records import AdmittedPods, ConditionInfo, JobInfo, Shape
 from extender.state.queue.records import (
+    AdmissionCheckInfo,
     AdmissionInfo,
     Assignment,
     CheckRule,
@@ -63,6 +64,8 @@ from extender.state.queue.records import (
     PodSetInfo,
     PreemptionPolicy,
     PriorityClassInfo,
+    ProvisioningConfigInfo,
+    ProvisioningRequestInfo,
     Quota,
     RequeueInfo,
     ResourceGroupInfo,
@@ -101,6 +104,9 @@ def _reader(kind: type[T]) -> Callable[[bytes | Raw], T]:
 _flavor = _reader(wire.Flavor)
 _topology = _reader(wire.Topology)
 _cluster_queue = _reader(wire.ClusterQueue)
+_admission_check = _reader(wire.AdmissionCheck)
+_provisioning_config = _reader(wire.ProvisioningConfig)
+_provisioning_request = _reader(wire.ProvisioningRequest)
 _cohort = _reader(wire.Cohort)
 _local_queue = _reader(wire.LocalQueue)
 _priority_class = _reader(wire.PriorityClass)
@@ -182,6 +188,54 @@ class QueueDecoder:
             ),
             status=bytes(found.status),
             conditions=conditions_of(_conditions(found.status or b"{}").conditions),
+        )
+
+    @readable("AdmissionCheck")
+    def admission_check(self, raw: bytes | Raw) -> AdmissionCheckInfo:
+        """Return an AdmissionCheck."""
+        found = _admission_check(raw)
+        of = found.spec.parameters
+        return AdmissionCheckInfo(
+            _meta(found.metadata),
+            found.spec.controller_name,
+            (of.api_group, of.kind, of.name) if of is not None else None,
+            conditions_of(found.status.conditions),
+        )
+
+    @readable("ProvisioningRequestConfig")
+    def provisioning_config(self, raw: bytes | Raw) -> ProvisioningConfigInfo:
+        """Return a ProvisioningRequestConfig."""
+        found = _provisioning_config(raw)
+        spec, retry = found.spec, found.spec.retry_strategy
+        return ProvisioningConfigInfo(
+            _meta(found.metadata),
+            spec.provisioning_class_name,
+            spec.parameters,
+            tuple(spec.managed_resources),
+            retry.backoff_limit_count,
+            retry.backoff_base_seconds,
+            retry.backoff_max_seconds,
+            spec.pod_set_merge_policy,
+            tuple(
+                (each["key"], each["valueFromProvisioningClassDetail"])
+                for each in spec.pod_set_updates.get("nodeSelector", ())
+            ),
+        )
+
+    @readable("ProvisioningRequest")
+    def provisioning_request(self, raw: bytes | Raw) -> ProvisioningRequestInfo:
+        """Return a ProvisioningRequest, with the Workload that owns it."""
+        found = _provisioning_request(raw)
+        meta, owners = _meta(found.metadata), found.metadata.owner_references or ()
+        owner = next((each.name for each in owners if each.kind == "Workload"), "")
+        return ProvisioningRequestInfo(
+            meta,
+            f"{meta.namespace}/{owner}",
+            found.spec.provisioning_class_name,
+            found.spec.parameters,
+            found.status.provisioning_class_details,
+            conditions_of(found.status.conditions),
+            tuple(each.pod_template_ref.get("name", "") for each in found.spec.pod_sets),
         )
 
     @readable("Cohort")

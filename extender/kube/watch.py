@@ -275,6 +275,11 @@ class Watcher:
         """The highest version before the last list."""
         self.freshness = Freshness()
 
+    @property
+    def served(self) -> str:
+        """The path of the version that it has listed; empty where the server has none."""
+        return self._path if self._has_listed and not self.is_absent else ""
+
     async def events(self) -> AsyncIterator[WatchEvent]:
         """Yield events for ever; errors are logged and retried."""
         while True:

@@ -118,6 +118,8 @@ def reserved(
     new.append(condition(quota, quota, text))
     workload = with_gates(workload, quota, text, now=now)
     workload = without(workload, WorkloadCondition.ROOM_RESERVED, WorkloadCondition.START_BLOCKED)
+    # What a controller said since the checks were reset was about the quota before.
+    workload = replace(workload, checks=checks.reset(workload.checks, now))
     waits = _NO_NODES if not has_checks else _UNSATISFIED_CHECKS
     new.append(waits if admission.reserved_only else _ADMITTED)
     return with_conditions(replace(workload, admission=admission), now, *new)
@@ -248,6 +250,12 @@ def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None
     again = reason == EvictionReason.PREEMPTED if requeued is None else requeued
     new = condition(WorkloadCondition.REQUEUED, reason, message, holds=again)
     return with_conditions(after, now, new)
+
+
+def unreserved(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
+    """Return a workload that was not admitted without its quota; its checks begin anew."""
+    after = replace(workload, admission=None, checks=checks.reset(workload.checks, now))
+    return with_conditions(waiting(after, reason, message, now=now), now, _NO_RESERVATION)
 
 
 def requeued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
@@ -431,13 +439,23 @@ def _without_target(workload: WorkloadInfo) -> WorkloadInfo:
     return replace(without(workload, WorkloadCondition.DEACTIVATION_TARGET), requeue=requeue)
 
 
+def _is_stopped(queue: ClusterQueueInfo | LocalQueueInfo | None) -> bool:
+    return queue is not None and queue.stop_policy != "None"
+
+
 def _stopped(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
-    """Evict a workload from a queue that is drained."""
+    """Evict a workload from a queue that is drained, and take back what is only reserved."""
     queue = view.local_queues.get(workload.queue)
     name = view.cluster_queue_of(workload)
     cluster_queue = view.cluster_queues.get(name) if name else None
     if workload.admission is None:
         return None
+    if workload.admission.reserved_only and not workload.evicted:
+        stopping = cluster_queue if _is_stopped(cluster_queue) else queue
+        if stopping is not None and _is_stopped(stopping):
+            kind = "ClusterQueue" if stopping is cluster_queue else "LocalQueue"
+            text = f"{kind} {stopping.meta.name} is stopped"
+            return WorkloadStep(unreserved(workload, Unadmitted.SUSPENDED, text, now=now))
     if cluster_queue is not None and cluster_queue.stop_policy == "HoldAndDrain":
         message = "The ClusterQueue is stopped"
         return _evict_or_dequeue(workload, EvictionReason.CLUSTER_QUEUE_STOPPED, message, now=now)

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from extender.api.queue_wire import PodSetUpdate
+from extender.api.reasons import CheckReason
 from extender.api.values import LONGEST_NAME
 from extender.api.wellknown import (
     ADMISSION_GATE,
@@ -28,6 +29,7 @@ from extender.jobs import fields
 from extender.jobs.fields import Object
 from extender.jobs.templates import Placement, flavor_directives, inject
 from extender.queueing.checks import PENDING, READY, REJECTED, RETRY
+from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import (
     AdmissionCheckInfo,
     CheckState,
@@ -376,6 +378,24 @@ def _updates(
         PodSetUpdate(each.name, annotations=annotations, node_selector=selector)
         for each, _ in needed(workload, config.managed)
     )
+
+
+def activity(
+    check: AdmissionCheckInfo,
+    configs: Mapping[str, ProvisioningConfigInfo],
+    *,
+    served: bool,
+) -> ConditionInfo:
+    """Return the condition `Active` of a check that is ours."""
+    if not served:
+        text = "the API server has no ProvisioningRequests (autoscaling.x-k8s.io)"
+        return ConditionInfo("Active", "False", CheckReason.NOT_SERVED, text)
+    if config_of(check, configs) is None:
+        name = check.parameters[2] if check.parameters is not None else ""
+        text = "spec.parameters names no ProvisioningRequestConfig of kueue.x-k8s.io"
+        text = f"{text} that exists: {name}" if name else text
+        return ConditionInfo("Active", "False", CheckReason.BAD_PARAMETERS, text)
+    return ConditionInfo("Active", "True", CheckReason.ACTIVE, "The admission check is active")
 
 
 def config_of(

@@ -84,13 +84,15 @@ def _lacks(queue: ClusterQueueInfo, view: QueueView) -> Iterator[tuple[Active, s
     if topologies:
         text = f"references missing Topology(ies): {','.join(topologies)}"
         yield Active.TOPOLOGY_NOT_FOUND, text
-    if queue.admission_checks:
-        names = [each.name for each in queue.admission_checks]
-        text = (
-            f"references missing AdmissionCheck(s): {','.join(names)} (this "
-            "version has no admission checks: remove spec.admissionChecksStrategy)"
-        )
-        yield Active.CHECK_NOT_FOUND, text
+    named = [each.name for each in queue.admission_checks]
+    missing = [name for name in named if name not in view.admission_checks]
+    if missing:
+        yield Active.CHECK_NOT_FOUND, f"references missing AdmissionCheck(s): {','.join(missing)}"
+    known = (name for name in named if name in view.admission_checks)
+    inactive = [name for name in known if not view.admission_checks[name].active]
+    if inactive:
+        text = f"references inactive AdmissionCheck(s): {','.join(inactive)}"
+        yield Active.CHECK_INACTIVE, text
     if cohort_path(queue.cohort, view.cohorts) is None:
         yield Active.UNKNOWN, f"cohort {queue.cohort} is among its own parents"
 

@@ -76,6 +76,12 @@ class QueueMetrics:
             _OF_CLASS,
             buckets=WAITS,
         )
+        self._checks_waited = histogram(
+            "kueue_admission_checks_wait_time_seconds",
+            "Time from the quota of a workload with admission checks to its admission.",
+            _OF_CLASS,
+            buckets=WAITS,
+        )
         self._ready_waited = histogram(
             "kueue_ready_wait_time_seconds",
             "Time from when a workload was created or requeued until its pods were ready.",
@@ -129,6 +135,10 @@ class QueueMetrics:
         labels = cluster_queue, _class(workload)
         self._admitted.labels(*labels).inc()
         self._waited.labels(*labels).observe(waited)
+
+    def checked(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None:
+        """Count an admission after checks; `waited` in seconds since the quota was reserved."""
+        self._checks_waited.labels(cluster_queue, _class(workload)).observe(waited)
 
     def reserved(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None:
         """Count a written reservation of quota; `waited` in seconds since it was queued."""

@@ -16,13 +16,14 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from extender.api.reasons import JobReason, Preempted
-from extender.api.wellknown import NOT_QUEUED, QUEUE_LABEL
+from extender.api.wellknown import MANAGED_LABEL, NOT_QUEUED, QUEUE_LABEL
 from extender.config.settings import Settings
 from extender.controllers.admission import AdmissionLoop
 from extender.controllers.admitted_pods import GrantKeeper, LostHosts, TopologyGates
 from extender.controllers.job import JobController, JobCounts
 from extender.controllers.job_facts import JobOptions, PodGroups
 from extender.controllers.node_requests import NodeRequests
+from extender.controllers.provisioning import ProvisioningChecks
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.unqueued import Unqueued
 from extender.controllers.workload import WorkloadController, Workloads, about
@@ -30,7 +31,7 @@ from extender.explain.facts import Facts
 from extender.jobs import registry
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import Integration
-from extender.kube.autoscaling import Autoscaling
+from extender.kube.autoscaling import GROUP, REQUESTS, VERSIONS, Autoscaling
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import ManagedJobs, QueueDecoder, admitted_pods_of
@@ -47,7 +48,7 @@ from extender.kube.queues import (
 )
 from extender.kube.recorder import Event, ObjectRef, Recorder
 from extender.kube.reflector import Feed, Identity, ObjectsSetAside, Reflector, identify
-from extender.kube.watch import everything
+from extender.kube.watch import Watcher, everything
 from extender.queueing import lifecycle
 from extender.queueing.lost_hosts import HostRules
 from extender.queueing.preempt import Victim
@@ -66,6 +67,7 @@ from extender.state.cluster.view import ClusterView
 from extender.state.queue import events
 from extender.state.queue.events import QueueChange, Record
 from extender.state.queue.records import (
+    AdmissionCheckInfo,
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
@@ -75,6 +77,8 @@ from extender.state.queue.records import (
     NamespaceInfo,
     OwnerRef,
     PriorityClassInfo,
+    ProvisioningConfigInfo,
+    ProvisioningRequestInfo,
     RuntimeClassInfo,
     TopologyInfo,
     WorkloadInfo,
@@ -133,6 +137,12 @@ class Sources:
         self._decoder = decoder
         self._integrations = {each.name: each for each in integrations}
         self._job_selector = job_selector
+        self._requests = watcher(
+            client,
+            [objects(GROUP, version, REQUESTS) for version in VERSIONS[REQUESTS]],
+            labels=f"{MANAGED_LABEL}=true",
+            optional=True,
+        )
         self._job_reflectors = {each.name: self._jobs(each) for each in integrations}
         self.reflectors: list[Reflector[Any]] = [*self._records(), *self._job_reflectors.values()]
         self.jobs = JobWriter(client, self._decode_job)
@@ -214,6 +224,16 @@ class Sources:
         return [
             follow("resourceflavors", FlavorInfo, decoder.flavor),
             follow("topologies", TopologyInfo, decoder.topology),
+            follow("admissionchecks", AdmissionCheckInfo, decoder.admission_check),
+            follow(
+                "provisioningrequestconfigs", ProvisioningConfigInfo, decoder.provisioning_config
+            ),
+            follow(
+                REQUESTS,
+                ProvisioningRequestInfo,
+                decoder.provisioning_request,
+                watch=self._requests,
+            ),
             follow("clusterqueues", ClusterQueueInfo, decoder.cluster_queue),
             follow("cohorts", CohortInfo, decoder.cohort),
             follow("localqueues", LocalQueueInfo, decoder.local_queue),
@@ -251,13 +271,22 @@ class Sources:
         found.feed = Feed(listed, applied, deleted, of_queues.known)
         return found
 
+    def provisioning_version(self) -> str:
+        """Return the version in which there are ProvisioningRequests, or nothing."""
+        return self._requests.served.removeprefix(f"/apis/{GROUP}/").partition("/")[0]
+
     def _record_reflector(
-        self, kind: str, record: type[R], decode: Callable[[bytes], R]
+        self,
+        kind: str,
+        record: type[R],
+        decode: Callable[[bytes], R],
+        *,
+        watch: Watcher | None = None,
     ) -> Reflector[R]:
         queues, of = self._queues, cast("type[Record]", record)
         return Reflector[R](
             kind,
-            watcher(self._client, path_of(kind), optional=True),
+            watch or watcher(self._client, path_of(kind), optional=True),
             decode,
             feed=Feed(
                 listed=lambda found, version: queues.replace(events.Listed(of, found, version)),
@@ -358,10 +387,20 @@ class QueueControllers:
         options = replace(chosen.options(), kinds=kinds)
         cluster = self._cluster = store.view()
         room = self._room = NodeRoom(self._view, cluster)
+        autoscaling = Autoscaling(client)
+        provisioning = self._provisioning = ProvisioningChecks(
+            self.queues,
+            workloads,
+            autoscaling,
+            decoder=of_queues,
+            record=recorder.record,
+            clock=clock,
+        )
+        provisioning.version = self._sources.provisioning_version
         asking = self._asking = NodeRequests(
             self._view,
             workloads,
-            Autoscaling(client),
+            autoscaling,
             room=room,
             record=recorder.record,
             clock=clock,
@@ -429,6 +468,11 @@ class QueueControllers:
         self._node_requests = controller(
             asking.reconcile, observer=observer("node-requests", self._about_workload)
         )
+        self._checks = controller(
+            provisioning.reconcile,
+            observer=observer("provisioning-request", self._about_workload),
+            settle=SETTLE,
+        )
         store.subscribe(self._on_cluster)
         of_workloads = WorkloadController(
             self.queues,
@@ -449,6 +493,7 @@ class QueueControllers:
         status = QueueStatusController(
             self.queues, QueueWriter(client), record=recorder.record, clock=clock
         )
+        status.provisions = lambda: bool(provisioning.version())
         # What is applied in one go is one write: a status settles for as long as is usual.
         self._status = controller(status.reconcile, observer=observer("queue-status", status.about))
         self._clock, self._manages_all, self.options = clock, manages_all, options
@@ -550,6 +595,7 @@ class QueueControllers:
                 tasks.create_task(self._grants.run())
                 tasks.create_task(self._gates.run())
                 tasks.create_task(self._node_requests.run())
+                tasks.create_task(self._checks.run())
                 tasks.create_task(
                     self._asking.run(self._node_requests.notice, self.admission.retry_all)
                 )
@@ -578,6 +624,7 @@ class QueueControllers:
             cluster_queues=frozenset(view.cluster_queues),
             local_queues=frozenset(view.local_queues),
             flavors=frozenset(view.flavors),
+            checks=frozenset(view.admission_checks),
         )
         for keys in cut([*view.workloads]):
             yield QueueChange(workloads=frozenset(keys))
@@ -605,6 +652,7 @@ class QueueControllers:
             return
         self.admission.on_change(change)
         self._asking.on_change(change.workloads, self._node_requests.notice)
+        self._provisioning.on_change(change.workloads, self._checks.notice)
         for key in change.workloads:
             self._workloads.notice(key)
             self._gates.notice(key)
@@ -616,6 +664,7 @@ class QueueControllers:
             ("clusterqueues", change.cluster_queues),
             ("localqueues", change.local_queues),
             ("resourceflavors", change.flavors),
+            ("admissionchecks", change.checks),
         ):
             for name in names:
                 self._status.notice((plural, name), within=numbers)
@@ -671,6 +720,7 @@ class QueueControllers:
         for local_queue in view.local_queues_of(name):
             self._status.notice(("localqueues", local_queue))
             keys.update(view.waiting_in(local_queue))
+        self._provisioning.on_change(keys, self._checks.notice)
         for key in keys:
             self._workloads.notice(key)
             workload = view.workloads[key]

@@ -32,6 +32,7 @@ RECORDS: Final[Mapping[str, str]] = {
         plural: f"/apis/{QUEUE_GROUP}/{QUEUE_VERSION}/{plural}"
         for plural in (
             *("workloadpriorityclasses", "resourceflavors", "topologies", "cohorts"),
+            *("admissionchecks",),
             *("clusterqueues", "localqueues", "workloads"),
         )
     },

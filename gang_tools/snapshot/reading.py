@@ -17,6 +17,7 @@ from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
 from extender.state.queue.events import Record
 from extender.state.queue.records import (
+    AdmissionCheckInfo,
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
@@ -32,7 +33,7 @@ from extender.state.queue.records import (
 from extender.state.queue.store import Queues
 from gang_tools.snapshot.objects import RECORDS
 
-_UNNEEDED: Final = frozenset(("priorityclasses", "workloadpriorityclasses"))
+_UNNEEDED: Final = frozenset(("priorityclasses", "workloadpriorityclasses", "admissionchecks"))
 """The kinds without which queues can be explained; a user may lack the right to list them."""
 
 
@@ -51,6 +52,7 @@ class ClusterReader:
             "workloadpriorityclasses": (WorkloadPriorityClassInfo, of.workload_priority_class),
             "resourceflavors": (FlavorInfo, of.flavor),
             "topologies": (TopologyInfo, of.topology),
+            "admissionchecks": (AdmissionCheckInfo, of.admission_check),
             "cohorts": (CohortInfo, of.cohort),
             "clusterqueues": (ClusterQueueInfo, of.cluster_queue),
             "localqueues": (LocalQueueInfo, of.local_queue),

@@ -241,5 +241,5 @@ def group(flavor: str, **quotas: Any) -> dict[str, Any]:
 
 def condition(found: Mapping[str, Any] | None, kind: str) -> Mapping[str, Any]:
     """Return a condition of an object; {} where there is none."""
-    conditions = (found or {}).get("status", {}).get("conditions", [])
+    conditions = (found or {}).get("status", {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == kind), {})

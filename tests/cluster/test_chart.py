@@ -292,7 +292,7 @@ def test_a_release_is_installed_upgraded_and_uninstalled(
     first = stored()
     assert first["deployments"] == {"gang-reconciler", "gang-scheduler"}
     assert first["policies"] == set()
-    assert len(first["crds"]) == 9
+    assert len(first["crds"]) == 11
 
     authority = b64encode(control_plane.authority.read_bytes()).decode()
     bundle = {"op": "add", "path": f"{CLIENT}/caBundle", "value": authority}

@@ -851,9 +851,11 @@ def test_kinds_that_say_the_same_in_both_versions_are_served_in_both_by_the_api_
 
 
 WANT_NAMES = {
+    "admissionchecks": (False, {"ac"}),
     "clusterqueues": (False, {"cq"}),
     "cohorts": (False, {"co"}),
     "localqueues": (True, {"queue", "queues", "lq"}),
+    "provisioningrequestconfigs": (False, {"prc"}),
     "resourceflavors": (False, {"flavor", "flavors", "rf"}),
     "topologies": (False, {"topo"}),
     "workloadpriorityclasses": (False, {"wpc"}),

@@ -108,7 +108,7 @@ def test_the_patches_for_another_identity_are_for_all_policies_of_the_reconciler
             assert change["path"] == f"/spec/matchConditions/{number}/expression"
             own, other = names.format("gang-extender-system"), names.format("other")
             assert change["value"] == condition["expression"].replace(own, other)
-    assert concerned == 6
+    assert concerned == 8
 
 
 def test_the_reconciler_may_reach_an_api_server_behind_any_port() -> None:

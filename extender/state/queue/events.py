@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from extender.state.queue.records import (
+    AdmissionCheckInfo,
     AdmissionInfo,
     ClusterQueueInfo,
     CohortInfo,
@@ -13,6 +14,8 @@ from extender.state.queue.records import (
     LocalQueueInfo,
     NamespaceInfo,
     PriorityClassInfo,
+    ProvisioningConfigInfo,
+    ProvisioningRequestInfo,
     RuntimeClassInfo,
     TopologyInfo,
     WorkloadInfo,
@@ -30,6 +33,9 @@ Record = (
     | LimitRangeInfo
     | RuntimeClassInfo
     | TopologyInfo
+    | AdmissionCheckInfo
+    | ProvisioningConfigInfo
+    | ProvisioningRequestInfo
     | WorkloadInfo
 )
 
@@ -118,6 +124,8 @@ class QueueChange:
     """The same of LocalQueues, `namespace/name`."""
     jobs: frozenset[tuple[str, str]] = frozenset()
     """Jobs that came, changed or went, or whose workload did."""
+    checks: frozenset[str] = frozenset()
+    """AdmissionChecks that came, changed or went, or whose users or parameters did."""
     flavors: frozenset[str] = frozenset()
     """Flavors that came, changed or went, or whose users did."""
     namespaces: frozenset[str] = frozenset()

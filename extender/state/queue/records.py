@@ -209,6 +209,8 @@ class ProvisioningRequestInfo:
     details: Mapping[str, str] = field(default_factory=dict)
     """What the autoscaler says of the nodes (`status.provisioningClassDetails`)."""
     conditions: tuple[ConditionInfo, ...] = ()
+    templates: tuple[str, ...] = ()
+    """The names of its PodTemplates."""
 
     def condition(self, kind: str) -> ConditionInfo | None:
         """Return the condition of a type if it is True."""

@@ -24,6 +24,7 @@ from extender.state.cluster.records import REMEMBERED
 from extender.state.queue import events as ev
 from extender.state.queue.events import Event, QueueChange, Record
 from extender.state.queue.records import (
+    AdmissionCheckInfo,
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
@@ -34,6 +35,8 @@ from extender.state.queue.records import (
     NamespaceInfo,
     PodSetInfo,
     PriorityClassInfo,
+    ProvisioningConfigInfo,
+    ProvisioningRequestInfo,
     RuntimeClassInfo,
     TopologyInfo,
     Usage,
@@ -58,7 +61,10 @@ _LATEST: Final = 1000
 """Changes of the usage of a ClusterQueue whose workloads are known: readers may keep results."""
 _Named = NamespaceInfo | PriorityClassInfo | WorkloadPriorityClassInfo | RuntimeClassInfo
 """Records of which no version is known."""
-_STRUCTURE: Final = (FlavorInfo, TopologyInfo, ClusterQueueInfo, CohortInfo)
+_STRUCTURE: Final = (
+    *(FlavorInfo, TopologyInfo, ClusterQueueInfo, CohortInfo),
+    *(AdmissionCheckInfo, ProvisioningConfigInfo),
+)
 
 
 class Queues:
@@ -81,6 +87,9 @@ class Queues:
         self._by_type: dict[type[Record], dict[str, Any]] = {
             FlavorInfo: tables.flavors,
             TopologyInfo: tables.topologies,
+            AdmissionCheckInfo: tables.admission_checks,
+            ProvisioningConfigInfo: tables.provisioning_configs,
+            ProvisioningRequestInfo: tables.provisioning_requests,
             ClusterQueueInfo: tables.cluster_queues,
             CohortInfo: tables.cohorts,
             LocalQueueInfo: tables.local_queues,
@@ -236,10 +245,13 @@ class Queues:
             self._tables.structure_version += 1
         if isinstance(record, LocalQueueInfo):
             return self._touched_queue(record, before, after)
+        if isinstance(record, ProvisioningRequestInfo):
+            return self._touched_request(before, after)
         return QueueChange(
             structure=structure,
             cluster_queues=self._cluster_queues_with(record),
             flavors=self._flavors_with(before, after),
+            checks=self._checks_with(before, after),
             jobs=self._jobs_concerned(record, before),
             priority_classes=frozenset(
                 (after.name,) if isinstance(after, WorkloadPriorityClassInfo) else ()
@@ -311,6 +323,9 @@ class Queues:
             names = self._flavors_of(record)
             queues = self._tables.cluster_queues.values()
             return frozenset(each.name for each in queues if not names.isdisjoint(each.flavors))
+        if isinstance(record, AdmissionCheckInfo | ProvisioningConfigInfo):
+            queues = self._tables.cluster_queues.values()
+            return frozenset(queue.name for queue in queues if queue.admission_checks)
         if isinstance(record, CohortInfo):
             return frozenset(q.name for q in self._tables.cluster_queues.values() if q.cohort)
         return frozenset()
@@ -331,6 +346,20 @@ class Queues:
             elif isinstance(record, ClusterQueueInfo):
                 found.update(record.flavors)
         return frozenset(found)
+
+    def _checks_with(self, *records: Record | None) -> frozenset[str]:
+        """Return all checks, which are few, where one of them may be concerned."""
+        lists = (ClusterQueueInfo, AdmissionCheckInfo, ProvisioningConfigInfo)
+        concerned = any(isinstance(each, lists) for each in records)
+        return frozenset(self._tables.admission_checks if concerned else ())
+
+    def _touched_request(self, before: Record | None, after: Record | None) -> QueueChange:
+        owners = set[str]()
+        for each, index in ((before, _discard), (after, _add)):
+            if isinstance(each, ProvisioningRequestInfo):
+                index(self._tables.requests_of, each.workload, each.meta.key)
+                owners.add(each.workload)
+        return QueueChange(workloads=frozenset(owners & self._tables.workloads.keys()))
 
     # -- workloads
 
@@ -543,6 +572,8 @@ def _shape(record: Record | None) -> object:
             return meta.uid, meta.generation, meta.terminating
         case FlavorInfo(meta=meta) | TopologyInfo(meta=meta) | CohortInfo(meta=meta):
             return meta.uid, meta.generation
+        case AdmissionCheckInfo(meta=meta):
+            return meta.uid, meta.generation, record.active
         case _:
             return record
 
@@ -561,6 +592,10 @@ def _freed(released: tuple[str | None, Usage], taken: tuple[str | None, Usage]) 
     after = taken[1] if taken[0] == where else {}
     freed = any(amount > after.get(key, 0) for key, amount in before.items())
     return frozenset((where,)) if freed else frozenset()
+
+
+def _add(sets: dict[K, set[V]], key: K, value: V) -> None:
+    sets[key].add(value)
 
 
 def _discard(sets: dict[K, set[V]], key: K, value: V) -> None:
@@ -582,6 +617,7 @@ def _union(changes: Iterable[QueueChange]) -> QueueChange:
         local_queues=frozenset().union(*(c.local_queues for c in found)),
         jobs=frozenset().union(*(c.jobs for c in found)),
         flavors=frozenset().union(*(c.flavors for c in found)),
+        checks=frozenset().union(*(c.checks for c in found)),
         namespaces=frozenset().union(*(c.namespaces for c in found)),
         priority_classes=frozenset().union(*(c.priority_classes for c in found)),
     )

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from extender.state.queue.records import (
+    AdmissionCheckInfo,
     AdmissionInfo,
     ClusterQueueInfo,
     CohortInfo,
@@ -20,6 +21,8 @@ from extender.state.queue.records import (
     LocalQueueInfo,
     NamespaceInfo,
     PriorityClassInfo,
+    ProvisioningConfigInfo,
+    ProvisioningRequestInfo,
     RuntimeClassInfo,
     TopologyInfo,
     Usage,
@@ -40,6 +43,11 @@ class QueueTables:
 
     flavors: dict[str, FlavorInfo] = field(default_factory=dict)
     topologies: dict[str, TopologyInfo] = field(default_factory=dict)
+    admission_checks: dict[str, AdmissionCheckInfo] = field(default_factory=dict)
+    provisioning_configs: dict[str, ProvisioningConfigInfo] = field(default_factory=dict)
+    provisioning_requests: dict[str, ProvisioningRequestInfo] = field(default_factory=dict)
+    requests_of: defaultdict[str, set[str]] = field(default_factory=_sets)
+    """By workload: the ProvisioningRequests that were made for it."""
     cluster_queues: dict[str, ClusterQueueInfo] = field(default_factory=dict)
     cohorts: dict[str, CohortInfo] = field(default_factory=dict)
     local_queues: dict[str, LocalQueueInfo] = field(default_factory=dict)
@@ -87,6 +95,12 @@ class QueueView:
         """ResourceFlavors by name."""
         self.topologies: Final[Mapping[str, TopologyInfo]] = tables.topologies
         """Topologies by name."""
+        self.admission_checks: Final[Mapping[str, AdmissionCheckInfo]] = tables.admission_checks
+        """AdmissionChecks by name."""
+        self.provisioning_configs: Final[Mapping[str, ProvisioningConfigInfo]] = (
+            tables.provisioning_configs
+        )
+        """ProvisioningRequestConfigs by name."""
         self.cluster_queues: Final[Mapping[str, ClusterQueueInfo]] = tables.cluster_queues
         """ClusterQueues by name."""
         self.cohorts: Final[Mapping[str, CohortInfo]] = tables.cohorts
@@ -147,6 +161,11 @@ class QueueView:
         """Yield all workloads that take quota."""
         for keys in self._tables.reserving.values():
             yield from keys
+
+    def requests_of(self, workload: str) -> list[ProvisioningRequestInfo]:
+        """Return the ProvisioningRequests that were made for the checks of a workload."""
+        names = self._tables.requests_of.get(workload, ())
+        return [self._tables.provisioning_requests[name] for name in sorted(names)]
 
     @property
     def reserved_only(self) -> Set[str]:

@@ -40,6 +40,7 @@ _QUOTAS = words(
 )
 _TOLERATION = ["", ".key", ".operator", ".value", ".effect", ".tolerationSeconds"]
 _REQUEST = "podSets[].topologyRequest"
+_BACKOFF = ("LimitCount", "BaseSeconds", "MaxSeconds")
 
 HONOURED: dict[str, list[str]] = {
     "ClusterQueue": [
@@ -50,7 +51,17 @@ HONOURED: dict[str, list[str]] = {
         *["preemption", "preemption.reclaimWithinCohort", "preemption.withinClusterQueue"],
         *(f"preemption.borrowWithinCohort{x}" for x in ("", ".policy", ".maxPriorityThreshold")),
         *(f"flavorFungibility{x}" for x in ("", ".whenCanBorrow", ".whenCanPreempt")),
-        "flavorFungibility.preference",
+        *("flavorFungibility.preference", "admissionChecksStrategy"),
+        *(f"admissionChecksStrategy.admissionChecks{x}" for x in ("", "[].name", "[].onFlavors")),
+    ],
+    "AdmissionCheck": [
+        *("controllerName", *(f"parameters{x}" for x in ("", ".apiGroup", ".kind", ".name"))),
+    ],
+    "ProvisioningRequestConfig": [
+        *("provisioningClassName", "parameters", "managedResources", "podSetMergePolicy"),
+        *("retryStrategy", *(f"retryStrategy.backoff{x}" for x in _BACKOFF)),
+        *("podSetUpdates", "podSetUpdates.nodeSelector", "podSetUpdates.nodeSelector[].key"),
+        "podSetUpdates.nodeSelector[].valueFromProvisioningClassDetail",
     ],
     "Cohort": ["parentName", *_QUOTAS],
     "LocalQueue": ["clusterQueue", "stopPolicy"],
@@ -90,11 +101,6 @@ HONOURED: dict[str, list[str]] = {
 """The properties of `spec` that decide something, by kind."""
 
 REFUSED: dict[str, list[str]] = {
-    # The ClusterQueue is not active: AdmissionCheckNotFound.
-    "ClusterQueue": [
-        "admissionChecksStrategy",
-        *(f"admissionChecksStrategy.admissionChecks{x}" for x in ("", "[].name", "[].onFlavors")),
-    ],
     # The Workload is Misconfigured.
     "Workload": [
         f"{_REQUEST}.podSetGroupName",

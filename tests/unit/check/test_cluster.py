@@ -97,7 +97,7 @@ def of_crds(stored: dict[str, Any], *, queue: bool = True) -> dict[str, str]:
 def test_our_own_crds_are_right_and_each_has_a_line() -> None:
     found = of_crds(stored())
 
-    assert len(found) == len(shipped_crds(queue=True)) == 9
+    assert len(found) == len(shipped_crds(queue=True)) == 11
     assert {*found.values()} == {"ok"}
 
 
@@ -404,7 +404,7 @@ async def test_what_cannot_be_read_is_a_warning_of_its_group() -> None:
     found = await findings(VERSION)
 
     groups = {name: level for name, level in found.items() if not name.startswith("crds.")}
-    assert len(found) - len(groups) == 9
+    assert len(found) - len(groups) == 11
     assert groups == {"server.version": "ok"} | dict.fromkeys(
         (
             *("rights.extender", "rights.reconciler", "policies.bound", "others.known"),

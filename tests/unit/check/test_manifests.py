@@ -23,7 +23,7 @@ def test_apply_k_covers_every_crd_and_every_file_that_it_names() -> None:
     assert all((ROOT / "manifests" / path).exists() for path in named)
     assert "crds" in named
     assert set(files) == {path.name for path in (ROOT / "manifests/crds").glob("*.yaml")}
-    assert len(files) == 9
+    assert len(files) == 11
     for each in crds():
         names = each["spec"]["names"]
         assert each["metadata"]["name"] == f"{names['plural']}.{each['spec']['group']}"

@@ -13,7 +13,7 @@ from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster
-from extender.state.queue.records import OwnerRef, RequeueInfo
+from extender.state.queue.records import CheckState, OwnerRef, RequeueInfo
 from gang_tools.cli.explain_text import workload_text
 from tests.makers import cluster_of, key, node, nodes, shape
 from tests.queue_makers import (
@@ -349,3 +349,21 @@ def test_a_workload_with_quota_has_nothing_to_be_explained() -> None:
     found = reported(queues, "w")
     assert (position(found), found.cluster_queue, found.state) == (None, "cq", "QuotaReserved")
     assert (found.waiting_for, found.notes) == ([], [])
+
+
+def test_the_states_of_admission_checks_are_told() -> None:
+    waits = holding("w", 1)
+    checks = (CheckState("budget", "Ready"), CheckState("nodes", message="in 5 minutes"))
+    admission = replace(waits.admission, reserved_only=True)  # type: ignore[type-var]
+    conditions = (
+        condition("QuotaReserved", at=100),
+        condition("Admitted", "UnsatisfiedChecks", true=False, at=100),
+    )
+    waits = replace(waits, admission=admission, conditions=conditions, checks=checks)
+    found = explain(waits.key, facts(Admissions(cluster_queue(), local_queue(), waits)))
+    assert found is not None
+    assert (found.state, found.reason) == ("QuotaReserved", "UnsatisfiedChecks")
+    assert found.notes == [
+        "admission check budget is Ready",
+        "admission check nodes is Pending: in 5 minutes",
+    ]

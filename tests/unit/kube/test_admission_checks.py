@@ -9,7 +9,15 @@ from extender.api.queue_wire import PodSetUpdate
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.queues import status_patch
-from extender.state.queue.records import CheckRule, CheckState
+from extender.state.queue.events import Applied, Deleted
+from extender.state.queue.records import (
+    AdmissionCheckInfo,
+    CheckRule,
+    CheckState,
+    ProvisioningRequestInfo,
+)
+from tests.queue_makers import Admissions, cluster_queue, meta
+from tests.queue_makers import workload as asks
 
 READY = {
     "name": "nodes",
@@ -80,3 +88,76 @@ def test_a_queue_says_which_flavors_need_a_check() -> None:
         CheckRule("nodes", frozenset(("spot",))),
         CheckRule("budget"),
     )
+
+
+def raw(spec: dict[str, Any], status: dict[str, Any] | None = None, **more: Any) -> bytes:
+    metadata = {"name": "one", "uid": "u", "resourceVersion": "7", **more}
+    return json.dumps({"metadata": metadata, "spec": spec, "status": status or {}}).encode()
+
+
+def test_a_check_its_configuration_and_a_request_are_read() -> None:
+    decoder = QueueDecoder(Decoder())
+    of = {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "config"}
+    active = {"type": "Active", "status": "True", "reason": "Active", "message": ""}
+    check = decoder.admission_check(
+        raw({"controllerName": "x/y", "parameters": of}, {"conditions": [active]})
+    )
+    assert (check.controller, check.parameters) == ("x/y", tuple(of.values()))
+    assert check.active
+    assert not decoder.admission_check(raw({"controllerName": "x/y"})).active
+
+    label = {"key": "pool", "valueFromProvisioningClassDetail": "Pool"}
+    config = decoder.provisioning_config(
+        raw(
+            {
+                "provisioningClassName": "atomic",
+                "parameters": {"a": "b"},
+                "managedResources": ["gpu"],
+                "retryStrategy": {"backoffLimitCount": 1},
+                "podSetMergePolicy": "IdenticalPodTemplates",
+                "podSetUpdates": {"nodeSelector": [label]},
+            }
+        )
+    )
+    assert (config.class_name, config.parameters, config.managed) == (
+        "atomic",
+        {"a": "b"},
+        ("gpu",),
+    )
+    assert (config.backoff_limit, config.backoff_base, config.backoff_max) == (1, 60, 1800)
+    assert (config.merge, config.node_labels) == ("IdenticalPodTemplates", (("pool", "Pool"),))
+
+    owner = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": "w", "uid": "x"}
+    pods = {"podTemplateRef": {"name": "ppt-one-main"}, "count": 2}
+    request = decoder.provisioning_request(
+        raw(
+            {"provisioningClassName": "atomic", "podSets": [pods]},
+            {"provisioningClassDetails": {"Pool": "p"}, "conditions": [active]},
+            namespace="ns",
+            ownerReferences=[owner],
+        )
+    )
+    assert (request.workload, request.templates) == ("ns/w", ("ppt-one-main",))
+    assert (request.class_name, request.details) == ("atomic", {"Pool": "p"})
+    assert request.condition("Active") is not None
+
+
+def test_what_belongs_to_checks_says_what_it_concerns() -> None:
+    check = AdmissionCheckInfo(meta("nodes"), "x/y")
+    listing = cluster_queue("lists", admission_checks=(CheckRule("nodes"),))
+    queues = Admissions(listing, cluster_queue("other"), asks("w"))
+    view = queues.view
+    change = queues.queues.apply(Applied(check))
+    assert (change.structure, change.cluster_queues, change.checks) == (
+        True,
+        frozenset(("lists",)),
+        frozenset(("nodes",)),
+    )
+    same = replace(check, meta=replace(check.meta, version=check.meta.version + 1))
+    assert not queues.queues.apply(Applied(same)).structure
+    request = ProvisioningRequestInfo(meta("r", "ns"), "ns/w")
+    assert queues.queues.apply(Applied(request)).workloads == {"ns/w"}
+    assert view.requests_of("ns/w") == [request]
+    assert queues.queues.apply(Deleted(request)).workloads == {"ns/w"}
+    assert view.requests_of("ns/w") == []
+    assert queues.queues.apply(Deleted(check)).checks == set()

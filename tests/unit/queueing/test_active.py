@@ -6,12 +6,13 @@ import pytest
 
 from extender.queueing.status import Used, activity, cluster_queue_status, local_activity
 from extender.state.queue.events import Record
-from extender.state.queue.records import CheckRule, FlavorInfo, TopologyInfo
+from extender.state.queue.records import AdmissionCheckInfo, CheckRule, FlavorInfo, TopologyInfo
 from tests.queue_makers import (
     Admissions,
     admission,
     cluster_queue,
     cohort,
+    condition,
     group,
     local_queue,
     meta,
@@ -20,7 +21,7 @@ from tests.queue_makers import (
 
 TOPOLOGY = FlavorInfo(meta("racked"), topology="racks")
 NO = "Can't admit new workloads"
-UNBUILT = "(this version has no admission checks: remove spec.admissionChecksStrategy)"
+ACTIVE = (condition("Active", at=1.0),)
 
 WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
     "all is well": ({}, [], (True, "Ready", "Can admit new workloads")),
@@ -46,14 +47,31 @@ WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
         [TOPOLOGY, TopologyInfo(meta("racks"), ("rack",))],
         (True, "Ready", "Can admit new workloads"),
     ),
-    "checks that no controller makes": (
-        {"admission_checks": (CheckRule("budget"),)},
-        [],
+    "checks that are not there": (
+        {"admission_checks": (CheckRule("nodes"), CheckRule("budget"), CheckRule("audit"))},
+        [AdmissionCheckInfo(meta("audit"), "x", conditions=ACTIVE)],
         (
             False,
             "AdmissionCheckNotFound",
-            f"{NO}: references missing AdmissionCheck(s): budget {UNBUILT}.",
+            f"{NO}: references missing AdmissionCheck(s): nodes,budget.",
         ),
+    ),
+    "checks that no controller passes": (
+        {"admission_checks": (CheckRule("budget"), CheckRule("audit"))},
+        [
+            AdmissionCheckInfo(meta("budget"), "x"),
+            AdmissionCheckInfo(meta("audit"), "x", conditions=(condition("Active", true=False),)),
+        ],
+        (
+            False,
+            "AdmissionCheckInactive",
+            f"{NO}: references inactive AdmissionCheck(s): budget,audit.",
+        ),
+    ),
+    "checks that can be passed": (
+        {"admission_checks": (CheckRule("audit"),)},
+        [AdmissionCheckInfo(meta("audit"), "x", conditions=ACTIVE)],
+        (True, "Ready", "Can admit new workloads"),
     ),
     "cohorts in a circle": (
         {"cohort": "x"},
@@ -66,7 +84,7 @@ WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
         (
             False,
             "Stopped",
-            f"{NO}: is stopped, references missing AdmissionCheck(s): budget {UNBUILT}.",
+            f"{NO}: is stopped, references missing AdmissionCheck(s): budget.",
         ),
     ),
 }

@@ -198,3 +198,30 @@ def test_an_evicted_one_goes_to_the_end_of_its_queue() -> None:
 def test_long_messages_are_cut() -> None:
     many = [check(f"c{n}", "Retry", "x" * 32_768) for n in range(8)]
     assert len(checks.told(many, "Retry")) == 32_000
+
+
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+@pytest.mark.parametrize("which", ["ClusterQueue", "LocalQueue"])
+def test_a_stopped_queue_takes_back_what_is_only_reserved(policy: Any, which: str) -> None:
+    state = check("a", "Ready", "there")
+    queues, held = holds(state, reserved_only=True)
+    assert step(held, queues).after is None
+    rules = (CheckRule("a"),)
+    queues.put(
+        cluster_queue(admission_checks=rules, stop_policy=policy)
+        if which == "ClusterQueue"
+        else local_queue(stop_policy=policy)
+    )
+    found = step(held, queues).after
+    assert found is not None
+    assert found.admission is None
+    assert stated(found, "QuotaReserved") == ("False", "Suspended", f"{which} cq is stopped")
+    assert stated(found, "Admitted")[:2] == ("False", "NoReservation")
+    assert [each.state for each in found.checks] == ["Pending"]
+    assert found.condition("Evicted") is None
+
+
+def test_what_was_said_of_an_earlier_reservation_counts_no_more() -> None:
+    asks = replace(workload("w"), checks=(check("a", "Ready", "stale"),))
+    (state,) = to.reserved(asks, admission(asks), NOW).checks
+    assert (state.state, state.last_transition) == ("Pending", NOW)

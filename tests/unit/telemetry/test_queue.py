@@ -182,6 +182,7 @@ def test_what_happens_to_a_workload_is_counted_once() -> None:
     evicted = to.evicted(before, "PodsReadyTimeout", "late", now=2, cause="WaitForStart")
     ended = to.finished(before, "Succeeded", "done", now=3)
 
+    metrics.reserved(before, "cq", waited=2.0)
     metrics.admitted(before, "cq", waited=2.0)
     metrics.changed(before, before, "cq")
     metrics.changed(before, evicted, "cq")
@@ -299,3 +300,13 @@ async def test_a_queue_that_goes_while_a_page_is_made_is_left_out() -> None:
     text = await page(registry, Pacer(SystemClock()), interrupted())
     assert b'cluster_queue="a"' in text
     assert b'cluster_queue="b"' not in text
+
+
+def test_the_time_that_admission_checks_take_is_counted() -> None:
+    registry = CollectorRegistry()
+    QueueMetrics(registry).checked(workload("w", priority_class=("g", "k", "high")), "cq", waited=7)
+    labels = 'cluster_queue="cq",priority_class="high"'
+    name = "kueue_admission_checks_wait_time_seconds"
+    found = samples(registry)
+    assert found[f"{name}_sum{{{labels}}}"] == 7
+    assert found[f"{name}_count{{{labels}}}"] == 1
