@@ -322,7 +322,7 @@ class JobReason(StrEnum):
     NOT_HONOURED = "NotHonoured"
     """Fields, labels or annotations of Kueue on the object have no effect here."""
     NOT_QUEUED = "NotQueued"
-    """The object names a queue, and is of a kind that is not queued."""
+    """The object names a queue, and its kind, or the pods of a Deployment, are not queued."""
     OVERRIDE_LIMITED = "OverrideLimited"
     """The job asks for more than its ClusterQueue lets its jobs choose."""
     INVALID_QUEUE_NAME = "InvalidQueueName"

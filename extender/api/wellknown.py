@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 POD_GROUP_LABEL_SIGS: Final = "pod-group.scheduling.sigs.k8s.io"
@@ -146,6 +146,8 @@ PODSET_GROUP_NAME: Final = "kueue.x-k8s.io/podset-group-name"
 TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
 """The scheduling gate of pods that wait for the node selector of their domain."""
 MANAGED_LABEL: Final = "kueue.x-k8s.io/managed"
+SUSPENDING_PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
+"""On pods in a queue: the kind of the Deployment, StatefulSet or LeaderWorkerSet, as a word."""
 QUEUE_POD_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_TOTAL_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
 RETRIABLE_IN_GROUP: Final = "kueue.x-k8s.io/retriable-in-group"
@@ -237,14 +239,18 @@ INFORMATIVE: Final = frozenset(
 """The names with which Kueue describes an object. They request nothing."""
 
 
-NOT_QUEUED: Final[Mapping[str, str]] = {
-    "Deployment": "apps/v1/deployments",
-    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1/leaderworkersets",
-    "StatefulSet": "apps/v1/statefulsets",
-}
-"""The kinds that Kueue queues and this queue does not, and where their objects are."""
-QUEUE_ELSE: Final = "queue a kind of docs/tasks/user/kinds-of-jobs.md instead"
-"""The end of a sentence about an object of such a kind."""
+DEPLOYMENTS: Final = "/apis/apps/v1/deployments"
+UNPREPARED: Final = (
+    "its pod template does not name the queue: apply manifests/optional/queue-policies.yaml or "
+    "webhooks.yaml, and then change the Deployment"
+)
+"""The reason why the pods of a Deployment with a queue are not queued, and what to do."""
+
+
+def is_unprepared(deployment: Mapping[str, Any]) -> bool:
+    """Return whether the pods of a Deployment that names a queue do not."""
+    metadata = deployment["spec"]["template"].get("metadata") or {}
+    return QUEUE_LABEL not in (metadata.get("labels") or ())
 
 
 def fields_without_effect(kind: str, spec: Iterable[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
+from itertools import chain
 from math import inf
 from typing import Final, get_args
 
@@ -45,6 +46,7 @@ from extender.jobs.actions import (
     StatusChange,
     StopJob,
     WorkloadChange,
+    delete,
     is_ready,
     release_limits,
     unreadable_release,
@@ -152,6 +154,8 @@ class JobController:
         self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
     ) -> tuple[JobObject, Actions]:
         try:
+            if self._options.integrations[objects[0].kind].parts is not None:
+                return objects[0], self._decide_services(objects[0], own)
             job, found = self._facts.job(objects, own)
             context = self._facts.context(found, job, own)
             self._await_operator(found, has_stopped=context.has_stopped)
@@ -159,6 +163,13 @@ class JobController:
         except Exception as error:  # an external integration, or unexpected data
             self._set_aside(objects[0], error)
             raise UndecidedError(repr(error)) from error
+
+    def _decide_services(self, found: JobObject, own: Sequence[WorkloadInfo]) -> Actions:
+        services, gone = self._facts.services(found, own)
+        decided = (
+            decide(job, mine, self._facts.context(found, job, mine)) for job, mine in services
+        )
+        return (*chain.from_iterable(decided), *delete(gone))
 
     def _await_operator(self, found: JobObject, *, has_stopped: bool) -> None:
         """Record an Event about a job whose operator does not notice its stop."""

@@ -26,6 +26,8 @@ from extender.jobs.actions import (
 )
 from extender.jobs.fields import text
 from extender.jobs.job import GenericJob, OperatedJob
+from extender.jobs.kinds.plain_pods import PlainPods, read
+from extender.jobs.kinds.services import Service
 from extender.jobs.registry import Integration
 from extender.jobs.workload import pod_group_key, prebuilt_name
 from extender.kube.reflector import ObjectsSetAside
@@ -38,7 +40,7 @@ from extender.runtime.faults import FAULTS
 from extender.state.cluster.jobs import DEEPEST
 from extender.state.cluster.records import DomainAssignment
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.records import ClusterQueueInfo, JobObject, WorkloadInfo
+from extender.state.queue.records import ClusterQueueInfo, JobObject, WorkloadInfo, group_unit
 from extender.state.queue.view import QueueView
 
 Key = tuple[str, str]
@@ -91,6 +93,9 @@ class JobFacts:
         Raises whatever unexpected data, or an external integration, may raise.
         """
         integration = self._options.integrations[objects[0].kind]
+        if integration.parts is not None:
+            named = (job for job, mine in self.services(objects[0], own)[0] if mine)
+            return next(named), objects[0]
         read = integration.read
         if integration.compose is None or read is None:
             job = integration.wrap(msgspec.json.decode(objects[0].raw))
@@ -106,13 +111,59 @@ class JobFacts:
         uid = text(job.object, "metadata", "uid")
         return job, next(each for each in objects if each.meta.uid == uid)
 
+    def services(
+        self, found: JobObject, own: Sequence[WorkloadInfo]
+    ) -> tuple[list[tuple[Service, list[WorkloadInfo]]], list[WorkloadInfo]]:
+        """Return the services of an object, each with its workload; and workloads of none of them.
+
+        A workload of a service that is gone is left out as long as pods run in it.
+        """
+        of = self._options.integrations[found.kind]
+        parts = of.parts(of.wrap(msgspec.json.decode(found.raw)).object) if of.parts else ()
+        left, services = {each.meta.name: each for each in own}, []
+        for part in parts:
+            name = part.workload_name()
+            part.pods = self._pods(f"{found.meta.namespace}/{name}")
+            mine = left.pop(name, None)
+            services.append((part, [mine] if mine is not None else []))
+        gone = [w for w in left.values() if not ((p := self._pods(w.key)) and p.is_active())]
+        return services, gone
+
+    def _pods(self, workload: str) -> PlainPods | None:
+        """Return the pods that follow a Workload."""
+        objects = self._view.unit(group_unit(workload))
+        return PlainPods([each.decoded or read(each.raw) for each in objects]) if objects else None
+
+    def _service(self, pods: JobObject, held: Collection[str]) -> Ancestor | None:
+        """Return the service of a group of pods, if its Workload is there."""
+        view, namespace = self._view, pods.meta.namespace
+        workload = view.workloads.get(f"{namespace}/{pods.group}")
+        if workload is None or workload.service is None or workload.owner is None:
+            return None
+        above = view.job_of(workload.owner.uid, namespace)
+        found = self.services(above, (workload,))[0] if above is not None else ()
+        late = next((job.late_pod_sets() for job, mine in found if mine), None)
+        fitting, larger = self._options.pod_groups.fitting(workload, held)
+        return Ancestor(
+            f"{workload.owner.kind} {workload.owner.name}",
+            admitted=workload.admitted and not workload.evicted,
+            workload=workload,
+            late=late,
+            fitting=fitting,
+            larger=larger,
+        )
+
     def context(self, found: JobObject, job: GenericJob, own: Sequence[WorkloadInfo]) -> Context:
         """Return the settings, and what a job refers to."""
         view, options, memory = self._view, self._options, self.memory(found.unit)
         groups, namespace = options.pod_groups, view.namespaces.get(found.meta.namespace)
         prebuilt = prebuilt_name(job.object)
-        queue = self.queue(found)
-        stopped = True
+        queue, stopped = self.queue(found), True
+        if isinstance(job, PlainPods) and job.follows:
+            ancestor = self._service(found, job.held)
+        else:
+            ancestor = self.ancestor(found)
+        followed = (ancestor.workload,) if ancestor is not None and ancestor.workload else ()
         if job.is_suspended() and isinstance(job, OperatedJob) and job.finished() is None:
             # A status that was written before the last start may say so too early.
             live = any(groups.has_pods(each, ending=False) for each in own)
@@ -132,7 +183,7 @@ class JobFacts:
             manage_without_queue_name=options.manage_without_queue_name,
             namespace_selected=namespace is not None
             and matches_selector(options.namespace_selector, namespace.labels),
-            ancestor=self.ancestor(found),
+            ancestor=ancestor,
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
             wait_for_pods_ready=any(
                 rules.policy_of(each, view, options.admission).enabled for each in own
@@ -144,7 +195,7 @@ class JobFacts:
             has_pods=groups.has_pods,
             has_stopped=stopped,
             may_start=not memory.start_in,
-            pod_groups={each.key: groups.state(each) for each in own},
+            pod_groups={each.key: groups.state(each) for each in (*own, *followed)},
             release_quota=self.release_quota(queue),
             overrides=overrides_of(
                 queue.meta.annotations if queue else {}, options.admission.job_overrides
@@ -292,6 +343,23 @@ class PodGroups:
     def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
         """Return the room by node that was found for a workload at its admission."""
         return self._room.found_for(workload)
+
+    def fitting(
+        self, workload: WorkloadInfo, uids: Collection[str]
+    ) -> tuple[Collection[str], Collection[str]]:
+        """Return the UIDs of those pods that ask for no more than a pod of a workload, and others.
+
+        A pod that is in neither has not been seen yet.
+        """
+        found = [pod for uid in uids if (pod := self._cluster.pods.get(uid)) is not None]
+        most = [each.shape.requests for each in workload.pod_sets]
+        fits = {
+            pod.uid
+            for pod in found
+            for asked in most
+            if all(n <= asked.get(name, 0) for name, n in pod.shape.requests.items())
+        }
+        return fits, {pod.uid for pod in found} - fits
 
     def has_pods(self, workload: WorkloadInfo, *, ending: bool = True) -> bool:
         """Return whether a workload has pods that have not ended, or are not even ending."""

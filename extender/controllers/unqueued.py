@@ -1,9 +1,11 @@
-"""Reports objects that name a queue and are of a kind that is not queued."""
+"""Reports objects that name a queue, and are of a kind that the settings leave out, or Deployments
+whose pods are not queued.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from extender.api.reasons import JobReason
-from extender.api.wellknown import QUEUE_ELSE, QUEUE_LABEL
+from extender.api.wellknown import QUEUE_LABEL, UNPREPARED
 from extender.kube.recorder import Event, ObjectRef
 from extender.kube.reflector import Feed, Identity
 
@@ -36,11 +38,16 @@ class Unqueued:
             self._put(each)
 
     def _put(self, found: Identity) -> None:
+        if not found.kind:  # it is queued by its pods
+            self._drop(found)
+            return
         self._there[found.uid] = found
         if not self.leads or found.uid in self._reported:
             return
         self._reported.add(found.uid)
-        note = f"label {QUEUE_LABEL} has no effect on the kind {found.kind} here: {QUEUE_ELSE}"
+        left_out = "queue.integrations does not name its kind"
+        remedy = UNPREPARED if found.kind == "Deployment" else left_out
+        note = f"label {QUEUE_LABEL} has no effect on this {found.kind}: {remedy}"
         about = ObjectRef(found.api_version, found.kind, found.namespace, found.name, found.uid)
         reason = JobReason.NOT_QUEUED
         self._record(Event(about, reason, note, reason, warning=True, occasion=note))

@@ -611,7 +611,7 @@ def maker_of(pods: Iterable[PodInfo]) -> Maker | None:
                 f"/apis/leaderworkerset.x-k8s.io/v1/namespaces/{pod.namespace}/leaderworkersets/{name}",
                 *("startupPolicy", "LeaderReady"),
                 f"; LeaderWorkerSet {name} makes workers only when their leader is ready: "
-                "set its startupPolicy: LeaderCreated",
+                "create it again with startupPolicy: LeaderCreated",
             )
         if member := pod.labels.get("statefulset.kubernetes.io/pod-name"):
             name = member.rpartition("-")[0]

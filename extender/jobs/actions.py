@@ -5,7 +5,7 @@ next decision sees what is left to do. Pods are ready or not (KEP-349), and pods
 their quota back (KEP-78).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
@@ -137,9 +137,9 @@ class FinalizeJob:
 
 @dataclass(frozen=True, slots=True)
 class AwaitPods:
-    """Look at the job again soon: its pods run on, and nothing reports their end."""
+    """Look at the job again soon: nothing reports what it waits for."""
 
-    note: Note
+    note: Note | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +361,14 @@ class Ancestor:
 
     name: str
     admitted: bool
+    workload: WorkloadInfo | None = None
+    """Its Workload, where the job is the pods of a service."""
+    late: Collection[str] | None = None
+    """The pod sets of a service whose pods are made only when others run; None if not known."""
+    fitting: Collection[str] = ()
+    """The UIDs of pods of a service that wait and ask for no more than its Workload says."""
+    larger: Collection[str] = ()
+    """The UIDs of such pods that ask for more."""
     starts_it: bool = False
     """True if the controller of the job above starts and stops this one."""
 

@@ -39,6 +39,7 @@ from extender.jobs.actions import (
 )
 from extender.jobs.fields import Object
 from extender.jobs.job import Finished, GenericJob, split_gates
+from extender.jobs.kinds.plain_pods import PlainPods
 from extender.jobs.templates import FlavorNotFoundError, PlacementError, placements_of
 from extender.jobs.workload import (
     PriorityClassNotFoundError,
@@ -80,6 +81,10 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
     if fields.text(job.object, "metadata", "deletionTimestamp"):
         # The status of another kind may never say that its pods are gone: no controller is left.
         return NONE if job.is_composed and job.is_active() else _dropped(job, workloads)
+    served = job if isinstance(job, PlainPods) and job.follows else None
+    if served or job.is_idle():
+        idle = NONE if job.is_active() else delete(workloads)
+        return _follow_service(served, context) if served else idle
     if context.ancestor is not None:  # which is queued itself, and starts it
         stopped, above = NONE, context.ancestor
         if not above.admitted and not above.starts_it and job.finished() is None:
@@ -109,6 +114,27 @@ def _manage(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context
         said = _GONE if context.pods_gone else _STILL_RUN
         actions = (*actions, ReportRefusal(JobReason.PODS_STILL_RUN, said))
     return actions
+
+
+def _follow_service(pods: PlainPods, context: Context) -> Actions:
+    """Let those pods of a service go that its Workload is admitted for, or delete them."""
+    above = context.ancestor
+    if above is None or not above.admitted or above.workload is None:
+        name = above.name if above is not None else "The service"
+        return stop(pods, f"{name}, which it is a part of, is not admitted", workload=None)
+    if above.late is None:
+        return NONE
+    waiting = set(pods.held)
+    pods.follow(above.workload, above.late, above.fitting)
+    unseen = waiting.difference(above.fitting, above.larger)
+    wrong: Actions = ()
+    if above.larger:
+        message = (
+            f"It asks for more than the Workload {above.workload.meta.name} has quota for: scale "
+            f"{above.name} to zero and back, which queues it anew"
+        )
+        wrong = (ReportRefusal(JobReason.EDIT_IGNORED, message),)
+    return (*_start(pods, above.workload, context), *wrong, *((AwaitPods(),) if unseen else ()))
 
 
 def _dropped(job: GenericJob, workloads: Sequence[WorkloadInfo]) -> Actions:
@@ -145,7 +171,7 @@ def _create(job: GenericJob, context: Context) -> Actions:
         stopped = stop(job, "It has no workload yet", workload=None)
         # Nothing can stop a job of an operator that does not know `suspend`.
         return stopped or (_reported(refusal(job), context) if job.problem() else NONE)
-    refused = refusal(job)
+    refused = refusal(job) or _taken(job, context)
     if refused is not None:
         return _reported(refused, context)
     if runs(job, context) or not context.has_stopped:  # with quota it could not start
@@ -160,6 +186,14 @@ def _create(job: GenericJob, context: Context) -> Actions:
     return (
         CreateWorkload(workload, Note(JobReason.CREATED_WORKLOAD, f"Created the workload {name}")),
     )
+
+
+def _taken(job: GenericJob, context: Context) -> ReportRefusal | None:
+    """Return that another Workload has the name by which the pods of a service find theirs."""
+    if not job.serves or not context.is_taken(job.workload_name()):
+        return None
+    message = f"There is another workload {job.workload_name()}, which its pods would follow"
+    return ReportRefusal(JobReason.WORKLOAD_OWNED, message)
 
 
 def _reported(refused: ReportRefusal | None, context: Context) -> Actions:
@@ -210,10 +244,16 @@ def _ignored(job: GenericJob, workload: WorkloadInfo) -> Actions:
         wellknown.PREBUILT_LABEL: brought not in ("", workload.meta.name),
         wellknown.PRIORITY_CLASS_LABEL: wanted != source and not ((source and wanted) or brought),
         wellknown.POD_GROUP_TOTAL_COUNT: job.is_composed and bool(job.problem()),
+        "the number of its pods": job.serves and _grew(job, workload),
     }
     names = ", ".join(name for name, differs in odd.items() if differs)
     message = f"{names}: what was changed counts when the job has no quota and is queued again"
     return (ReportRefusal(JobReason.EDIT_IGNORED, message),) if names else NONE
+
+
+def _grew(service: GenericJob, workload: WorkloadInfo) -> bool:
+    asked = {each.name: each.count for each in workload.pod_sets}
+    return any(each.count > asked.get(each.name, 0) for each in service.slots())
 
 
 def _finalize(job: GenericJob) -> Actions:

@@ -188,6 +188,8 @@ class GenericJob(ABC):
     suspend_path: ClassVar[tuple[str, ...]] = ("spec", "suspend")
     is_composed: ClassVar[bool] = False
     """True if several objects are one job with one workload (ComposableJob in Kueue)."""
+    serves: ClassVar[bool] = False
+    """True if it has no end, and its pods follow its Workload (`services.py`)."""
     pods_outlive_job: ClassVar[bool] = False
     """True if pods may run on when the job has ended. It keeps its quota until they are gone."""
     child_kind: ClassVar["type[GenericJob] | None"] = None
@@ -301,6 +303,10 @@ class GenericJob(ABC):
 
     def skip(self) -> bool:
         """Return whether the job is not to be touched (JobWithSkip in Kueue)."""
+        return False
+
+    def is_idle(self) -> bool:
+        """Return whether it is to have no pods now, and needs no workload."""
         return False
 
     def reclaimable_pods(self) -> Mapping[str, int] | None:

@@ -21,6 +21,7 @@ from extender.jobs.kinds.plain_pods import (
     read,
 )
 from extender.jobs.kinds.ray import RayCluster, RayJob
+from extender.jobs.kinds.services import LeaderWorkerGroup, Service, StatefulSet, groups_of
 from extender.jobs.kinds.spark_application import SparkApplication
 from extender.jobs.kinds.train_job import TrainJob
 
@@ -50,6 +51,8 @@ class Integration:
     """Returns `GenericJob.done_pods` of an object, where the kind has any."""
     concerns: Callable[[bytes], bool] | None = None
     """Returns whether an object, as JSON, may be a job; of other objects only metadata is kept."""
+    parts: Callable[[Object], Sequence[Service]] | None = None
+    """Returns the services that an object is, where its kind is one of services."""
     child: type[GenericJob] | None = None
     """`GenericJob.child_kind`."""
 
@@ -104,7 +107,11 @@ def builtin() -> dict[str, Integration]:
         group_of=group_name_of,
         concerns=may_concern,
     )
-    return {each.name: each for each in (*map(described, _CLASSES), pods)}
+    services = (
+        replace(described(StatefulSet), parts=lambda source: [StatefulSet(source)]),
+        replace(described(LeaderWorkerGroup), parts=groups_of),
+    )
+    return {each.name: each for each in (*map(described, _CLASSES), *services, pods)}
 
 
 def select(names: Sequence[str] | None, references: Sequence[str] = ()) -> list[Integration]:

@@ -282,7 +282,7 @@ def placements_of(
     several = (
         e for e in workload.admission.assignments if e.topology and len(e.topology.domains) > 1
     )
-    if workload.is_of_pods and not group and any(several):
+    if (workload.is_of_pods or workload.service) and not group and any(several):
         raise PlacementError(
             "its pods go to several domains of a topology, and have no PodGroup of the queue that "
             "says which: plain pods get no gate after they are made"

@@ -44,6 +44,7 @@ from extender.resources.quantity import amount, parse_resources
 from extender.runtime.process import deep_stack
 from extender.state.cluster.records import AdmittedPods, ConditionInfo, JobInfo, Shape
 from extender.state.queue.records import (
+    SERVICES,
     AdmissionCheckInfo,
     AdmissionInfo,
     Assignment,
@@ -643,7 +644,8 @@ def read_workload(raw: bytes | Raw) -> AdmittedPods:
             for each in given
             if runs
         ),
-        bool(owners) and all((o.api_version, o.kind) == ("v1", "Pod") for o in owners),
+        (bool(owners) and all((o.api_version, o.kind) == ("v1", "Pod") for o in owners))
+        or any(_ref(o).group_kind in SERVICES for o in owners if o.controller),
     )
 
 
@@ -655,7 +657,7 @@ def admitted_pods_of(workload: WorkloadInfo) -> AdmittedPods:
         workload.key,
         tuple(each.uid for each in workload.owners),
         sum(remaining(each, workload) for each in given) if runs else 0,
-        workload.is_of_pods,
+        workload.is_of_pods or workload.service is not None,
     )
 
 

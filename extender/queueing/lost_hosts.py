@@ -79,7 +79,8 @@ def concerns(workload: WorkloadInfo) -> bool:
 
 def is_fixed(workload: WorkloadInfo, each: Assignment, cluster: ClusterView) -> bool:
     """Return whether the template of pods names their one host, and cannot be changed any more."""
-    if each.topology is None or len(each.topology.domains) != 1 or workload.is_of_pods:
+    of_pods = workload.is_of_pods or workload.service is not None
+    if each.topology is None or len(each.topology.domains) != 1 or of_pods:
         return False
     group = cluster.pod_group(pod_group_key(workload))
     return group is None or each.name not in group.assigned

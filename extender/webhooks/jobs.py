@@ -17,6 +17,7 @@ from extender.api import wellknown
 from extender.api.wellknown import DEFAULT_QUEUE
 from extender.jobs import fields
 from extender.jobs.fields import Object
+from extender.jobs.kinds.services import TEMPLATES, group_of, prepare
 from extender.jobs.registry import Integration
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -60,6 +61,8 @@ def by_kind(integrations: Iterable[Integration]) -> Kinds:
 def mutate(request: Request, kinds: Kinds, queues: QueueFacts) -> list[Object]:
     """Return the JSON patch (RFC 6902) of a new object: it gets a queue, and waits."""
     integration = kinds.get((request.group, request.kind))
+    if (request.group, request.kind) in TEMPLATES:
+        return _prepare(request)
     if (
         integration is None
         or request.operation != "CREATE"
@@ -88,6 +91,15 @@ def _is_made_by_a_job(source: Object, kinds: Kinds) -> bool:
     return False
 
 
+def _prepare(request: Request) -> list[Object]:
+    """Return the patch of a Deployment or a service in a queue, for its pods to wait there."""
+    if not fields.label(request.object, wellknown.QUEUE_LABEL):
+        return []
+    prepared = deepcopy(request.object)
+    prepare(prepared, request.group, request.kind)
+    return _difference(request.object, prepared)
+
+
 def _gate(pod: Object, integration: Integration) -> list[Object]:
     """Return the patch that gates a plain pod of a queue, which cannot be suspended."""
     gates = fields.objects(pod, "spec", "schedulingGates")
@@ -100,6 +112,8 @@ def _gate(pod: Object, integration: Integration) -> list[Object]:
         return []
     held = deepcopy(pod)
     fields.ensure(held, "spec")["schedulingGates"] = [*gates, {"name": wellknown.ADMISSION_GATE}]
+    if group := group_of(pod):
+        fields.ensure(held, "metadata", "labels")[wellknown.QUEUE_POD_GROUP_LABEL] = group
     job = integration.wrap(held)
     if job.skip():
         return []  # nothing would ever remove the gate

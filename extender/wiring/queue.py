@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
 from extender.api.reasons import JobReason, Preempted
-from extender.api.wellknown import MANAGED_LABEL, NOT_QUEUED, QUEUE_LABEL
+from extender.api.wellknown import DEPLOYMENTS, MANAGED_LABEL, QUEUE_LABEL, is_unprepared
 from extender.config.settings import Settings
 from extender.controllers.admission import AdmissionLoop
 from extender.controllers.admitted_pods import GrantKeeper, LostHosts, TopologyGates
@@ -194,10 +195,15 @@ class Sources:
         for each in self._integrations.values():
             path = objects(each.group, each.version, each.plural)
             decode = partial(self._decode_job, kind=each.name)
-            selector = f"&labelSelector={quote(self._job_selector)}" if self._job_selector else ""
+            chosen = self._selector_of(each)
+            selector = f"&labelSelector={quote(chosen)}" if chosen else ""
             with suppress(NotFoundError):  # there may be no such kind
                 jobs = await everything(self._client, path, decode, selector=selector, pacer=pacer)
                 await pacer.go_through(self._guarded(events.JobApplied(job)) for job in jobs)
+
+    def _selector_of(self, kind: Integration) -> str:
+        """Return the label of the jobs that are watched; services without a queue never wait."""
+        return QUEUE_LABEL if kind.parts is not None else self._job_selector
 
     def _guarded(self, event: events.Event) -> bool:
         """Apply an event; return whether the state accepted it."""
@@ -303,7 +309,7 @@ class Sources:
         optional = name != BatchJob.integration  # every cluster has Jobs
         return Reflector[JobObject](
             f"jobs of {name}",
-            watcher(self._client, path, labels=self._job_selector, optional=optional),
+            watcher(self._client, path, labels=self._selector_of(integration), optional=optional),
             decode,
             feed=Feed(
                 listed=lambda found, version: queues.replace(
@@ -319,20 +325,27 @@ class Sources:
 def unqueued(
     client: KubeClient, integrations: Iterable[Integration], into: Unqueued
 ) -> Iterator[Reflector[Identity]]:
-    """Yield the reflectors of the kinds that are not queued; nothing waits for them."""
-    queued = {each.kind for each in integrations}
-    for kind, path in NOT_QUEUED.items():
-        if kind in queued:
-            continue
-        version = path.rpartition("/")[0]
+    """Yield the reflectors of Deployments, and of the kinds that are not queued.
 
-        def decode(raw: bytes, *, kind: str = kind, version: str = version) -> Identity:
-            return replace(identify(raw), kind=kind, api_version=version)
+    Nothing waits for them.
+    """
+    left_out = set(registry.builtin()) - {each.name for each in integrations}
 
-        watch = watcher(client, f"/apis/{path}", labels=QUEUE_LABEL, optional=True)
+    def reflector(kind: str, version: str, path: str) -> Reflector[Identity]:
+        def decode(raw: bytes) -> Identity:
+            is_queued = path == DEPLOYMENTS and not is_unprepared(msgspec.json.decode(raw))
+            return replace(identify(raw), kind="" if is_queued else kind, api_version=version)
+
+        watch = watcher(client, path, labels=QUEUE_LABEL, optional=True)
         found = Reflector[Identity](f"unqueued {kind}", watch, decode, feed=into.feed(kind))
         found.needed = False
-        yield found
+        return found
+
+    yield reflector("Deployment", "apps/v1", DEPLOYMENTS)
+    for each in registry.builtin().values():
+        if each.name in left_out and each.compose is None:
+            path = objects(each.group, each.version, each.plural)
+            yield reflector(each.kind, each.api_version, path)
 
 
 class QueueControllers:

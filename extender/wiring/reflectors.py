@@ -234,7 +234,7 @@ class _Admissions:
     def reflectors(self, namespace: str) -> Iterator[Reflector[Any]]:
         yield self._workloads()
         for each in registry.builtin().values():
-            if each.compose is None and each.name != BatchJob.integration:
+            if not each.compose and not each.parts and each.name != BatchJob.integration:
                 path = objects(each.group, each.version, each.plural)
                 yield self._jobs(f"{each.group}/{each.kind}", path)
         yield self._managed_jobs(namespace)

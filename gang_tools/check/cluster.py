@@ -20,16 +20,17 @@ from cryptography import x509
 
 from extender.api.scheduler_config import DEFAULT_SCHEDULER
 from extender.api.wellknown import (
+    DEPLOYMENTS,
     GROUP_NATIVE,
     GROUP_SIGS,
     NATIVE_SCHEDULED,
-    NOT_QUEUED,
     POD_GROUP_GROUPS,
     QUEUE_API_VERSION,
-    QUEUE_ELSE,
     QUEUE_LABEL,
     REQUIRE_ROOM_ANNOTATION,
+    UNPREPARED,
     fields_without_effect,
+    is_unprepared,
     names_without_effect,
     no_effect_sentence,
 )
@@ -383,13 +384,9 @@ class _Check:
                     fine = False
                     yield unused_finding(kind, meta, unused, mend=mend)
         chosen = f"?labelSelector={quote(QUEUE_LABEL)}&limit=500"
-        paths = [f"/apis/{path}{chosen}" for path in NOT_QUEUED.values()]
-        jobs = await together(map(self._reader.items, paths))
-        mend = "it runs without quota, or waits for ever if it was created suspended: " + QUEUE_ELSE
-        for kind, objects in zip(NOT_QUEUED, jobs, strict=True):
-            for each in objects:
-                fine = False
-                yield unused_finding(kind, each["metadata"], (QUEUE_LABEL,), mend=mend)
+        for each in filter(is_unprepared, await self._reader.items(f"{DEPLOYMENTS}{chosen}")):
+            fine, mend = False, f"its pods run without quota: {UNPREPARED}"
+            yield unused_finding("Deployment", each["metadata"], (QUEUE_LABEL,), mend=mend)
         if fine:
             text = "all fields, labels and annotations of the queues are honoured"
             yield ok("queue.honoured", text)

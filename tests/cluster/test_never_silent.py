@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.alone import in_place_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import JOBS, QUEUE, Queues
 from tests.harness import objects
 from tests.harness.client import Api
-from tests.harness.kinds import template
+from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -104,23 +105,39 @@ def test_fields_and_annotations_without_effect_are_named_once(
     assert reconciler.metric(metric) >= 1
 
 
-def test_an_object_of_a_kind_that_is_not_queued_is_told_once(
+def test_a_deployment_whose_pods_are_not_queued_is_told_once(
     api: Api, queues: Queues, reconciler: Reconciler
 ) -> None:
     queues.simple()
-    path, labels = "apps/v1/deployments", {"app": "served"}
-    meta = {"name": "served", "namespace": queues.namespace, "labels": {QUEUE: "queue"}}
-    pods = {"metadata": {"labels": labels}, **template()}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": pods}
-    api.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec})
+    body = objects.deployment("web", 0, namespace=queues.namespace)
+    body["metadata"]["labels"] = {QUEUE: "queue"}
+    api.create(body)
 
     def told() -> bool:
-        begins = "label kueue.x-k8s.io/queue-name has no effect on the kind Deployment here: "
-        notes = api.notes(queues.namespace, "NotQueued", name="served")
-        return [note.startswith(begins) for note in notes] == [True]
+        [note] = api.notes(queues.namespace, "NotQueued", name="web") or [""]
+        return "its pod template does not name the queue: apply manifests/optional" in note
 
     api.wait_for("it is told", told)
     reconciler.restart()
     reconciler.wait_leading()
-    api.patch(path, "served", queues.namespace, body={"metadata": {"labels": {"x": "y"}}})
+    body = {"metadata": {"labels": {"x": "y"}}}
+    api.patch("apps/v1/deployments", "web", queues.namespace, body=body)
     assert told()
+
+
+def test_an_object_of_a_kind_that_the_settings_leave_out_is_told(
+    api: Api, queues: Queues, control_plane: ControlPlane, reconciler: Reconciler
+) -> None:
+    settings = {"queue": {"integrations": ["batch/job"]}}
+    with in_place_of(reconciler, control_plane, "jobs-alone", settings):
+        queues.simple()
+        meta = {"name": "web", "namespace": queues.namespace, "labels": {QUEUE: "queue"}}
+        spec = {**objects.deployment("web", 0)["spec"], "serviceName": "web"}
+        kind = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+        api.create({**kind, "metadata": meta, "spec": spec})
+
+        def told() -> bool:
+            notes = api.notes(queues.namespace, "NotQueued", name="web")
+            return ["queue.integrations does not name its kind" in each for each in notes] == [True]
+
+        api.wait_for("it is told", told)

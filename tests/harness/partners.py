@@ -76,11 +76,12 @@ class Start:
         return str(path)
 
 
-def _jobset_configuration(start: Start) -> str:
+def _configuration(start: Start, group: str) -> str:
+    """Write the configuration of JobSet, or of LeaderWorkerSet, which copied it."""
     return start.write(
-        "jobset.yaml",
+        "configuration.yaml",
         {
-            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+            "apiVersion": f"{group}/v1alpha1",
             "kind": "Configuration",
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
@@ -106,7 +107,7 @@ JOBSET: Final = Partner(
         "config/components/webhook/manifests.yaml",
     ),
     account="jobset-controller-manager",
-    arguments=lambda start: [f"--config={_jobset_configuration(start)}"],
+    arguments=lambda start: [f"--config={_configuration(start, 'config.jobset.x-k8s.io')}"],
     env=lambda start: {"KUBECONFIG": str(start.kubeconfig)},
     answers="/readyz",
 )
@@ -301,7 +302,19 @@ TRAINER: Final = Partner(
     needs=(JOBSET,),
     answers="/readyz",
 )
-PARTNERS: Final = {each.name: each for each in (JOBSET, MPI, KUBERAY, TRAINING, TRAINER, KARPENTER)}
+LWS: Final = Partner(
+    name="lws",
+    module="sigs.k8s.io/lws",
+    version="v0.7.0",
+    package="./cmd",
+    manifests=("config/crd/bases", "config/rbac/role.yaml", "config/webhook/manifests.yaml"),
+    account="lws-controller-manager",
+    arguments=lambda start: [f"--config={_configuration(start, 'config.lws.x-k8s.io')}"],
+    env=lambda start: {"KUBECONFIG": str(start.kubeconfig)},
+)
+PARTNERS: Final = {
+    each.name: each for each in (JOBSET, MPI, KUBERAY, TRAINING, TRAINER, LWS, KARPENTER)
+}
 
 
 def ensure_partner(partner: Partner, report: Report = print_line) -> Path:

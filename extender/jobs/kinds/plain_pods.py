@@ -52,6 +52,9 @@ _SHAPE: Final = (
     "resourceClaims",
 )
 _OF_A_CONTAINER: Final = ("image", "resources", "ports", "restartPolicy")
+WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+"""A label of the pods of a LeaderWorkerSet; that of a leader is 0."""
+_SERVICES: Final = frozenset(("statefulset", "leaderworkerset"))
 _ENDED: Final = frozenset(("Succeeded", "Failed"))
 
 
@@ -84,6 +87,8 @@ class PlainPod:
     """The number of pods in its group, from its annotation."""
     is_last: bool
     """True if its annotation says that a pod which failed is not replaced."""
+    follows: bool
+    """True if it is one of a service, whose Workload has the name of its group."""
 
     @property
     def object(self) -> Object:
@@ -151,6 +156,7 @@ def _pod(found: Object, source: bytes | Object) -> PlainPod:
         queue=fields.label(found, wellknown.QUEUE_LABEL),
         total=fields.annotation(found, wellknown.POD_GROUP_TOTAL_COUNT),
         is_last=fields.annotation(found, wellknown.RETRIABLE_IN_GROUP) == "false",
+        follows=_follows(found),
     )
 
 
@@ -169,6 +175,11 @@ def _is_ours(pod: Object, *, held: bool) -> bool:
     return was_held or not any(fields.flag(each, "controller") for each in owners)
 
 
+def _follows(pod: Object) -> bool:
+    grouped = fields.label(pod, wellknown.QUEUE_POD_GROUP_LABEL)
+    return bool(grouped) and fields.annotation(pod, wellknown.SUSPENDING_PARENT) in _SERVICES
+
+
 def _role(pod: Object, *, held: bool) -> str:
     """Return the name of a pod's pod set: equal pods have one, whatever they are given later.
 
@@ -178,6 +189,9 @@ def _role(pod: Object, *, held: bool) -> str:
     own, spec = fields.annotation(pod, wellknown.ROLE_HASH), fields.mapping(pod, "spec")
     if own and not held:
         return own
+    if _follows(pod):
+        index = fields.label(pod, WORKER_INDEX)
+        return "main" if not index else "leader" if index == "0" else "worker"
     shape = {name: spec[name] for name in _SHAPE if spec.get(name)}
     for name in ("initContainers", "containers"):
         containers = fields.objects(spec, name)
@@ -208,6 +222,8 @@ class PlainPods(GenericJob):
 
     def __init__(self, pods: Sequence[PlainPod]) -> None:
         self._done: Mapping[str, int] = {}
+        self._leader: WorkloadInfo | None = None
+        self._late: Collection[str] = ()
         self._pods = sorted((each for each in pods if each.is_ours), key=lambda pod: pod.age)
         self._left = [each for each in self._pods if not each.is_leaving]
         self._counted = [each for each in self._left if each.counts]
@@ -224,10 +240,41 @@ class PlainPods(GenericJob):
     def skip(self) -> bool:
         return not self._pods
 
+    # -- pods of a service
+
+    @property
+    def follows(self) -> bool:
+        """True if these are the pods of a service."""
+        return self._first.follows
+
+    @property
+    def ready(self) -> int:
+        """The number of pods that were let go and are ready."""
+        return sum(each.is_ready and each.runs for each in self._left)
+
+    @property
+    def held(self) -> list[str]:
+        """The UIDs of the pods that wait."""
+        return [each.uid for each in self._left if each.is_held]
+
+    def follow(self, workload: WorkloadInfo, late: Collection[str], fits: Collection[str]) -> None:
+        """Join the Workload of the service; of the pods that wait only those that fit may go."""
+        self._leader, self._late = workload, late
+        self._left = [each for each in self._left if not each.is_held or each.uid in fits]
+
+    @override
+    def late_pod_sets(self) -> Collection[str]:
+        return self._late
+
     # -- one workload for all
 
     @override
     def owners(self) -> list[Object]:
+        if self._leader is not None:
+            return [
+                {"apiVersion": o.api_version, "kind": o.kind, "name": o.name, "uid": o.uid}
+                for o in self._leader.owners
+            ]
         what: Object = {"apiVersion": self.version, "kind": self.kind}
         return [{**what, "name": each.name, "uid": each.uid} for each in self._pods]
 
@@ -357,14 +404,17 @@ class PlainPods(GenericJob):
         """Return the writes that remove our gate from as many pods as have quota."""
         steps: list[Step] = []
         for placement in placements:
-            mine = [each for each in self._left if each.role == placement.name]
+            every = self.follows and placement.name == "main"
+            mine = [each for each in self._left if every or each.role == placement.name]
             room = placement.count - sum(each.runs for each in mine)
             held = [each for each in mine if each.is_held][: max(0, room)]
             for pod in held[: _BATCH - len(steps)]:
                 before = pod.object
                 changed = pod.copy()
                 templates.inject(changed, placement)
-                fields.ensure(changed, "metadata", "annotations")[wellknown.ROLE_HASH] = pod.role
+                fields.ensure(changed, "metadata", "annotations")[wellknown.ROLE_HASH] = (
+                    placement.name
+                )
                 _let_go(changed)
                 step = guarded(merge_patch(before, changed), before)
                 steps.append(Step(step.patch, member=pod.name))

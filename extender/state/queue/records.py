@@ -463,6 +463,12 @@ class WorkloadInfo:
         return all(each.group_kind == "/Pod" for each in self.owners)
 
     @property
+    def service(self) -> tuple[str, str] | None:
+        """The service that it is for, as `JobObject.unit`; its pods name it as their group."""
+        kind = SERVICES.get(self.owner.group_kind) if self.owner is not None else None
+        return (kind, f"{self.meta.namespace}/{self.owner.name}") if kind and self.owner else None
+
+    @property
     def lost_owners(self) -> bool:
         """True if a job had it that owns it no more, as after `kubectl delete --cascade=orphan`.
 
@@ -593,6 +599,13 @@ class JobObject:
         if self.group:
             return self.kind, f"{self.meta.namespace}/group/{self.group}"
         return self.key
+
+
+SERVICES: Final = {
+    "apps/StatefulSet": "statefulset",
+    "leaderworkerset.x-k8s.io/LeaderWorkerSet": "leaderworkerset.x-k8s.io/leaderworkerset",
+}
+"""The integrations of services, by GROUP/KIND."""
 
 
 def group_unit(workload: str) -> tuple[str, str]:

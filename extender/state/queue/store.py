@@ -24,6 +24,7 @@ from extender.state.cluster.records import REMEMBERED
 from extender.state.queue import events as ev
 from extender.state.queue.events import Event, QueueChange, Record
 from extender.state.queue.records import (
+    SERVICES,
     AdmissionCheckInfo,
     ClusterQueueInfo,
     CohortInfo,
@@ -481,9 +482,21 @@ class Queues:
         keys.update(*(tables.children.get((namespace, uid), ()) for uid in owners))
         keys.update(tables.by_prebuilt.get(workload.key, ()))
         units = {tables.jobs[key].unit for key in keys}
-        if workload.is_of_pods and group_unit(workload.key) in tables.units:
-            units.add(group_unit(workload.key))  # its owners may all have been replaced
-        return frozenset(units)
+        # Of a group of pods the owners may all have been replaced.
+        follows = workload.is_of_pods or workload.service
+        named = (group_unit(workload.key) if follows else None, workload.service)
+        return frozenset(units.union(each for each in named if each and each in tables.units))
+
+    def _units_of(self, job: JobObject) -> frozenset[tuple[str, str]]:
+        """Return the job, and its service or the pods of its services."""
+        tables, namespace = self._tables, job.meta.namespace
+        leader = tables.workloads.get(f"{namespace}/{job.group}") if job.group else None
+        if leader is not None and leader.service is not None:
+            return frozenset((job.unit, leader.service))
+        if job.kind not in SERVICES.values():
+            return frozenset((job.unit,))
+        followed = map(group_unit, self._view.workloads_of(job.meta.uid, namespace))
+        return frozenset((job.unit, *followed))
 
     # -- jobs
 
@@ -502,7 +515,7 @@ class Queues:
             self._tables.children[job.meta.namespace, job.owner.uid].add(job.key)
         if job.prebuilt:
             self._tables.by_prebuilt[job.prebuilt].add(job.key)
-        return QueueChange(jobs=frozenset((job.unit,)))
+        return QueueChange(jobs=self._units_of(job))
 
     def _drop_job(self, job: JobObject, news: float) -> QueueChange:
         """Forget a job; only its version `news`, or a later one, brings it back."""
@@ -515,7 +528,7 @@ class Queues:
         workloads = {*self._view.workloads_of(job.meta.uid, job.meta.namespace)}
         named = f"{job.meta.namespace}/{job.group}"  # it may have no owner any more
         workloads.update({named} & self._tables.workloads.keys())
-        return QueueChange(jobs=frozenset((before.unit,)), workloads=frozenset(workloads))
+        return QueueChange(jobs=self._units_of(before), workloads=frozenset(workloads))
 
     def _unindex_job(self, job: JobObject) -> None:
         self._tables.job_uids.pop(job.meta.uid, None)

@@ -134,7 +134,8 @@ KUEUE_NAMES = words(
 HONOURED_NAMES = words(
     """
     admission admission-gated-by job-completions-equal-parallelism job-min-parallelism job-uid
-    managed max-exec-time-seconds pod-group-name pod-group-total-count podset podset-group-name
+    managed max-exec-time-seconds pod-group-name pod-group-total-count pod-suspending-parent podset
+    podset-group-name
     podset-preferred-topology podset-required-topology podset-slice-required-topology
     podset-slice-required-topology-constraints podset-slice-size podset-unconstrained-topology
     prebuilt-workload-name priority-class queue-name resource-in-use retriable-in-group role-hash

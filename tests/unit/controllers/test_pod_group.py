@@ -422,7 +422,7 @@ OF_LWS = {"labels": {"leaderworkerset.sigs.k8s.io/name": "web"}}
          "create it again with podManagementPolicy: Parallel"),
         (OF_SET, "Parallel", ""),
         (OF_LWS, "LeaderReady", "LeaderWorkerSet web makes workers only when their leader is "
-         "ready: set its startupPolicy: LeaderCreated"),
+         "ready: create it again with startupPolicy: LeaderCreated"),
         (OF_LWS, "LeaderCreated", ""),
         (OF_SET, None, "a StatefulSet makes a pod when the one before is ready, unless its "
          "podManagementPolicy is Parallel"),

@@ -191,6 +191,7 @@ def test_a_job_that_ended_keeps_its_quota_until_its_pods_are_gone(word: str, evi
     held = workload(job, *(["Evicted"] if evicted else []), admitted=True)
     running = replace(CONTEXT, has_pods=lambda _: True)
     awaits = only(act.AwaitPods, decide(job, [held], running))
+    assert awaits.note is not None
     assert awaits.note.reason == "PodsRemain"
     finish = first(act.FinishWorkload, decide(job, [held], CONTEXT))
     assert (finish.reason, finish.message) == ("Failed", "m")

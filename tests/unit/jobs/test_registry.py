@@ -36,6 +36,8 @@ def test_our_own_kinds_are_there_by_the_names_that_settings_have() -> None:
         "ray.io/raycluster": "ray.io/v1/rayclusters",
         "sparkoperator.k8s.io/sparkapplication": "sparkoperator.k8s.io/v1beta2/sparkapplications",
         "workload.codeflare.dev/appwrapper": "workload.codeflare.dev/v1beta2/appwrappers",
+        "statefulset": "apps/v1/statefulsets",
+        "leaderworkerset.x-k8s.io/leaderworkerset": "leaderworkerset.x-k8s.io/v1/leaderworkersets",
         "trainer.kubeflow.org/trainjob": "trainer.kubeflow.org/v1alpha1/trainjobs",
         "pod": "v1/pods",
     }

@@ -225,3 +225,36 @@ MALFORMED: dict[str, Object] = {
 def test_what_is_no_review_is_said_to_be_none(body: Object) -> None:
     with pytest.raises(MalformedReviewError):
         read(body)
+
+
+def test_the_templates_of_a_service_in_a_queue_say_what_its_pods_need() -> None:
+    made = objects.deployment("web")
+    path = "/spec/template/metadata"
+    assert mutate(read(review(made, kind="Deployment", group="apps")), KINDS, NO_QUEUES) == []
+
+    made["metadata"]["labels"] = {QUEUE: "q"}
+    for before in (None, made):
+        asked = read(review(made, before, kind="Deployment", group="apps"))
+        assert mutate(asked, KINDS, NO_QUEUES) == [
+            {"op": "add", "path": f"{path}/labels/kueue.x-k8s.io~1queue-name", "value": "q"},
+            {"op": "add", "path": f"{path}/labels/kueue.x-k8s.io~1managed", "value": "true"},
+            {
+                "op": "add",
+                "path": f"{path}/annotations",
+                "value": {"kueue.x-k8s.io/pod-suspending-parent": "deployment"},
+            },
+        ]
+
+
+def test_a_pod_of_a_service_names_its_workload() -> None:
+    made = objects.pod("web-0", labels={QUEUE: "q"})
+    parent = "kueue.x-k8s.io/pod-suspending-parent"
+    made["metadata"]["annotations"] = {parent: "statefulset"}
+    by = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "1"}
+    made["metadata"]["ownerReferences"] = [{**by, "controller": True}]
+
+    patch = mutate(read(review(made, kind="Pod", group="")), KINDS, NO_QUEUES)
+
+    label = "/metadata/labels/kueue.x-k8s.io~1pod-group-name"
+    assert {"op": "add", "path": label, "value": "sts-web"} in patch
+    assert {"op": "add", "path": "/spec/schedulingGates", "value": [GATE]} in patch

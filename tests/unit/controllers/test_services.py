@@ -1,0 +1,140 @@
+"""Services and their pods in the controller of jobs: each change reaches the other one."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from extender.api.wellknown import IN_USE_FINALIZER, WorkloadCondition
+from extender.jobs.fields import Object
+from extender.jobs.registry import builtin
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
+from extender.kube.queues import JobWriter
+from extender.state.queue import events as ev
+from extender.state.queue.events import QueueChange
+from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
+from tests.makers import NAMESPACE, observe, pod
+from tests.queue_makers import admission, condition, meta, pod_set, workload
+from tests.unit.controllers.queue_server import JobBench, NoPodGroups
+from tests.unit.jobs.test_services import leader_worker_set, service_pod
+
+UNIT = ("leaderworkerset.x-k8s.io/leaderworkerset", f"{NAMESPACE}/web")
+
+
+class Pods(JobWriter):
+    """Keeps the names of pods that were let go, and of those that were deleted."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.deleted: list[str] = []
+
+    @override
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
+        self.started.append(path.rpartition("/")[2])
+        return seen(service_pod(self.started[-1], held=False, role="main"), "pod")
+
+    @override
+    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
+        self.deleted.append(path.rpartition("/")[2])
+
+
+def seen(source: Object, kind: str, group: str = "lws-web-0") -> JobObject:
+    """Return an object as the watch shows it now."""
+    of = builtin()[kind]
+    metadata: Any = source["metadata"]
+    labels = metadata["labels"]
+    if kind == "pod":
+        labels["kueue.x-k8s.io/pod-group-name"] = group
+    body = {**source, "metadata": {**metadata, "resourceVersion": str(meta("x").version)}}
+    return QueueDecoder(Decoder()).job(
+        json.dumps(body).encode(), kind=kind, group_of=of.group_of, read=of.read
+    )
+
+
+def held(index: int, *more: str) -> WorkloadInfo:
+    """Return the admitted workload of a replica."""
+    made = workload(f"lws-web-{index}", replace(pod_set(1, 3), name="main"))
+    conditions = [condition(each) for each in ("QuotaReserved", "Admitted", *more)]
+    by = OwnerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "web", "u", controller=True)
+    return replace(
+        made,
+        meta=replace(made.meta, finalizers=(IN_USE_FINALIZER,)),
+        owners=(by,),
+        admission=admission(made),
+        conditions=tuple(conditions),
+    )
+
+
+class Scene(JobBench):
+    """A LeaderWorkerSet of two replicas that are admitted."""
+
+    def __init__(self) -> None:
+        self.jobs, self.groups = Pods(), NoPodGroups()
+        super().__init__(self.jobs, self.groups)
+        self.changes: list[QueueChange] = []
+        self.queues.subscribe(self.changes.append)
+        self.service(replicas=2)
+        for index in range(2):
+            self.store(held(index))
+
+    def service(self, replicas: int) -> None:
+        self.queues.apply(ev.JobApplied(seen(leader_worker_set(replicas), UNIT[0])))
+
+    def pod(self, name: str, cpu: int = 1, **options: Any) -> None:
+        self.queues.apply(ev.JobApplied(seen(service_pod(name, **options), "pod")))
+        observe(self.groups.cluster, pod(name, cpu))
+
+    async def look(self, unit: tuple[str, str]) -> None:
+        await self.controller.reconcile(unit)
+
+
+PODS = ("pod", f"{NAMESPACE}/group/lws-web-0")
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+async def test_pods_are_let_go_in_the_workload_that_they_name(scene: Scene) -> None:
+    scene.pod("web-0")
+    scene.pod("web-0-1", cpu=5)  # more than its workload asks for
+
+    await scene.look(PODS)
+
+    assert scene.jobs.started == ["web-0"]
+    assert [e.reason for e in scene.events if e.warning] == ["EditIgnored"]
+
+
+async def test_the_workload_of_a_replica_that_is_gone_goes_after_its_pods(scene: Scene) -> None:
+    scene.pod("web-0", held=False, role="main")
+    scene.service(replicas=0)
+    await scene.look(UNIT)
+    assert [*scene.server.stored] == [f"{NAMESPACE}/lws-web-0"]
+
+    gone = scene.queues.view().unit(PODS)[0]
+    scene.changes.clear()
+    scene.queues.apply(ev.JobDeleted(gone))
+    assert scene.changes[-1].jobs >= {UNIT, PODS}
+    await scene.look(UNIT)
+    assert scene.server.stored == {}
+
+
+async def test_an_evicted_replica_gives_its_quota_back_when_its_pods_are_gone(scene: Scene) -> None:
+    scene.pod("web-0", held=False, role="main")
+    key = f"{NAMESPACE}/lws-web-0"
+    scene.store(held(0, "Evicted"))
+    await scene.look(PODS)
+    await scene.look(UNIT)
+    assert scene.jobs.deleted == ["web-0"]
+    assert scene.server.stored[key].admission is not None
+
+    scene.queues.apply(ev.JobDeleted(scene.queues.view().unit(PODS)[0]))
+    await scene.look(UNIT)
+    assert scene.server.stored[key].admission is None
+    other = scene.server.stored[f"{NAMESPACE}/lws-web-1"]
+    assert other.condition(WorkloadCondition.ADMITTED) is not None
