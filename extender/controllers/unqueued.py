@@ -1,5 +1,6 @@
-"""Reports objects that name a queue, and are of a kind that the settings leave out, or Deployments
-whose pods are not queued.
+"""Reports objects that name a queue for nothing.
+
+Their kind is one that the settings leave out, or they are Deployments whose pods name no queue.
 """
 
 from collections.abc import Callable, Iterator, Sequence
