@@ -168,7 +168,7 @@ def test_no_right_is_needed_on_a_resource_that_its_group_has_not() -> None:
         (x.group, x.resource) for x in needed_rights(RECONCILER, {}) if "/final" in x.resource
     }
 
-    assert len(finalizers) == 14
+    assert len(finalizers) == 16
     assert {("", "pods/finalizers"), ("ray.io", "rayjobs/finalizers")} <= finalizers
 
 
