@@ -81,6 +81,8 @@ class EventReason(StrEnum):
 
     SCHEDULED = "Scheduled"
     RUNNING = "Running"
+    NO_NODES_IN_TIME = "NoNodesInTime"
+    """No node came in time in the domain that was chosen for a gang."""
     FINISHED = "Finished"
     PODS_FAILED = "PodsFailed"
     NOT_SCHEDULED = "NotScheduled"

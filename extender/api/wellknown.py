@@ -62,6 +62,8 @@ REQUIRED_TOPOLOGY: Final = "scheduling.x-k8s.io/required-topology"
 """On a PodGroup: a node label. All nodes of the gang must have the same value."""
 PREFERRED_TOPOLOGY: Final = "scheduling.x-k8s.io/preferred-topology"
 """On a PodGroup: a node label. The nodes of the gang have as few values as possible."""
+DOMAIN_LABEL: Final = "scheduling.x-k8s.io/domain"
+"""On a pod: the value of that label which the extender has written into its node selector."""
 PLACEMENT_ANNOTATION: Final = "scheduling.x-k8s.io/placement"
 """On a PodGroup, pack or spread: put its pods on few nodes, or on many."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
@@ -95,6 +97,8 @@ class ConditionType(StrEnum):
     """True while victims make room for it."""
     PREEMPTED = "Preempted"
     """True if it had to make room and has not started again."""
+    DOMAINS_TRIED = "DomainsTried"
+    """True if no node came in time in some domains of its topology: the message lists them."""
 
 
 # -- the queue: names of kueue.x-k8s.io

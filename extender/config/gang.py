@@ -53,6 +53,10 @@ class Gang(Section):
     """whether an autoscaler adds nodes for pods that wait. A group that would not fit even on empty
     nodes then has the reason WaitingForNodes in place of NeverFits, no group has more set aside
     than it needs, and minResources beyond what the pods request do not count"""
+    domain_timeout_seconds: Positive = 600
+    """how long a gang with scheduling.x-k8s.io/required-topology waits for nodes in the domain that
+    was chosen for it, where `growing` is on and the gate policy is installed. Then its pods are
+    made anew for another one"""
     strict_order: bool = False
     """whether no group may pass a group that waits for room, although it would fit"""
     ungate_when: Literal["complete", "fits"] = "complete"
@@ -184,6 +188,7 @@ class Gang(Section):
             claims_per_namespace=self.claims_per_namespace,
             claim_nodes_percentage=self.claim_nodes_percentage,
             growing=self.growing,
+            domain_timeout=self.domain_timeout_seconds,
             strict_order=self.strict_order,
             gate_until_fit=self.ungate_when == "fits",
             retry_grace=self.retry_grace_seconds,

@@ -5,7 +5,7 @@ comes meanwhile is one write. Everything else is written at once.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 import structlog
@@ -14,6 +14,7 @@ from extender.api.reasons import Reason
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang import budgets
 from extender.gang.phase import Watched
+from extender.gang.release import Awaited, awaited
 from extender.gang.restart import parted
 from extender.gang.status import (
     Maker,
@@ -75,6 +76,8 @@ class PodGroupController:
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._bound: dict[str, tuple[frozenset[str], float]] = {}
         self._waiting: dict[str, Waiting] = {}
+        self._awaited: dict[str, tuple[Awaited, float]] = {}
+        """Where each group waits for nodes, and since when, by the monotonic clock."""
         self._makers: dict[str, tuple[Maker, str | None]] = {}
         """What makes the pods of an incomplete gang, and in which order, by group."""
 
@@ -103,6 +106,7 @@ class PodGroupController:
             self._reported.pop(group, None)
             self._bound.pop(group, None)
             self._waiting.pop(group, None)
+            self._awaited.pop(group, None)
             return None
         known = self._known_of(pod_group)
         stored = known.decided if known is not None else ours(pod_group.status)
@@ -123,6 +127,7 @@ class PodGroupController:
             watched=Watched(
                 *(self._on_partial, now - since, self._options.on_partial_overrides, why),
                 in_order=bool(ordered),
+                gives_up=self._given_up(pod_group),
             ),
         )
         waits = waiting_of(found.status, self._view.members(group))
@@ -130,8 +135,9 @@ class PodGroupController:
             self._waiting.pop(group, None)
         else:
             self._waiting[group] = waits
-        await self._evict(pod_group, found)
+        await self._evict(pod_group, found.evict)
         pause = await self._write(pod_group, found.status)
+        await self._evict(pod_group, found.move)  # who chooses the next domain reads the status
         self._report(pod_group, found)
         await self._write_readiness(found)
         is_shown = self._known[group].is_whole
@@ -240,11 +246,22 @@ class PodGroupController:
                 at=self._clock.wall(),
             )
 
-    async def _evict(self, pod_group: PodGroupInfo, found: Report) -> None:
+    def _given_up(self, pod_group: PodGroupInfo) -> str | None:
+        """Return the domain in which no node has come for a group for too long."""
+        now, where = self._clock.monotonic(), awaited(pod_group, view=self._view)
+        before, since = self._awaited.pop(pod_group.key, (None, now))
+        if where is None:
+            return None
+        since = since if where == before else now
+        over = where.others and now - since >= self._options.domain_timeout
+        self._awaited[pod_group.key] = where, now if over else since
+        return where.domain if over else None
+
+    async def _evict(self, pod_group: PodGroupInfo, pods: Collection[PodInfo]) -> None:
         refused: ApiError | None = None
-        if found.evict and (budget := budgets.budget_of(pod_group, self._view)) is not None:
+        if pods and (budget := budgets.budget_of(pod_group, self._view)) is not None:
             await self._writer.delete_budget(budget)
-        singles, jobs = parted(found.evict, self._view)
+        singles, jobs = parted(pods, self._view)
         for job in jobs:
             for pod in job.pods:
                 await self._writer.evict(_ref(pod), dry_run=True)  # a budget may refuse it

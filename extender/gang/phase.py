@@ -259,6 +259,8 @@ class Watched:
     overrides: OnPartialOverrides = "evict"
     why: Pending | None = None
     """The answer to what the group waits for, if it was worked out before: that may take long."""
+    gives_up: str | None = None
+    """The domain in which the group has waited for nodes for too long."""
     in_order: bool = False
     """True if some of its pods are made only when others are ready, so that it never starts."""
 

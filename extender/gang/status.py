@@ -18,6 +18,7 @@ from extender.gang import budgets, gates, phase, preempt
 from extender.gang.fit import Fit, beyond_requests, candidates, finds_no_node, listed
 from extender.gang.gates import cannot_start
 from extender.gang.phase import Progress, Statement, Watched, is_scheduled, runs
+from extender.gang.release import MOST_TRIED, tried_domains, with_owner
 from extender.gang.verdicts import GangOptions, OnPartial, Pending, Refuse, about, not_admitted
 from extender.state.cluster.records import (
     ConditionInfo,
@@ -62,6 +63,8 @@ class Report:
     status: PodGroupStatusInfo
     notices: tuple[Notice, ...] = ()
     evict: tuple[PodInfo, ...] = ()
+    move: tuple[PodInfo, ...] = ()
+    """Pods that are to be made anew, for another domain, once the status says so."""
     readiness: "Readiness | None" = None
     look_again: float | None = None
 
@@ -125,6 +128,7 @@ def decide(
         ),
         running(have, need, phase=status.phase),
         *([split.statement] if split.statement else []),
+        *(() if whole else _tried(stored, watched.gives_up)),
     ]
     status = replace(
         status,
@@ -143,8 +147,10 @@ def decide(
             *_protection(pod_group.disruption_budget),
             *_in_order(watched, why),
             *_claim(claim),
+            *_given_up(pod_group, watched.gives_up),
         ),
         evict=split.evict,
+        move=with_owner(pod_group, view=view) if watched.gives_up is not None else (),
         readiness=readiness_of(
             pods,
             need=need,
@@ -232,6 +238,23 @@ def _room(pod_group: PodGroupInfo, why: Pending) -> str:
     return f"; {preempt.sentence(chosen)}" if chosen and why.reason in _CLAIMING else ""
 
 
+def _tried(stored: PodGroupStatusInfo, more: str | None) -> Iterable[Statement]:
+    """Yield the condition with the domains that were given up; the oldest are forgotten."""
+    found = [*tried_domains(stored)]
+    if more is not None:
+        found = [*(each for each in found if each != more), more][-MOST_TRIED:]
+    if found:
+        kind, reason = ConditionType.DOMAINS_TRIED, EventReason.NO_NODES_IN_TIME
+        yield Statement(kind, holds=True, reason=reason, message=", ".join(found))
+
+
+def _given_up(pod_group: PodGroupInfo, domain: str | None) -> Iterable[Notice]:
+    if domain is not None:
+        text = f"no node came in time where '{pod_group.required_topology}' is '{domain}'"
+        note = f"{text}: its pods are made anew, for another domain"
+        yield Notice(EventReason.NO_NODES_IN_TIME, note, "Moving", warning=True)
+
+
 def _uncounted(pod_group: PodGroupInfo, view: ClusterView) -> str:
     """Return which minResources do not count, as the end of a sentence."""
     if not (view.growing and pod_group.min_resources and view.tally(pod_group.key).members):
@@ -257,7 +280,10 @@ def _claim(claim: Claim | None) -> Iterable[Notice]:
 # --- conditions --------------------------------------------------------------------------------
 
 
-OURS: Final = frozenset((ConditionType.SCHEDULED, ConditionType.RUNNING, ConditionType.PARTIAL))
+OURS: Final = frozenset((
+    *(ConditionType.SCHEDULED, ConditionType.RUNNING, ConditionType.PARTIAL),
+    ConditionType.DOMAINS_TRIED,
+))  # fmt: skip
 """The conditions that the reconciler writes."""
 
 

@@ -145,6 +145,7 @@ class GangOptions:
     claims_per_namespace: int = 5
     claim_nodes_percentage: int = 50
     growing: bool = False
+    domain_timeout: float = 600.0
     strict_order: bool = False
     gate_until_fit: bool = False
     """True if `ungateWhen` is `fits`."""

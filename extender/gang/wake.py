@@ -203,8 +203,11 @@ def decide_group(
     view: ClusterView,
     gate_until_fit: bool = False,
     resting: Collection[str] = (),
+    probes: bool = False,
 ) -> Wake:
     """Return the pods to wake after a group changed; `gate_until_fit` as in `GangOptions`.
+
+    If it `probes`, one pod alone loses our gate.
 
     Pods that are `resting`, by UID, could not be patched lately and have a pause of their own. A
     pod that is bound or being bound is never woken.
@@ -215,6 +218,9 @@ def decide_group(
     """
     ungate = _natives_to_ungate(group, view)
     ungate = ungate or _to_ungate(group, view, gate_until_fit=gate_until_fit)
+    if probes and ungate:
+        # One that has lost it already shows where nodes come.
+        ungate = ungate[: all(pod.gates for pod in view.members(group))]
     if ungate:
         return Wake(ungate=tuple(pod for pod in ungate if pod.uid not in resting))
     uids = (uid for uid in view.refused_of(group) if uid not in resting)
@@ -335,21 +341,30 @@ def _natives_to_ungate(group: str, view: ClusterView) -> tuple[PodInfo, ...]:
 
 
 def _to_ungate(group: str, view: ClusterView, *, gate_until_fit: bool) -> tuple[PodInfo, ...]:
-    """Return the pods that only our gate holds back, once the group has enough of them.
+    """Return the pods that only our gate holds back, once the group can start.
+
+    Then it has enough pods whose jobs are admitted, and annotations that mean something.
 
     With `gate_until_fit`, return only the pods that a plan keeps room for, unless the group has
     started or only kube-scheduler can judge its pods.
     """
-    pod_group = view.pod_group(group)
-    if pod_group is None:
+    pod_group, tally = view.pod_group(group), view.tally(group)
+    if pod_group is None or not tally.all_gated_by_us or cannot_start(group, view=view):
         return ()
-    tally, quorum = view.tally(group), view.quorum(pod_group)
-    if not tally.all_gated_by_us or len(tally.members) - len(tally.gated) < quorum:
+    behind = [view.pods[uid] for uid in tally.all_gated_by_us]
+    ours = tuple(pod for pod in behind if view.awaits_admission(pod) is None)
+    quorum, held = view.quorum(pod_group), len(behind) - len(ours)
+    if len(tally.members) - len(tally.gated) - held < quorum:
         return ()
-    ours = tuple(view.pods[uid] for uid in tally.all_gated_by_us)
     if not gate_until_fit or tally.assigned >= quorum or not is_readable(group, view=view):
         return ours
     return tuple(pod for pod in ours if view.planned_node(pod.uid) is not None)
+
+
+def is_not_admitted(group: str, *, view: ClusterView) -> bool:
+    """Return whether our gate holds pods back that a queue has not admitted: that is no event."""
+    ours = (view.pods[uid] for uid in view.tally(group).all_gated_by_us)
+    return any(view.awaits_admission(pod) is not None for pod in ours)
 
 
 def refused_before(pod: PodInfo) -> Reason | None:

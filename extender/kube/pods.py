@@ -9,7 +9,13 @@ from urllib.parse import quote
 import msgspec
 
 from extender.api.core_v1 import Pod
-from extender.api.wellknown import BESIDE_LABEL, GANG_GATE, TOPOLOGY_GATE, WOKEN_ANNOTATION
+from extender.api.wellknown import (
+    BESIDE_LABEL,
+    DOMAIN_LABEL,
+    GANG_GATE,
+    TOPOLOGY_GATE,
+    WOKEN_ANNOTATION,
+)
 from extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import (
     ConflictError,
@@ -100,6 +106,14 @@ class PodWriter:
             body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": name}}
             await self._patch(f"{pod.path}/status", _encode(body), MERGE_PATCH)
 
+    async def release(self, pod: PodRef, label: str, domain: str) -> None:
+        """Remove our gate, and have the pod ask for nodes with this label. Raises ApiError.
+
+        A label of the pod says that we have written that.
+        """
+        labels = {DOMAIN_LABEL: domain}
+        await self._open(pod, {label: domain}, gate=GANG_GATE, labels=labels)
+
     async def ungate(self, pod: PodRef) -> None:
         """Remove our gate, the only gate of the pod. Raises ApiError."""
         patch = [
@@ -115,11 +129,16 @@ class PodWriter:
 
         A pod that is gone, or has no such gate any more, is left as it is.
         """
+        await self._open(pod, selector, gate=TOPOLOGY_GATE, labels={})
+
+    async def _open(
+        self, pod: PodRef, selector: Mapping[str, str], *, gate: str, labels: Mapping[str, str]
+    ) -> None:
         body = _encode({
-            "metadata": {"uid": pod.uid},
+            "metadata": {"uid": pod.uid, "labels": labels},
             "spec": {
                 "nodeSelector": dict(selector),
-                "schedulingGates": [{"$patch": "delete", "name": TOPOLOGY_GATE}],
+                "schedulingGates": [{"$patch": "delete", "name": gate}],
             },
         })  # fmt: skip
         with suppress(InvalidError):

@@ -15,6 +15,7 @@ import structlog
 from cachetools import TTLCache
 
 from extender.gang import wake
+from extender.gang.release import ANYWHERE, Release, choosing
 from extender.gang.wake import PodKind
 from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.pods import PodRef, PodWriter
@@ -60,6 +61,8 @@ class Patch:
     pod: PodInfo
     how: Literal["annotation", "label", "spread", "gate"]
     reason: str | None = None
+    domain: tuple[str, str] | None = None
+    """The label of nodes that it asks for from then on, and its value."""
 
 
 class Waker:
@@ -186,19 +189,28 @@ class Waker:
         elif key == ROOM_REST:
             self._wake_for_room()
         elif is_group(key):
-            self._look_at_group(key, resting)
+            release = ANYWHERE
+            if self._view.growing:
+                release = await in_turns(choosing(key, view=self._view), self._clock)
+            self._look_at_group(key, resting, release)
         else:
             self._look_at_pod(key)
 
-    def _look_at_group(self, group: str, resting: Collection[str]) -> None:
+    def _look_at_group(self, group: str, resting: Collection[str], release: Release) -> None:
         decision = wake.decide_group(
-            group, view=self._view, gate_until_fit=self._options.gate_until_fit, resting=resting
+            group,
+            view=self._view,
+            gate_until_fit=self._options.gate_until_fit,
+            resting=resting,
+            probes=release.probes,
         )
+        if release.probes or wake.is_not_admitted(group, view=self._view):
+            self._queue.add_after(group, LOOK_SECONDS)
         retry = self._to_wake(group, decision.retry)
         if len(retry) < len(decision.retry):
             self._queue.add_after(group, SPARED_SECONDS)
         self._wake(retry)
-        self._patch(Patch(pod, "gate") for pod in decision.ungate)
+        self._patch(Patch(pod, "gate", None, release.domain) for pod in decision.ungate)
 
     def _to_wake(self, group: str, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
         """Return the refused members that are to be woken now.
@@ -306,7 +318,10 @@ class Waker:
             return
         ref = PodRef(pod.namespace, pod.name, pod.uid)
         if patch.how == "gate":
-            await self._patcher.ungate(ref)
+            if patch.domain is None:
+                await self._patcher.ungate(ref)
+            else:
+                await self._patcher.release(ref, *patch.domain)
         elif patch.how != "annotation":
             node = self._view.planned_node(pod.uid) if patch.how == "spread" else None
             await self._patcher.try_beside(ref, at=int(self._clock.wall() * 1000), node=node)

@@ -156,6 +156,18 @@ CHOICES: Final = {
     "gates": Choice(
         {"optional": {"gangGatePolicy": True}}, _BESIDE, more=_optional("gang-gate-policy.yaml")
     ),
+    "a cluster that grows": Choice(
+        {"settings": {"gang": {"growing": True}}},
+        _BESIDE,
+        patches=(_reads_settings("gang-reconciler"), _reads_settings("gang-scheduler", 1)),
+        more=(*_optional("gang-gate-policy.yaml"), _settings({"gang": {"growing": True}})),
+    ),
+    "a cluster that grows before 1.36": Choice(
+        {**_CONTROL_PLANE, "settings": {"gang": {"growing": True}}},
+        patches=(_reads_settings("gang-reconciler"),),
+        more=(_settings({"gang": {"growing": True}}),),
+        kubernetes="v1.35.2",
+    ),
     "pods are sent": Choice(
         {"optional": {"secondSchedulerPolicy": True}},
         _BESIDE,

@@ -140,6 +140,13 @@ EXTENDER_MAY_NOT = {
     "a deadline": ([LIMIT], "spec: "),
     "tolerations": ([put("/spec/tolerations/-", ANY)], "spec: "),
     "a node selector": ([put("/spec/nodeSelector", {"a": "b"})], "spec: "),
+    "two labels of nodes with its gate": (
+        [
+            put("/spec/nodeSelector", {"a": "b", "c": "d"}),
+            {"op": "remove", "path": "/spec/schedulingGates/1"},
+        ],
+        "spec: ",
+    ),
     "a label": ([put("/metadata/labels/app", "b", "replace")], "metadata.labels: "),
     "a label that goes": ([{"op": "remove", "path": "/metadata/labels/app"}], "metadata.labels: "),
     "all labels": ([{"op": "remove", "path": "/metadata/labels"}], "metadata.labels: "),
@@ -186,6 +193,18 @@ def test_the_extender_may_not_change_other_fields_of_a_pod(
         api.get("pods", "p", namespace)["metadata"]["resourceVersion"]
         == (before["metadata"]["resourceVersion"])
     )
+
+
+def test_the_extender_adds_the_domain_of_a_gang_with_its_gate(
+    api: Api, extender: Api, namespace: str
+) -> None:
+    api.create(gated(namespace))
+    domain = [
+        put("/spec/nodeSelector", {"zone": "a"}),
+        put(f"/metadata/labels/{key('scheduling.x-k8s.io/domain')}", "a"),
+        {"op": "remove", "path": "/spec/schedulingGates/1"},
+    ]
+    assert refused(extender, "pods", "p", namespace, *domain) == ""
 
 
 @pytest.fixture(scope="module")

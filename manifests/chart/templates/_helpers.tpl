@@ -40,3 +40,13 @@ release. They take gang-extender-system for their namespace where nothing is sai
 {{- end }}
 {{- if $settings }}{{ toYaml $settings }}{{ end }}
 {{- end }}
+
+{{- /*
+Something where pods of groups start behind a gate: by choice, or because the cluster grows, where no
+node is to be added for pods that cannot start.
+*/}}
+{{- define "gang-extender.gates" -}}
+{{- $grows := and (dig "gang" "growing" false .Values.settings) (ne .Values.mode "queueOnly") }}
+{{- $served := semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version }}
+{{- if or .Values.optional.gangGatePolicy (and $grows $served) }}true{{ end }}
+{{- end }}

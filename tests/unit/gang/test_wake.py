@@ -20,6 +20,7 @@ from extender.gang.wake import (
     _Rooms,
     decide_group,
     deciding_room,
+    is_not_admitted,
     refused_before,
 )
 from extender.state.cluster import events as ev
@@ -35,6 +36,8 @@ ROOM = nodes(8)
 OURS = [pod(f"ours-{n}", group="gang", gates=(GANG_GATE,)) for n in range(3)]
 CLAIMING = replace(OURS[1], shape=replace(shape(1), individually_constrained=True))
 FOREIGN = pod("foreign", group="gang", gates=(GANG_GATE, "example.com/budget"))
+
+QUEUED = JobInfo("u-job", key("gang"), 3, held_by_queue="ns/job")
 
 
 def decide_room(**asked: Any) -> Wake:
@@ -141,6 +144,15 @@ WANT: dict[str, tuple[Sequence[Any], Wake]] = {
     "our gates are taken away at quorum": ([pod_group(), *OURS], Wake(ungate=tuple(OURS))),
     "our gates stay below quorum": ([pod_group(min_member=4), *OURS], Wake()),
     "our gates stay without a PodGroup": (OURS, Wake()),
+    "our gates stay with a topology that is none": (
+        [pod_group(required_topology="no label"), *OURS],
+        Wake(),
+    ),
+    "our gates stay with a placement that is none": ([pod_group(placement="x"), *OURS], Wake()),
+    "our gates stay until the job is admitted": (
+        [pod_group(), QUEUED, [replace(each, controller="u-job") for each in OURS]],
+        Wake(),
+    ),
     "ungated ones count": ([pod_group(min_member=4), *OURS, A], Wake(ungate=tuple(OURS))),
     "foreign gates do not": ([pod_group(min_member=4), *OURS, FOREIGN], Wake()),
     "foreign gates stay": (
@@ -160,6 +172,21 @@ def test_a_change_of_the_group(there: Sequence[Any], want: Wake) -> None:
     view = cluster_of(ROOM, there).view()
 
     assert decide_group(key("gang"), view=view) == want
+
+
+def test_one_pod_alone_shows_where_nodes_come() -> None:
+    cluster = cluster_of(ROOM, pod_group(), OURS)
+    found = decide_group(key("gang"), view=cluster.view(), probes=True)
+    assert found == Wake(ungate=tuple(OURS[:1]))
+    observe(cluster, replace(OURS[0], gates=()))
+    assert decide_group(key("gang"), view=cluster.view(), probes=True) == Wake()
+
+
+def test_pods_that_are_not_admitted_are_looked_at_again() -> None:
+    ours = [replace(each, controller="u-job") for each in OURS]
+    view = cluster_of(ROOM, pod_group(), QUEUED, ours).view()
+    assert is_not_admitted(key("gang"), view=view)
+    assert not is_not_admitted(key("gang"), view=cluster_of(ROOM, pod_group(), OURS).view())
 
 
 def test_of_a_group_that_never_fits_the_pods_without_that_reason_are_woken() -> None:
