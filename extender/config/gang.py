@@ -91,10 +91,13 @@ class Gang(Section):
     as those of its own PodGroups; `scheduler`: kube-scheduler itself, with its feature gates
     GenericWorkload and GangScheduling, and gang-extender keeps no plan for them; `auto`: as the
     cluster shows (docs/tasks/admin/native-gangs.md)"""
-    preemption: Literal["WholeGang", "Off"] = "WholeGang"
+    preemption: Literal["WholeGang", "AfterGrowth", "Off"] = "WholeGang"
     """`WholeGang`: a gang that lacks room preempts pods of lower priority if the whole gang fits
-    then; a victim gang goes whole, or gives the pods beyond its `minMember`. `Off`: only
-    kube-scheduler preempts, for one pod at a time"""
+    then; a victim gang goes whole, or gives the pods beyond its `minMember`. `AfterGrowth`: the
+    same once it has lacked room for `growthSeconds`, so that an autoscaler adds nodes first. `Off`:
+    only kube-scheduler preempts, for one pod at a time"""
+    growth_seconds: Seconds = 300
+    """how long a gang lacks room before it preempts, with `preemption: AfterGrowth`"""
     min_run_seconds: Seconds = 0
     """for how long a gang runs, at least, before it is evicted for another one, where its
     annotation scheduling.x-k8s.io/min-run-seconds does not say"""
@@ -192,7 +195,8 @@ class Gang(Section):
             strict_order=self.strict_order,
             gate_until_fit=self.ungate_when == "fits",
             retry_grace=self.retry_grace_seconds,
-            preempts=self.preemption == "WholeGang",
+            preempts=self.preemption != "Off",
+            preempts_after=self.growth_seconds if self.preemption == "AfterGrowth" else 0.0,
             min_run=self.min_run_seconds,
             max_min_run=self.max_min_run_seconds,
             strict_budgets=self.preemption_budgets == "Strict",

@@ -152,6 +152,8 @@ class GangOptions:
     bind_equal: bool = True
     """True if `bindTogether` is `equal` and kube-scheduler's configuration allows it."""
     preempts: bool = True
+    preempts_after: float = 0.0
+    """The seconds for which a gang lacks room before it preempts."""
     min_run: float = 0.0
     max_min_run: float = 3600.0
     strict_budgets: bool = False

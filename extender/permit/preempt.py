@@ -128,6 +128,8 @@ class Preempting:
         self._courses: dict[str, _Course] = {}
         self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(REMEMBERED)
         """The pauses by group and UID of its PodGroup."""
+        self._lacking: LRUCache[str, float] = LRUCache(REMEMBERED)
+        """The time since which each group lacks room, by the monotonic clock."""
         self._share = FairShare(SLICE_PODS)
         self._queue: WorkQueue[str] = WorkQueue()
         """Groups whose status is to be written."""
@@ -142,6 +144,10 @@ class Preempting:
                 self._follow(group)
         if change.groups:
             self._changed.set()
+        for group in change.groups & self._lacking.keys():
+            pod_group = self._view.pod_group(group)
+            if not pod_group or self._view.tally(group).assigned >= self._view.quorum(pod_group):
+                self._lacking.pop(group)
 
     @property
     def under_way(self) -> int:
@@ -322,7 +328,14 @@ class Preempting:
         # For the last pod that a gang lacks kube-scheduler preempts itself.
         if view.quorum(pod_group) - view.tally(group).committed <= 1:
             return False
-        return self._is_refused(group)
+        return self._is_refused(group) and self.may_preempt(group)
+
+    def may_preempt(self, group: str | None) -> bool:
+        """Return whether a group that lacks room has given an autoscaler time to add nodes."""
+        if group is None or not self._options.preempts_after:
+            return True
+        now = self._clock.monotonic()
+        return now - self._lacking.setdefault(group, now) >= self._options.preempts_after
 
     def _look_at(self, group: str) -> Steps[None]:
         """Begin a preemption for a group if one helps it."""

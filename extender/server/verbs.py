@@ -121,8 +121,11 @@ class SchedulingVerbs:
         *,
         ahead: Ahead,
         binds: Binds,
+        may_preempt: Callable[[str | None], bool] = lambda _: True,
     ) -> None:
+        """Take `may_preempt`, which returns whether a group, or a pod without one, may do so."""
         self._view = view
+        self._may_preempt = may_preempt
         self._decoder = decoder
         self._filter = pod_filter
         self._ahead = ahead
@@ -179,6 +182,8 @@ class SchedulingVerbs:
         pod = replace(pod, nominated=requested.nominated)
         self._filter.asked(pod)
         uids = {node: [victim.uid for victim in offer.pods or ()] for node, offer in offers.items()}
+        # Each is asked, so that its time begins.
+        uids = uids if self._may_preempt(pod.group) else {}
         kept = preempt.decide_proposals(pod, uids, view=self._view)
         return _encode(PreemptionResult({node: offers[node] for node in kept}))
 

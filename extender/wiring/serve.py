@@ -155,7 +155,12 @@ class Extender:
         self._planner = plans.planner
         view = cluster.view()
         self.app: FastAPI = create_app(
-            SchedulingVerbs(view, decoder, pod_filter, ahead=self.ahead, binds=self.binds),
+            SchedulingVerbs(
+                *(view, decoder, pod_filter),
+                ahead=self.ahead,
+                binds=self.binds,
+                may_preempt=self.preempting.may_preempt,
+            ),
             metrics=metrics,
             probes=Probes(self.ready, self._loop.trouble, self.unready, self.watches.remarks),
             max_body_bytes=settings.listen.max_body_bytes,

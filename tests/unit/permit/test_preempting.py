@@ -552,3 +552,22 @@ async def test_in_strict_order_only_the_first_group_preempts(
     await asyncio.sleep(10)
     running.cancel()
     assert set(looks) == {key("first")}
+
+
+async def test_a_gang_gives_an_autoscaler_time_to_add_nodes(
+    cluster: Cluster, looks: list[str]
+) -> None:
+    observe(cluster, FACTS)
+    play = Play(cluster, GangOptions(preempts_after=100.0))
+    assert play.shell.may_preempt(None)
+    running = asyncio.create_task(play.shell.run())
+    await play.sees(90, WAITS)
+    assert (looks, play.written, play.shell.may_preempt(GROUP)) == ([], [], False)
+    await play.sees(15)
+    assert play.shell.may_preempt(GROUP)
+    assert [condition.reason for _, condition in play.written] == [PreemptionReason.EVICTING]
+    # Once it has started, its time begins anew.
+    started = [replace(each, node=f"n{n}") for n, each in enumerate(HIGH)]
+    await play.sees(1, [deleted(each.uid) for each in LOW], started)
+    assert not play.shell.may_preempt(GROUP)
+    running.cancel()
