@@ -14,7 +14,7 @@ from extender.api.reasons import Reason
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang import budgets
 from extender.gang.phase import Watched
-from extender.gang.release import Awaited, awaited
+from extender.gang.release import AwaitedNodes, awaited
 from extender.gang.restart import parted
 from extender.gang.status import (
     Maker,
@@ -76,7 +76,7 @@ class PodGroupController:
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._bound: dict[str, tuple[frozenset[str], float]] = {}
         self._waiting: dict[str, Waiting] = {}
-        self._awaited: dict[str, tuple[Awaited, float]] = {}
+        self._awaited: dict[str, tuple[AwaitedNodes, float]] = {}
         """Where each group waits for nodes, and since when, by the monotonic clock."""
         self._makers: dict[str, tuple[Maker, str | None]] = {}
         """What makes the pods of an incomplete gang, and in which order, by group."""

@@ -101,7 +101,7 @@ def tried_domains(status: PodGroupStatusInfo) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class AwaitedNodes:
     """The domain in which a group waits for nodes, and how many it has."""
 
     domain: str
@@ -110,7 +110,7 @@ class Awaited:
     """True if there are other domains."""
 
 
-def awaited(pod_group: PodGroupInfo, *, view: ClusterView) -> Awaited | None:
+def awaited(pod_group: PodGroupInfo, *, view: ClusterView) -> AwaitedNodes | None:
     """Return where a whole group waits for nodes that was released, None for any other group."""
     label = required_label(pod_group, view)
     pods = [pod for pod in view.members(pod_group.key) if not pod.terminating]
@@ -121,7 +121,7 @@ def awaited(pod_group: PodGroupInfo, *, view: ClusterView) -> Awaited | None:
         return None
     there, domain = domains.by_label(view.nodes.values(), label), min(given)
     nodes = len(there.get(domain, ()))
-    return Awaited(domain, nodes, others=len(there.keys() - {domain}) > 0)
+    return AwaitedNodes(domain, nodes, others=len(there.keys() - {domain}) > 0)
 
 
 def with_owner(pod_group: PodGroupInfo, *, view: ClusterView) -> tuple[PodInfo, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import DOMAIN_LABEL, GANG_GATE, HOSTNAME_LABEL
-from extender.gang.release import ANYWHERE, PROBE, Awaited, Release, awaited, choosing
+from extender.gang.release import ANYWHERE, PROBE, AwaitedNodes, Release, awaited, choosing
 from extender.state.cluster.records import ConditionInfo, NodeInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
@@ -94,18 +94,18 @@ def test_where_nothing_grows_the_plan_chooses() -> None:
     assert at_once(choosing(key("gang"), view=cluster.view())) == ANYWHERE
 
 
-AWAITED: dict[str, tuple[list[Any], Awaited | None]] = {
+AWAITED: dict[str, tuple[list[Any], AwaitedNodes | None]] = {
     "it waits": (
         [released("a", "b", "c", "d", domain="a"), SMALL, LARGE],
-        Awaited("a", 1, others=True),
+        AwaitedNodes("a", 1, others=True),
     ),
     "more nodes have come": (
         [released("a", "b", "c", "d", domain="a"), SMALL, TWO],
-        Awaited("a", 2, others=False),
+        AwaitedNodes("a", 2, others=False),
     ),
     "the first went alone": (
         [released("a"), released("b", "c", "d", domain="a"), LARGE],
-        Awaited("a", 0, others=True),
+        AwaitedNodes("a", 0, others=True),
     ),
     "it begins": (
         [released("a", domain="a", on="n0"), released("b", "c", "d", domain="a"), SMALL],
@@ -118,7 +118,7 @@ AWAITED: dict[str, tuple[list[Any], Awaited | None]] = {
 
 
 @pytest.mark.parametrize(("facts", "want"), AWAITED.values(), ids=AWAITED)
-def test_where_a_gang_waits_for_nodes(facts: list[Any], want: Awaited | None) -> None:
+def test_where_a_gang_waits_for_nodes(facts: list[Any], want: AwaitedNodes | None) -> None:
     cluster = Cluster(growing=True)
     observe(cluster, GROUP, facts)
     assert awaited(GROUP, view=cluster.view()) == want
