@@ -35,7 +35,6 @@ FIRST: Final = (
     "test_queue_faults",
     "test_reclaimable",
     "test_bound_together",
-    "test_ray_jobs",
     "test_tenant_groups",
     "test_gang_order",
     "test_tenants",

@@ -45,6 +45,7 @@ from extender.jobs.workload import (
     PriorityClassNotFoundError,
     build,
     ensure_one,
+    left_to_clean,
     pod_group,
     pod_group_key,
     prebuilt_name,
@@ -80,7 +81,7 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
         return NONE
     if fields.text(job.object, "metadata", "deletionTimestamp"):
         # The status of another kind may never say that its pods are gone: no controller is left.
-        return NONE if job.is_composed and job.is_active() else _dropped(job, workloads)
+        return NONE if job.is_composed and job.is_active() else _dropped(job, workloads, context)
     served = job if isinstance(job, PlainPods) and job.follows else None
     if served or job.is_idle():
         idle = NONE if job.is_active() else delete(workloads)
@@ -137,7 +138,7 @@ def _follow_service(pods: PlainPods, context: Context) -> Actions:
     return (*_start(pods, above.workload, context), *wrong, *((AwaitPods(),) if unseen else ()))
 
 
-def _dropped(job: GenericJob, workloads: Sequence[WorkloadInfo]) -> Actions:
+def _dropped(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
     """Release the workloads of a deleted job. A job may be deleted as soon as it has ended.
 
     A workload that stays without its job (`kubectl delete --cascade=orphan`) ends.
@@ -152,6 +153,8 @@ def _dropped(job: GenericJob, workloads: Sequence[WorkloadInfo]) -> Actions:
         elif (leaves or not each.owners) and not each.finished:
             actions.append(finish(each, FinishReason.OWNER_NOT_FOUND, "Its job is deleted"))
         actions += drop_finalizer(each)
+        group = left_to_clean(job, each, context.pod_group(each))
+        actions += [group] if group else []
     return tuple(actions)
 
 

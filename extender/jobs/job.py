@@ -339,6 +339,10 @@ class GenericJob(ABC):
         """Return the pod sets whose pods are made only when others run; no gang waits for them."""
         return ()
 
+    def last_pods(self) -> int:
+        """Return how many pods its controller makes when it is deleted, after the others."""
+        return 0
+
     def makes(self, kind: str, name: str) -> bool:
         """Return whether the controller of this kind makes an object of a kind and name.
 

@@ -341,6 +341,19 @@ def regrouped(job: GenericJob, workload: WorkloadInfo, known: PodGroupState) -> 
     return replace(group, min_member=size, done=size - left)
 
 
+def left_to_clean(
+    job: GenericJob, workload: WorkloadInfo, known: PodGroupState
+) -> MakePodGroup | None:
+    """Return the PodGroup of a deleted job that waits for no pod but those that clean up after it.
+
+    They have the labels of the others.
+    """
+    last, (size, done) = job.last_pods(), known.size or (0, 0)
+    if not last or size - done <= last:
+        return None
+    return replace(_made(job, workload, size), done=size - last)
+
+
 def _left(job: GenericJob, workload: WorkloadInfo, held: AdmissionInfo) -> int:
     """Return how many pods have still to run that start together."""
     late, done = job.late_pod_sets(), job.done_pods()

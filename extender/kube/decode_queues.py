@@ -671,11 +671,13 @@ def _may_run(holding: Iterable[str]) -> bool:
 def read_job(raw: bytes | Raw, *, kind: str) -> JobInfo:
     """Return a job of another kind than Job. Raises DecodeError where the JSON is not one.
 
-    A RayJob that selects a cluster needs no quota.
+    A RayJob that selects a cluster needs no quota, and the RayCluster of a RayJob has that one's.
     """
     found = _decode_job(raw)
     meta = found.metadata
-    needs = not found.spec.cluster_selector
+    owners = meta.owner_references or ()
+    made = any(each.controller and each.kind == "RayJob" for each in owners)
+    needs = not (made or found.spec.cluster_selector)
     queued = needs and QUEUE_LABEL in (meta.labels or {})
     return JobInfo(
         meta.uid,

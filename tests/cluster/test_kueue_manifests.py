@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from tests.cluster.alone import alone
-from tests.cluster.operators import Operator
 from tests.cluster.queues import JOBS, WORKLOADS, condition
 from tests.cluster.served import OLDER, is_older_served
 from tests.documents import blocks
@@ -214,6 +213,20 @@ def replicated(name: str, pods: int, **more: Any) -> Object:
     return {"name": name, "template": {"metadata": {"labels": labels}, "spec": spec}, **more}
 
 
+RAY_CLUSTER: Object = {
+    "rayVersion": "2.46.0",
+    "headGroupSpec": {"rayStartParams": {}, "template": template()},
+    "workerGroupSpecs": [
+        {
+            "groupName": "small-group",
+            "replicas": 2,
+            "minReplicas": 1,
+            "maxReplicas": 5,
+            "rayStartParams": {},
+            "template": template(0.5),
+        }
+    ],
+}
 KUBEFLOW = "kubeflow.org/v1"
 WRITTEN: dict[str, tuple[str, Object, dict[str, int]]] = {
     "JobSet": (
@@ -245,25 +258,19 @@ WRITTEN: dict[str, tuple[str, Object, dict[str, int]]] = {
         {"xgbReplicaSpecs": replicas(Master=1, Worker=2)},
         {"master": 1, "worker": 2},
     ),
+    "JAXJob": (KUBEFLOW, {"jaxReplicaSpecs": replicas(Worker=2)}, {"worker": 2}),
+    "PaddleJob": (
+        KUBEFLOW,
+        {"paddleReplicaSpecs": replicas(Master=1, Worker=2)},
+        {"master": 1, "worker": 2},
+    ),
+    "RayCluster": ("ray.io/v1", RAY_CLUSTER, {"head": 1, "small-group": 2}),
     "RayJob": (
         "ray.io/v1",
         {
             "shutdownAfterJobFinishes": True,
             "entrypoint": "python work.py",
-            "rayClusterSpec": {
-                "rayVersion": "2.46.0",
-                "headGroupSpec": {"rayStartParams": {}, "template": template()},
-                "workerGroupSpecs": [
-                    {
-                        "groupName": "small-group",
-                        "replicas": 2,
-                        "minReplicas": 1,
-                        "maxReplicas": 5,
-                        "rayStartParams": {},
-                        "template": template(0.5),
-                    }
-                ],
-            },
+            "rayClusterSpec": RAY_CLUSTER,
         },
         {"head": 1, "small-group": 2, "submitter": 1},
     ),
@@ -495,7 +502,8 @@ def test_a_group_of_pods_is_queued_as_its_manifest_says(user: User) -> None:
 
 
 @pytest.mark.parametrize("kind", long_but_for(WRITTEN, "JobSet"))
-def test_a_job_of_each_kind_starts_stops_and_finishes(user: User, kind: str) -> None:
+def test_a_job_of_each_kind_is_held_started_and_stopped(user: User, kind: str) -> None:
+    """Its pods are a matter of its operator: `tests/cluster/partners`."""
     user.apply(SINGLE, NEWER)
     api_version, spec, pod_sets = WRITTEN[kind]
     meta = {
@@ -503,40 +511,35 @@ def test_a_job_of_each_kind_starts_stops_and_finishes(user: User, kind: str) -> 
         "namespace": user.namespace,
         "labels": {"kueue.x-k8s.io/queue-name": "user-queue"},
     }
-    job = user.api.create({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec})
-    operator = Operator(user.api, job)
-    if kind == "MPIJob":  # it waits for its operator to say that it is suspended
-        operator.notice()
+    body = {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
+    resource = f"{api_version}/{kind.lower()}s"
+
+    def stored() -> Object:
+        found: Object = user.api.get(resource, "work", user.namespace)["spec"]
+        return found
+
+    def suspended() -> bool:
+        return stored().get("runPolicy", stored()).get("suspend") is True
+
+    user.api.create(body)
+    assert suspended()
+    noticed = [{"type": each, "status": "True"} for each in ("Suspended", "RayClusterSuspended")]
+    status = {"status": {"conditions": noticed, "jobDeploymentStatus": "Suspended"}}
+    user.api.patch(resource, "work", user.namespace, body=status, subresource="status")
 
     user.await_reported("work", "Admitted", "Admitted")
     counts = {each["name"]: each["count"] for each in user.workload("work")["spec"]["podSets"]}
     assert counts == pod_sets
-    user.api.wait_for("it is started", lambda: not operator.suspended, SECONDS)
-    operator.start()
-    user.await_running(sum(pod_sets.values()) - pod_sets.get("submitter", 0))
+    user.api.wait_for("it is started", lambda: not suspended(), SECONDS)
 
     deactivate(user, active=False)
-    user.api.wait_for("it is stopped", lambda: operator.suspended, SECONDS)
-    assert condition(user.workload("work"), "QuotaReserved")["status"] == "True"
-    operator.stop()
+    user.api.wait_for("it is stopped", suspended, SECONDS)
     user.await_reported("work", "QuotaReserved", "Deactivated", "False")
-    assert "example.com/pool" not in str(operator.job["spec"])
+    assert "example.com/pool" not in str(stored())
 
     deactivate(user, active=True)
-    user.api.wait_for("it is started again", lambda: not operator.suspended, SECONDS)
-    assert str(operator.job["spec"]).count("example.com/pool") >= len(pod_sets) - 1
-    operator.start()
-    user.await_running(sum(pod_sets.values()) - pod_sets.get("submitter", 0))
-    # What it makes is counted with it.
-    assert len(user.api.list(WORKLOADS, user.namespace)) == 1
-
-    operator.finish()
-    user.await_reported("work", "Finished", "Succeeded")
-    user.api.wait_for(
-        "its quota is free",
-        lambda: user.status("clusterqueues", f"all-{user.id}")["reservingWorkloads"] == 0,
-        SECONDS,
-    )
+    user.api.wait_for("it is started again", lambda: not suspended(), SECONDS)
+    assert str(stored()).count("example.com/pool") == len(pod_sets)
 
 
 def test_the_lesson_about_the_queue(api: Api, control_plane: ControlPlane) -> None:

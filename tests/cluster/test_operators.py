@@ -1,6 +1,5 @@
-"""Jobs beside operators that are late, and whose child Jobs keep what they were made with."""
+"""Jobs beside operators that are late, or have their own mind."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -8,62 +7,34 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
 from tests.cluster.operators import Operator
-from tests.cluster.queues import API, WORKLOADS, Queues
+from tests.cluster.queues import WORKLOADS, Queues
 from tests.harness import kinds, objects
 from tests.harness.client import Api, Object
 from tests.harness.kinds import CRDS
-from tests.tiers import long_but_for
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 SECONDS = 120
-MAKERS = {
-    "JobSet": kinds.jobset,
-    "MPIJob": kinds.mpijob,
-    "PyTorchJob": kinds.pytorchjob,
-}
-PODS = {"JobSet": 5, "MPIJob": 4, "PyTorchJob": 4}
+PODS = 4
 
 
-def two_flavors(queues: Queues, first: int = 16) -> Object:
-    """Return the spec of a ClusterQueue with quota in `a` and then in `b`, of nodes of two keys."""
-    names = [f"{each}-{queues.suffix}" for each in "ab"]
-    listed = [
-        {"name": name, "resources": [{"name": "cpu", "nominalQuota": cpu},
-                                     {"name": "memory", "nominalQuota": "8Gi"}]}
-        for name, cpu in zip(names, (first, 16), strict=True)
-    ]  # fmt: skip
-    covered = {"coveredResources": ["cpu", "memory"], "flavors": listed}
-    return {"namespaceSelector": {}, "resourceGroups": [covered]}
-
-
-def make_flavors(queues: Queues, nodes: NodeFactory) -> None:
-    for each in "ab":
-        labels = {f"example.com/pool-{each}": "yes"}
-        taint = {"key": f"example.com/{each}", "effect": "NoSchedule", "value": "yes"}
-        nodes(2, "8", prefix=each, labels=labels, taints=[taint])
-        tolerated = {**taint, "operator": "Equal"}
-        queues.flavor(each, nodeLabels=labels, tolerations=[tolerated])
-
-
-def create(api: Api, queues: Queues, kind: str, *, suspended: bool = True) -> Operator:
+def create(api: Api, queues: Queues, *, suspended: bool = True) -> Operator:
     api.apply(CRDS)
-    source: Any = kinds.fresh(MAKERS[kind](), namespace=queues.namespace, queue="queue")
-    if not suspended:
-        source["spec"].get("runPolicy", source["spec"])["suspend"] = False
+    source: Any = kinds.fresh(kinds.pytorchjob(), namespace=queues.namespace, queue="queue")
+    source["spec"]["runPolicy"]["suspend"] = suspended
     return Operator(api, api.create(source))
 
 
-def await_running(api: Api, queues: Queues, kind: str) -> list[Object]:
+def await_running(api: Api, queues: Queues) -> list[Object]:
     """Wait until all pods of a job run, and return them."""
 
     def running() -> list[Object]:
         pods = api.list("pods", queues.namespace)
         found = [pod for pod in pods if pod["status"].get("phase") == "Running"]
-        return found if len(found) == len(pods) == PODS[kind] else []
+        return found if len(found) == len(pods) == PODS else []
 
-    return api.wait_for(f"{PODS[kind]} pods run", running, SECONDS)
+    return api.wait_for(f"{PODS} pods run", running, SECONDS)
 
 
 def set_active(queues: Queues, *, active: bool) -> None:
@@ -72,75 +43,13 @@ def set_active(queues: Queues, *, active: bool) -> None:
     queues.api.patch(WORKLOADS, name, queues.namespace, body={"spec": {"active": active}})
 
 
-def selector(pod: Object) -> Mapping[str, str]:
-    found: Mapping[str, str] = pod["spec"].get("nodeSelector", {})
-    return found
-
-
-@pytest.mark.parametrize("kind", ["JobSet", "MPIJob"])
-def test_child_jobs_that_were_made_before_the_admission_run_where_it_sends_them(
-    api: Api, queues: Queues, nodes: NodeFactory, kind: str
-) -> None:
-    """Both are made while the job is suspended, from the templates of then."""
-    operator = create(api, queues, kind)
-    operator.notice()
-    make_flavors(queues, nodes)
-    name = queues.create("ClusterQueue", "cq", two_flavors(queues))
-    queues.require_room(name)
-    queues.local_queue("queue", name)
-    queues.await_admitted("work")
-
-    operator.start()
-
-    pods = await_running(api, queues, kind)
-    workload: Any = queues.its_workload("work")
-    [group] = api.list(POD_GROUPS, queues.namespace)
-    assert group["spec"]["minMember"] == PODS[kind]
-    for pod in pods:
-        meta = pod["metadata"]
-        assert selector(pod) == {"example.com/pool-a": "yes"}
-        assert meta["labels"][GROUP_LABEL] == group["metadata"]["name"]
-        assert meta["labels"]["kueue.x-k8s.io/podset"]
-        assert meta["annotations"]["kueue.x-k8s.io/workload"] == workload["metadata"]["name"]
-
-
-@pytest.mark.parametrize("kind", ["JobSet", "MPIJob"])
-def test_a_job_that_is_started_in_another_flavor_leaves_nothing_of_the_first_behind(
-    api: Api, queues: Queues, nodes: NodeFactory, kind: str
-) -> None:
-    make_flavors(queues, nodes)
-    name = queues.create("ClusterQueue", "cq", two_flavors(queues))
-    queues.local_queue("queue", name)
-    operator = create(api, queues, kind)
-    operator.notice()
-    queues.await_admitted("work")
-    operator.start()
-    assert {*map(str, map(selector, await_running(api, queues, kind)))} == {
-        str({"example.com/pool-a": "yes"})
-    }
-    set_active(queues, active=False)
-    api.wait_for("it is stopped", lambda: operator.suspended, SECONDS)
-    operator.stop()
-    queues.await_condition("work", "QuotaReserved", "False")
-    api.patch(f"{API}/clusterqueues", name, body={"spec": two_flavors(queues, 0)})
-
-    set_active(queues, active=True)
-    operator.start()
-
-    for pod in await_running(api, queues, kind):
-        assert selector(pod) == {"example.com/pool-b": "yes"}
-        keys = [each.get("key") for each in pod["spec"]["tolerations"]]
-        assert ("example.com/a" in keys, "example.com/b" in keys) == (False, True)
-
-
-@pytest.mark.parametrize("kind", long_but_for(sorted(MAKERS), "JobSet"))
 def test_a_job_that_was_created_running_starts_when_its_operator_has_noticed_the_stop(
-    api: Api, queues: Queues, nodes: NodeFactory, kind: str
+    api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
     """Its pods of the first template would live on: the operator has not reported them yet."""
     nodes(2, "8")
     queues.simple(cpu=16)
-    operator = create(api, queues, kind, suspended=False)
+    operator = create(api, queues, suspended=False)
     api.wait_for("it is stopped", lambda: operator.suspended, SECONDS)
     queues.job("other", run_for="1h")
     queues.await_started("other")
@@ -151,23 +60,22 @@ def test_a_job_that_was_created_running_starts_when_its_operator_has_noticed_the
 
     queues.await_admitted("work")
     operator.start()
-    api.wait_for("the other is gone", lambda: len(api.list("pods", queues.namespace)) == PODS[kind])
-    for pod in await_running(api, queues, kind):
+    api.wait_for("the other is gone", lambda: len(api.list("pods", queues.namespace)) == PODS)
+    for pod in await_running(api, queues):
         assert pod["metadata"]["labels"]["kueue.x-k8s.io/podset"]
 
 
-@pytest.mark.parametrize("kind", long_but_for(sorted(MAKERS), "PyTorchJob"))
 def test_a_job_that_is_evicted_before_its_operator_reports_its_start_keeps_its_quota(
-    api: Api, queues: Queues, nodes: NodeFactory, kind: str
+    api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
     """Its status is that of before the start, when nothing ran."""
     nodes(2, "8")
-    queues.simple(cpu={"JobSet": 9}.get(kind, 4))
-    operator = create(api, queues, kind)
+    queues.simple(cpu=4)
+    operator = create(api, queues)
     operator.notice()
     queues.await_admitted("work")
     operator.start(reports=False)
-    await_running(api, queues, kind)
+    await_running(api, queues)
 
     set_active(queues, active=False)
     api.wait_for("it is stopped", lambda: operator.suspended, SECONDS)
@@ -224,7 +132,7 @@ def test_pods_that_an_operator_puts_into_a_podgroup_of_its_own_keep_no_room_wait
     nodes(2, "2")
     name, _ = queues.simple(cpu=8)
     queues.require_room(name)
-    operator = create(api, queues, "PyTorchJob")
+    operator = create(api, queues)
     queues.await_admitted("work")
     meta = {"name": "work", "namespace": queues.namespace}
     group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": meta}
@@ -233,7 +141,7 @@ def test_pods_that_an_operator_puts_into_a_podgroup_of_its_own_keep_no_room_wait
 
     operator.start()
 
-    await_running(api, queues, "PyTorchJob")
+    await_running(api, queues)
     api.wait_for(
         "it is said", lambda: api.notes(queues.namespace, "OtherPodGroup", name="work"), SECONDS
     )

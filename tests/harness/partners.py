@@ -482,7 +482,10 @@ def start_partner(control_plane: ControlPlane, partner: Partner, *, proxy: str =
     )
     control_plane.wait_until(
         f"{partner.name} answers",
-        lambda: _is_healthy(component, partner.answers),
+        lambda: (
+            _is_healthy(component, partner.answers)
+            and _serves_webhooks(built / "manifests", start.webhooks)
+        ),
         _READY_SECONDS,
     )
     return component
@@ -495,6 +498,22 @@ def _is_healthy(component: Component, path: str) -> bool:
         return fetch(f"{component.url}{path}").status_code == httpx.codes.OK
     except httpx.TransportError:
         return False
+
+
+def _serves_webhooks(manifests: Path, port: int) -> bool:
+    """Return whether all webhooks of an operator answer: some do so only after its health."""
+    paths = [
+        webhook["clientConfig"]["service"]["path"]
+        for each in _objects(manifests)
+        if each["kind"].endswith("WebhookConfiguration")
+        for webhook in each["webhooks"]
+    ]
+    try:
+        with httpx.Client(verify=False) as client:
+            answers = [client.post(f"https://127.0.0.1:{port}{path}") for path in paths]
+    except httpx.TransportError:
+        return False
+    return all(each.status_code != httpx.codes.NOT_FOUND for each in answers)
 
 
 def main(names: Sequence[str]) -> int:

@@ -92,22 +92,23 @@ class _RayKind(OperatedJob):
         head = fields.objects(cluster, "headGroupSpec", "template", "spec", "containers")
         return {**deepcopy(dict(container)), "image": fields.text(next(iter(head), {}), "image")}
 
+    def _uses_redis(self, cluster: Mapping[str, object]) -> bool:
+        options = fields.value(cluster, "gcsFaultToleranceOptions")
+        if isinstance(options, dict):
+            return fields.text(options, "backend") != "rocksdb"
+        return fields.annotation(self.object, _FAULT_TOLERANCE).lower() == "true"
+
     def _counted(self, head: Object, cluster: Object) -> Object:
         """Return the head's template with the containers that KubeRay adds.
 
         The pod that cleans Redis comes in place of the head's, which is what an init container
         means for amounts: the larger one counts.
         """
-        options = fields.value(cluster, "gcsFaultToleranceOptions")
-        if isinstance(options, dict):
-            uses_redis = fields.text(options, "backend") != "rocksdb"
-        else:
-            uses_redis = fields.annotation(self.object, _FAULT_TOLERANCE).lower() == "true"
         counted = deepcopy(head)
         spec = fields.ensure(counted, "spec")
         for is_added, name, container in (
             (fields.text(self.object, "spec", _MODE) == "SidecarMode", "containers", _SUBMIT),
-            (uses_redis, "initContainers", _CLEAN_REDIS),
+            (self._uses_redis(cluster), "initContainers", _CLEAN_REDIS),
         ):
             if is_added:
                 spec[name] = [*fields.objects(spec, name), self._added(container)]
@@ -162,6 +163,11 @@ class RayCluster(_RayKind):
         if any(fields.text(each, "type") == _SUSPENDED for each in conditions):
             return fields.condition(self.object, _SUSPENDED) is not None
         return fields.text(self.object, "status", "state") == "suspended"
+
+    @override
+    def last_pods(self) -> int:
+        """Return one for the pod that cleans Redis, without which KubeRay keeps the cluster."""
+        return int(self._uses_redis(fields.mapping(self.object, "spec")))
 
     @override
     def makes(self, kind: str, name: str) -> bool:

@@ -59,10 +59,11 @@ def works(
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Play a test with each kind that does not leave it out."""
+    """Play a test with the kinds of its mark, else with each kind that does not leave it out."""
     if "kind" not in metafunc.fixturenames:
         return
-    played = [each for each in KINDS.values() if metafunc.function.__name__ not in each.left_out]
+    mark = metafunc.definition.get_closest_marker("kinds")
+    played = [KINDS[name] for name in mark.args] if mark else KINDS.values()
     values = [
         pytest.param(
             each.partner.name,
@@ -71,6 +72,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             marks=pytest.mark.xdist_group(each.partner.name),
         )
         for each in played
+        if metafunc.function.__name__ not in each.left_out
     ]
     metafunc.parametrize(("operator", "kind"), values, indirect=True, scope="session")
 

@@ -1,15 +1,12 @@
 """Tests of every kind of job in a queue, with its real operator."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
 from tests.cluster.partners.work import PRIORITY, SECONDS, Works, without_restarts
 from tests.cluster.pods_ready import BASE, TIMEOUT, await_count
-from tests.cluster.queues import API
+from tests.cluster.queues import API, WORKLOADS
 from tests.harness.client import Object
 
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
@@ -27,6 +24,8 @@ def test_created_suspended_one_runs_and_the_next_follows_in_its_quota(
     works.await_pending("second")
     assert works.is_suspended("second")
     assert works.pods("second") == []
+    # What an operator makes is counted with its job.
+    assert len(works.api.list(WORKLOADS, works.namespace)) == 2
 
     works.finish("first")
 
@@ -155,19 +154,40 @@ def test_moved_to_another_flavor_it_leaves_nothing_of_the_first_behind(
 ) -> None:
     for each in "ab":
         labels = {f"example.com/pool-{each}": "yes"}
-        nodes(1, "4", prefix=each, labels=labels)
-        works.queues.flavor(each, nodeLabels=labels)
+        taint = {"key": f"example.com/{each}", "effect": "NoSchedule", "value": "yes"}
+        nodes(1, "4", prefix=each, labels=labels, taints=[taint])
+        tolerated = {**taint, "operator": "Equal"}
+        works.queues.flavor(each, nodeLabels=labels, tolerations=[tolerated])
     name = works.queues.create("ClusterQueue", "cq", two_flavors(works, 4, 4))
     works.queues.local_queue("queue", name)
     works.create("work")
-    assert selectors(works.await_running("work")) == [{"example.com/pool-a": "yes"}]
+    assert directives(works.await_running("work")) == {"example.com/pool-a", "example.com/a"}
     works.patch_workload("work", {"active": False})
     works.await_idle("work")
 
     works.api.patch(f"{API}/clusterqueues", name, body={"spec": two_flavors(works, 0, 4)})
     works.patch_workload("work", {"active": True})
 
-    assert selectors(works.await_running("work")) == [{"example.com/pool-b": "yes"}]
+    assert directives(works.await_running("work")) == {"example.com/pool-b", "example.com/b"}
+
+
+def test_stopped_at_once_it_has_its_quota_until_its_pods_are_gone(
+    works: Works, nodes: NodeFactory
+) -> None:
+    """Its status is that of before the start, when nothing ran."""
+    nodes(2, "4")
+    works.queues.simple(cpu=3)
+    works.create("work")
+    for _ in range(2):
+        works.api.wait_for("it is started", lambda: not works.is_suspended("work"), SECONDS)
+
+        works.patch_workload("work", {"active": False})
+
+        works.await_pending("work")
+        assert works.pods("work", "Pending", "Running") == []
+        assert works.is_suspended("work")
+        works.patch_workload("work", {"active": True})
+    works.await_running("work")
 
 
 @pytest.mark.misplaces("an operator makes pods before the queue has stopped the job")
@@ -193,45 +213,6 @@ def test_scaled_it_stops_and_has_quota_for_its_new_size(works: Works, nodes: Nod
 
     works.await_running("work", 2)
     works.api.wait_for("quota for two", lambda: works.used(cluster_queue) == "2", SECONDS)
-
-
-def test_an_upgrade_waits_for_quota_beside_what_serves(works: Works, nodes: NodeFactory) -> None:
-    nodes(2, "4")
-    cluster_queue, _ = works.queues.simple(cpu=5)
-    works.create("work")
-    first = {uid_of(pod) for pod in works.await_running("work")}
-
-    def serves() -> bool:
-        service = works.api.get(works.kind.resource, "work", works.namespace)
-        return bool(service["status"].get("activeServiceStatus", {}).get("rayClusterName"))
-
-    works.api.wait_for("it serves", serves, SECONDS)
-    new = {"spec": {"rayClusterConfig": {"rayVersion": "2.47.0"}}}
-
-    works.api.patch(works.kind.resource, "work", works.namespace, body=new)
-
-    def waits() -> bool:
-        found = [
-            each
-            for each in works.api.list(works.kind.queued_as, works.namespace)
-            if works.queues.condition(name_of(each), "QuotaReserved").get("status") == "False"
-        ]
-        return len(found) == 1
-
-    works.api.wait_for("the second waits for quota", waits, SECONDS)
-    assert {uid_of(pod) for pod in works.await_running("work")} == first
-    assert works.used(cluster_queue) == "3"
-
-    spec = works.api.get(f"{API}/clusterqueues", cluster_queue)["spec"]
-    [cpu] = [
-        each
-        for each in spec["resourceGroups"][0]["flavors"][0]["resources"]
-        if each["name"] == "cpu"
-    ]
-    cpu["nominalQuota"] = "6"
-    works.api.patch(f"{API}/clusterqueues", cluster_queue, body={"spec": spec})
-
-    works.await_running("work", 6)
 
 
 def two_flavors(works: Works, *quotas: int) -> Object:
@@ -262,11 +243,8 @@ def label(found: Object, name: str) -> str | None:
     return value
 
 
-def selectors(pods: list[Object]) -> list[Mapping[str, Any]]:
-    """Return the different node selectors of pods."""
-    found: list[Mapping[str, Any]] = []
-    for pod in pods:
-        selector = pod["spec"].get("nodeSelector", {})
-        if selector not in found:
-            found.append(selector)
-    return found
+def directives(pods: list[Object]) -> set[str]:
+    """Return the keys of the example in the node selectors and tolerations of pods."""
+    keys = [*(key for pod in pods for key in pod["spec"].get("nodeSelector", {}))]
+    keys += [each.get("key", "") for pod in pods for each in pod["spec"]["tolerations"]]
+    return {key for key in keys if key.startswith("example.com/")}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from extender.jobs import actions as act
+from extender.jobs.actions import PodGroupState
 from extender.jobs.decide import decide
 from extender.jobs.job import GenericJob
 from extender.jobs.registry import builtin
@@ -239,3 +240,23 @@ def test_a_cluster_that_was_stopped_starts_when_kuberay_has_deleted_its_pods() -
     ):
         stopped = builtin()["ray.io/raycluster"].wrap({**sent(running, *mark), "status": status})
         assert stopped.has_stopped() is want
+
+
+@pytest.mark.parametrize(
+    ("spec", "known", "done"),
+    [
+        ({"gcsFaultToleranceOptions": {}}, PodGroupState(size=(11, 0)), [10]),
+        ({"gcsFaultToleranceOptions": {}}, PodGroupState(size=(11, 10)), []),
+        ({"gcsFaultToleranceOptions": {}}, PodGroupState(), []),
+        ({}, PodGroupState(size=(11, 0)), []),
+    ],
+)
+def test_the_pod_that_cleans_redis_waits_for_no_other_one(
+    spec: Any, known: PodGroupState, done: list[int]
+) -> None:
+    deleted = cluster(suspend=False, **spec)
+    held = workload(deleted, admitted=True)
+    deleted.object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"  # type: ignore[index]
+    actions = decide(deleted, [held], replace(CONTEXT, pod_groups={held.key: known}))
+    made = [each for each in actions if isinstance(each, act.MakePodGroup)]
+    assert [(each.min_member, each.done) for each in made] == [(11, number) for number in done]

@@ -61,25 +61,26 @@ def test_what_is_no_workload_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "spec", "held"),
+    ("labels", "spec", "owner", "held"),
     [
-        ({"kueue.x-k8s.io/queue-name": "q"}, {}, "ns/j"),
-        ({}, {}, None),
-        ({"kueue.x-k8s.io/queue-name": "q"}, {"clusterSelector": {"a": "b"}}, None),
+        ({"kueue.x-k8s.io/queue-name": "q"}, {}, {}, "ns/j"),
+        ({}, {}, {}, None),
+        ({"kueue.x-k8s.io/queue-name": "q"}, {"clusterSelector": {"a": "b"}}, {}, None),
+        ({"kueue.x-k8s.io/queue-name": "q"}, {}, {"kind": "RayJob"}, None),
     ],
 )
 def test_of_another_job_its_queue_and_its_maker_are_read(
-    labels: Any, spec: Any, held: str | None
+    labels: Any, spec: Any, owner: Any, held: str | None
 ) -> None:
     meta = {
         "name": "j",
         "namespace": "ns",
         "uid": "u",
         "labels": labels,
-        "ownerReferences": [OWNER],
+        "ownerReferences": [OWNER | owner],
     }
     raw = msgspec.json.encode({"metadata": meta, "spec": spec})
     found = read_job(raw, kind="ray.io/RayJob")
     assert found == JobInfo(
-        "u", held_by_queue=held, maker="j", kind="ray.io/RayJob", needs_quota=not spec
+        "u", held_by_queue=held, maker="j", kind="ray.io/RayJob", needs_quota=not (spec or owner)
     )
