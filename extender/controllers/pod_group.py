@@ -14,7 +14,7 @@ from extender.api.reasons import Reason
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang import budgets
 from extender.gang.phase import Watched
-from extender.gang.release import AwaitedNodes, awaited
+from extender.gang.release import AwaitedNodes, awaited, movable
 from extender.gang.restart import parted
 from extender.gang.status import (
     Maker,
@@ -254,6 +254,7 @@ class PodGroupController:
             return None
         since = since if where == before else now
         over = where.others and now - since >= self._options.domain_timeout
+        over = over and bool(movable(pod_group, view=self._view))
         self._awaited[pod_group.key] = where, now if over else since
         return where.domain if over else None
 

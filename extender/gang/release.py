@@ -17,6 +17,7 @@ from extender.api.wellknown import DOMAIN_LABEL, HOSTNAME_LABEL, ConditionType
 from extender.fit import domains
 from extender.fit.candidates import Feasibility
 from extender.gang.fit import candidates, pod_shape
+from extender.gang.restart import parted
 from extender.gang.topology import domains_in_use, topology_of
 from extender.state.cluster.records import PodGroupInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.view import ClusterView
@@ -77,7 +78,7 @@ def choosing(group: str, *, view: ClusterView) -> Steps[Release]:
     yield
     there = domains.by_label(usable, label)
     if not there:
-        return ANYWHERE if usable else PROBE
+        return PROBE
     tried = tried_domains(pod_group.status)
     left = {domain: nodes for domain, nodes in there.items() if domain not in tried} or there
     order = view.left.all()
@@ -124,6 +125,12 @@ def awaited(pod_group: PodGroupInfo, *, view: ClusterView) -> AwaitedNodes | Non
     return AwaitedNodes(domain, nodes, others=len(there.keys() - {domain}) > 0)
 
 
-def with_owner(pod_group: PodGroupInfo, *, view: ClusterView) -> tuple[PodInfo, ...]:
-    """Return the pods of a group that their owner makes anew when they are gone."""
-    return tuple(p for p in view.members(pod_group.key) if p.owners and not p.terminating)
+def movable(pod_group: PodGroupInfo, *, view: ClusterView) -> tuple[PodInfo, ...]:
+    """Return the pods of a group that their owners make anew when all of them are gone.
+
+    A Job that cannot be suspended counts each of them as failed, so none is moved then.
+    """
+    pods = [pod for pod in view.members(pod_group.key) if not pod.terminating]
+    singles, _ = parted(pods, view)
+    costs = any(not pod.owners or view.job(pod.controller or "") is not None for pod in singles)
+    return () if costs else tuple(pods)

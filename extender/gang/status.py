@@ -18,7 +18,7 @@ from extender.gang import budgets, gates, phase, preempt
 from extender.gang.fit import Fit, beyond_requests, candidates, finds_no_node, listed
 from extender.gang.gates import cannot_start
 from extender.gang.phase import Progress, Statement, Watched, is_scheduled, runs
-from extender.gang.release import MOST_TRIED, tried_domains, with_owner
+from extender.gang.release import MOST_TRIED, movable, tried_domains
 from extender.gang.verdicts import GangOptions, OnPartial, Pending, Refuse, about, not_admitted
 from extender.state.cluster.records import (
     ConditionInfo,
@@ -150,7 +150,7 @@ def decide(
             *_given_up(pod_group, watched.gives_up),
         ),
         evict=split.evict,
-        move=with_owner(pod_group, view=view) if watched.gives_up is not None else (),
+        move=movable(pod_group, view=view) if watched.gives_up is not None else (),
         readiness=readiness_of(
             pods,
             need=need,

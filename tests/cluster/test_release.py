@@ -11,22 +11,31 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.alone import alone, pair_of
+from tests.cluster.alone import alone, pair_of, priority_class
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import GATE, Gangs
 from tests.cluster.groups import SECONDS, Groups
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
 
 ZONE = "topology.kubernetes.io/zone"
 REQUIRED = {"scheduling.x-k8s.io/required-topology": ZONE}
 DOMAIN = "scheduling.x-k8s.io/domain"
-SETTINGS: dict[str, Any] = {"gang": {"growing": True, "domainTimeoutSeconds": 3}}
+SETTINGS: dict[str, Any] = {
+    "gang": {
+        "growing": True,
+        "domainTimeoutSeconds": 3,
+        "preemption": "AfterGrowth",
+        "growthSeconds": 3600,
+    }
+}
 
 control_plane, api = alone(controllers=True, kubelet=True)
 growing_gang = pair_of("gang", settings=SETTINGS)
+high = priority_class(1000)
 
 pytestmark = pytest.mark.usefixtures("growing_gang", "reconciler")
 
@@ -135,3 +144,23 @@ def test_a_gang_that_can_never_start_stays_gated(
     gangs.create("other", 2, cpu="1", gates=[GATE])
     gangs.await_phases("other", Running=2)
     assert zones(gangs, "g") == {"gated": 2}
+
+
+def test_nothing_makes_room_before_nodes_had_time_to_come(
+    growing_gang: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    [there, _] = nodes(2)
+    gangs.create("low", 2, cpu="3")
+    gangs.await_phases("low", Running=2)
+    # One that lacks a whole gang's room, and one that lacks that of a pod: kube-scheduler itself
+    # would preempt for the latter.
+    gangs.create("h", 2, cpu="3", priority_class=high)
+    gangs.create("last", 2, cpu="1", priority_class=high)
+    gangs.await_phases("last", Running=2)
+    gangs.add("last", 1, start=2, cpu="3", priority_class=high)
+    gangs.retry(growing_gang, there, attempts=3)
+    assert gangs.phases("low") == ["Running"] * 2
+    nodes(3, prefix="new")
+    gangs.await_phases("h", Running=2)
+    gangs.await_phases("last", Running=3)
+    assert gangs.phases("low") == ["Running"] * 2

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.api.wellknown import DISRUPTION_BUDGET, REQUIRE_ROOM_ANNOTATION
+from extender.api.wellknown import DISRUPTION_BUDGET, REQUIRE_ROOM_ANNOTATION, REQUIRED_TOPOLOGY
 from tests.cluster.alone import alone, in_place_of, namespace_of, pair_of
 from tests.cluster.checking import Answer
 from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.leftovers import sweep
-from tests.cluster.partners.pools import SECONDS, Pools, node_class
+from tests.cluster.partners.pools import SECONDS, ZONE, Pools, node_class
 from tests.cluster.queues import API, Queues
 from tests.cluster.test_provision import BUFFERS
 from tests.cluster.test_require_room import await_running
@@ -154,6 +154,30 @@ def test_a_gang_that_no_pool_can_hold_says_that_it_waits_for_nodes(
     assert pools.bought() == 4
 
 
+def test_a_gang_of_one_zone_starts_from_zero(pools: Pools, gangs: Gangs) -> None:
+    """Its nodes would be spread over the zones, each pod by itself."""
+    pools.create(zones=("zone-a", "zone-b"))
+
+    of_one_zone(pools, gangs)
+
+    assert pools.bought() == 4
+
+
+def test_a_gang_of_one_zone_gets_the_nodes_that_it_lacks_there(pools: Pools, gangs: Gangs) -> None:
+    """Each of its pods fits into one of the zones."""
+    for zone in ("zone-a", "zone-b"):
+        pools.create(zones=(zone,))
+        selector = {**pools.selector, ZONE: zone}
+        gangs.create(zone, 2, cpu="4", nodeSelector=selector)
+        gangs.await_phases(zone, SECONDS, Running=2)
+    assert pools.bought() == 4
+    gangs.delete(["zone-a-0", "zone-a-1", "zone-b-0", "zone-b-1"])
+
+    of_one_zone(pools, gangs)
+
+    assert pools.bought() == 6
+
+
 def test_consolidation_takes_no_member_of_a_gang_that_runs(pools: Pools, gangs: Gangs) -> None:
     pools.create(consolidate=True)
     fillers = gangs.create("fillers", 5, cpu="3", nodeSelector=pools.selector)
@@ -251,6 +275,20 @@ def submit(queues: Queues, pools: Pools) -> None:
     """Make the job `train`: eight pods for four nodes."""
     spec = {"nodeSelector": pools.selector}
     queues.job("train", 8, cpu="2", run_for="1h", pod_spec=spec)
+
+
+def of_one_zone(pools: Pools, gangs: Gangs) -> None:
+    """Make a gang of eight pods for four nodes of one zone, and wait until it runs there."""
+    gangs.create_group("g", 8, annotations={REQUIRED_TOPOLOGY: ZONE})
+    gangs.add("g", 8, cpu="2", nodeSelector=pools.selector)
+    gangs.await_phases("g", SECONDS, Running=8)
+    there = {*nodes_of(gangs, "g").values()}
+    zones = {
+        node["metadata"]["labels"][ZONE]
+        for node in pools.nodes()
+        if node["metadata"]["name"] in there
+    }
+    assert len(zones) == 1
 
 
 def reason_of(gangs: Gangs, group: str) -> str:

@@ -6,8 +6,14 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import DOMAIN_LABEL, GANG_GATE, HOSTNAME_LABEL
-from extender.gang.release import ANYWHERE, PROBE, AwaitedNodes, Release, awaited, choosing
-from extender.state.cluster.records import ConditionInfo, NodeInfo, PodGroupStatusInfo, PodInfo
+from extender.gang.release import ANYWHERE, PROBE, AwaitedNodes, Release, awaited, choosing, movable
+from extender.state.cluster.records import (
+    ConditionInfo,
+    JobInfo,
+    NodeInfo,
+    PodGroupStatusInfo,
+    PodInfo,
+)
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
 from tests.makers import key, node, observe, pod, pod_group, shape, taint
@@ -65,7 +71,7 @@ CASES: dict[str, tuple[list[Any], Release]] = {
     ),
     "no node shows a domain": ([GROUP, PODS], PROBE),
     "none that it may use does": ([GROUP, PODS, in_zone("n0", "a", taints=(taint(),))], PROBE),
-    "the label is not that of nodes": ([GROUP, PODS, node("n0")], ANYWHERE),
+    "no node has the label": ([GROUP, PODS, node("n0")], PROBE),
     "one was given up": (
         [replace(GROUP, status=tried("b")), PODS, SMALL, LARGE],
         to("a"),
@@ -122,3 +128,23 @@ def test_where_a_gang_waits_for_nodes(facts: list[Any], want: AwaitedNodes | Non
     cluster = Cluster(growing=True)
     observe(cluster, GROUP, facts)
     assert awaited(GROUP, view=cluster.view()) == want
+
+
+OF_JOB = {"controller": "u-job", "owners": ("ns/job",), "domain": "a"}
+JOB = JobInfo("u-job", key("gang"), 4)
+
+
+@pytest.mark.parametrize(
+    ("facts", "want"),
+    [
+        ([JOB, released("a", "b", **OF_JOB)], {"a", "b"}),
+        ([replace(JOB, maker="u-set"), released("a", "b", **OF_JOB)], set()),
+        ([replace(JOB, held_by_queue="ns/job"), released("a", "b", **OF_JOB)], set()),
+        ([released("a", "b", domain="a", controller="u-set", owners=("ns/set",))], {"a", "b"}),
+        ([released("a", "b", domain="a")], set()),
+    ],
+)
+def test_which_pods_are_made_anew_for_another_domain(facts: list[Any], want: set[str]) -> None:
+    cluster = Cluster(growing=True)
+    observe(cluster, GROUP, facts)
+    assert {each.name for each in movable(GROUP, view=cluster.view())} == want
