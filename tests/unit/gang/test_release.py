@@ -130,7 +130,7 @@ def test_where_a_gang_waits_for_nodes(facts: list[Any], want: AwaitedNodes | Non
     assert awaited(GROUP, view=cluster.view()) == want
 
 
-OF_JOB = {"controller": "u-job", "owners": ("ns/job",), "domain": "a"}
+OF_JOB: dict[str, Any] = {"controller": "u-job", "owners": ("ns/job",), "domain": "a"}
 JOB = JobInfo("u-job", key("gang"), 4)
 
 
