@@ -69,7 +69,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             each.partner.name,
             each.name,
             id=each.name,
-            marks=pytest.mark.xdist_group(each.partner.name),
+            marks=pytest.mark.xdist_group(each.name),
         )
         for each in played
         if metafunc.function.__name__ not in each.left_out
