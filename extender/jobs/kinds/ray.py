@@ -17,6 +17,7 @@ from extender.jobs import fields, templates
 from extender.jobs.fields import Object
 from extender.jobs.job import LARGEST_INT32, Finished, OperatedJob, Slot, Step
 from extender.jobs.templates import Placement
+from extender.state.queue.records import WorkloadInfo
 
 _HEAD: Final = "head"
 _SUBMITTER: Final = "submitter"
@@ -163,6 +164,14 @@ class RayCluster(_RayKind):
         if any(fields.text(each, "type") == _SUSPENDED for each in conditions):
             return fields.condition(self.object, _SUSPENDED) is not None
         return fields.text(self.object, "status", "state") == "suspended"
+
+    @override
+    def equivalent_to_workload(self, workload: WorkloadInfo) -> bool:
+        """Return whether the workload asks for what it asks for, and it cannot become larger.
+
+        KubeRay follows changes of a cluster that runs.
+        """
+        return not self.problem() and super().equivalent_to_workload(workload)
 
     @override
     def last_pods(self) -> int:

@@ -228,6 +228,14 @@ def test_a_cluster_that_is_scaled_is_stopped_and_asks_for_its_new_size() -> None
     assert [each.count for each in stopped.pod_sets()] == [1, 3, 8]
 
 
+def test_a_running_cluster_that_could_grow_from_now_on_is_stopped() -> None:
+    running = cluster(suspend=False)
+    admitted = workload(running, admitted=True)
+    assert decide(running, [admitted], CONTEXT) == ()
+    grows = cluster(suspend=False, enableInTreeAutoscaling=True)
+    only(act.StopJob, decide(grows, [admitted], CONTEXT))
+
+
 def test_a_cluster_that_was_stopped_starts_when_kuberay_has_deleted_its_pods() -> None:
     running = cluster(suspend=False)
     mark = only(act.StopJob, decide(running, [], CONTEXT)).steps
