@@ -173,13 +173,13 @@ def test_decide(there: Sequence[Any], want: Pending) -> None:
 
 @pytest.mark.parametrize(("there", "want"), WANT.values(), ids=WANT)
 def test_on_a_cluster_that_grows_no_group_is_too_large(there: Sequence[Any], want: Pending) -> None:
-    view, never = cluster_of(there, growing=True).view(), want.reason is Reason.NEVER_FITS
-    if never:
-        # Of minResources, 4 cpu, no more counts than its three pods request.
-        text = want.message.replace(
-            "minResources are short of cpu 2", "minResources are short of cpu 1"
-        )
-        want = replace(want, reason=Reason.WAITING_FOR_NODES, message=text)
+    view = cluster_of(there, growing=True).view()
+    # Of minResources no more counts than its three pods request.
+    text = want.message.replace(
+        "minResources are short of cpu 2", "minResources are short of cpu 1"
+    )
+    never = want.reason is Reason.NEVER_FITS
+    want = replace(want, reason=Reason.WAITING_FOR_NODES if never else want.reason, message=text)
 
     assert pending_of(key("gang"), view=view, options=GangOptions()) == want
 
