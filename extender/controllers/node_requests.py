@@ -7,7 +7,7 @@ is admitted or has lost its quota, since a buffer that stays would buy its room 
 """
 
 import asyncio
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -41,6 +41,9 @@ _SERVED_SECONDS: Final = 60.0
 """Pause between two looks at which APIs are served."""
 _LOOK_SECONDS: Final = 10.0
 """Pause between two looks at one request."""
+
+_PLURALS: Final = (REQUESTS, BUFFERS)
+"""The resources by which nodes are asked for, the preferred one first."""
 
 _log = structlog.get_logger(__name__)
 
@@ -91,34 +94,36 @@ class NodeRequests:
 
         `notice` is called for workloads for which another leader has asked.
         """
+        self._served = None  # there may have been another leader meanwhile
         while True:
             try:
-                served = await self._look()
+                there = {name: await self._autoscaling.version(name) for name in _PLURALS}
+                ways = _PLURALS if self._class else (BUFFERS,)
+                plural = next((name for name in ways if there[name]), "")
+                served = (plural, there[plural]) if plural else None
                 if served != self._served:
+                    await self._recall(there, plural, notice)
                     self._served = served
-                    _log.info("asks for nodes by", resource=served and served[0])
-                    await self._recall(notice)
+                    _log.info("how nodes are asked for has changed", resource=plural)
                     wake()
             except ApiError as error:
                 _log.warning("could not see how nodes are asked for", error=str(error))
             await asyncio.sleep(_SERVED_SECONDS)
 
-    async def _look(self) -> tuple[str, str] | None:
-        for plural in (REQUESTS, BUFFERS) if self._class else (BUFFERS,):
-            version = await self._autoscaling.version(plural)
-            if version:
-                return plural, version
-        return None
-
-    async def _recall(self, notice: Callable[[str], None]) -> None:
-        if self._served is None:
-            return
-        plural, version = self._served
+    async def _recall(
+        self, served: Mapping[str, str], chosen: str, notice: Callable[[str], None]
+    ) -> None:
+        """Find what another leader has asked for, and delete what was asked for in another way."""
         names: dict[str, set[str]] = {}
-        for key, name in await self._autoscaling.owners(plural, version):
-            names.setdefault(key, set()).add(name)
+        for plural, version in served.items():
+            for key, name in await self._autoscaling.owners(plural, version) if version else ():
+                if plural == chosen:
+                    names.setdefault(key, set()).add(name)
+                    continue
+                namespace = key.partition("/")[0]
+                await self._autoscaling.delete(plural, name, version=version, namespace=namespace)
         for key, found in names.items():
-            self._asked.setdefault(key, NodesAsked(plural, version, frozenset(found)))
+            self._asked.setdefault(key, NodesAsked(chosen, served[chosen], frozenset(found)))
             notice(key)
 
     async def reconcile(self, key: str) -> float | None:
