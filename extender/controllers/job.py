@@ -8,10 +8,9 @@ unanswered write may have changed. The Workload of the job is admitted in `admis
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http import HTTPStatus
-from itertools import chain
 from math import inf
 from typing import Final, get_args
 
@@ -115,7 +114,7 @@ class JobController:
         """Carry out the actions due for a job. Raises ApiError, also where the decision fails."""
         await self._make_sure(key)
         await self._read_child(key)
-        objects, memory = self._view.unit(key), self._facts.memory(key)
+        objects = self._view.unit(key)
         if not objects:
             self._end_set_aside(key)
             self._facts.forget(key)
@@ -127,8 +126,49 @@ class JobController:
             for each in objects:  # the watch does not show its end
                 self._queues.apply(events.JobDeleted(each))
             return None
-        found, actions = self._decide(objects, own)
-        self._end_set_aside(key)
+        if self._options.integrations[key[0]].parts is not None:
+            return await self._reconcile_services(objects[0])
+        with self._judging(objects[0]):
+            job, found = self._facts.job(objects, own)
+            context = self._facts.context(found, job, own)
+            self._await_operator(found, has_stopped=context.has_stopped)
+            actions = decide(job, own, context)
+        return await self._do(found, actions, own)
+
+    async def _reconcile_services(self, found: JobObject) -> float | None:
+        """Carry out the actions due for each service of an object, one after the other.
+
+        Raises ApiError, as of a job.
+        """
+        with self._judging(found):
+            services = self._facts.services(found)
+        self._end_set_aside(found.unit)
+        pauses, errors = list[float](), list[ApiError]()
+        for service in services:
+            if self._view.job_of(found.meta.uid, found.meta.namespace) is not found:
+                return None  # its change is looked at next
+            one = replace(found, group=service.workload_name())
+            self._facts.memory(found.unit).services.add(one.unit)
+            try:
+                with self._judging(one):
+                    own = self._facts.look_at(service, found)
+                    actions = decide(service, own, self._facts.context(one, service, own))
+                pauses.append(await self._do(one, actions, own) or inf)
+            except ApiError as error:
+                errors.append(error)
+            await asyncio.sleep(0)  # a decision may have nothing to write
+        await self._carry_out(found, delete(self._facts.left_over(found, services)))
+        if errors:
+            raise errors[0]
+        pause = min(pauses, default=inf)
+        return None if pause == inf else pause
+
+    async def _do(
+        self, found: JobObject, actions: Actions, own: Sequence[WorkloadInfo]
+    ) -> float | None:
+        """Carry out the actions for a job; return when to look again. Raises ApiError."""
+        memory = self._facts.memory(found.unit)
+        self._end_set_aside(found.unit)
         if own:
             self._report_settings(found, own)
         due, pause = self._due(found, actions)
@@ -150,26 +190,14 @@ class JobController:
         for reason, said in self._warnings.news(found.unit, found.meta, limited):
             self._report(found, Note(reason, said, warning=True))
 
-    def _decide(
-        self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
-    ) -> tuple[JobObject, Actions]:
+    @contextmanager
+    def _judging(self, found: JobObject) -> Iterator[None]:
+        """Set a job aside whose decision fails in the body. Raises UndecidedError then."""
         try:
-            if self._options.integrations[objects[0].kind].parts is not None:
-                return objects[0], self._decide_services(objects[0], own)
-            job, found = self._facts.job(objects, own)
-            context = self._facts.context(found, job, own)
-            self._await_operator(found, has_stopped=context.has_stopped)
-            return found, decide(job, own, context)
+            yield
         except Exception as error:  # an external integration, or unexpected data
-            self._set_aside(objects[0], error)
+            self._set_aside(found, error)
             raise UndecidedError(repr(error)) from error
-
-    def _decide_services(self, found: JobObject, own: Sequence[WorkloadInfo]) -> Actions:
-        services, gone = self._facts.services(found, own)
-        decided = (
-            decide(job, mine, self._facts.context(found, job, mine)) for job, mine in services
-        )
-        return (*chain.from_iterable(decided), *delete(gone))
 
     def _await_operator(self, found: JobObject, *, has_stopped: bool) -> None:
         """Record an Event about a job whose operator does not notice its stop."""

@@ -74,7 +74,9 @@ class JobFacts:
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone."""
-        self._memories.pop(key, None)
+        known = self._memories.pop(key, None)
+        for each in known.services if known is not None else ():
+            self._memories.pop(each, None)
 
     def workloads(self, objects: Sequence[JobObject]) -> list[WorkloadInfo]:
         """Return the workloads of a job, also of a group of pods whose owners were all replaced."""
@@ -94,8 +96,10 @@ class JobFacts:
         """
         integration = self._options.integrations[objects[0].kind]
         if integration.parts is not None:
-            named = (job for job, mine in self.services(objects[0], own)[0] if mine)
-            return next(named), objects[0]
+            name, found = own[0].meta.name, objects[0]
+            service = next(s for s in self.services(found) if s.workload_name() == name)
+            self.look_at(service, found)
+            return service, found
         read = integration.read
         if integration.compose is None or read is None:
             job = integration.wrap(msgspec.json.decode(objects[0].raw))
@@ -111,23 +115,27 @@ class JobFacts:
         uid = text(job.object, "metadata", "uid")
         return job, next(each for each in objects if each.meta.uid == uid)
 
-    def services(
-        self, found: JobObject, own: Sequence[WorkloadInfo]
-    ) -> tuple[list[tuple[Service, list[WorkloadInfo]]], list[WorkloadInfo]]:
-        """Return the services of an object, each with its workload; and workloads of none of them.
-
-        A workload of a service that is gone is left out as long as pods run in it.
-        """
+    def services(self, found: JobObject) -> Sequence[Service]:
+        """Return the services of an object, not with their pods yet; none of a job."""
         of = self._options.integrations[found.kind]
-        parts = of.parts(of.wrap(msgspec.json.decode(found.raw)).object) if of.parts else ()
-        left, services = {each.meta.name: each for each in own}, []
-        for part in parts:
-            name = part.workload_name()
-            part.pods = self._pods(f"{found.meta.namespace}/{name}")
-            mine = left.pop(name, None)
-            services.append((part, [mine] if mine is not None else []))
-        gone = [w for w in left.values() if not ((p := self._pods(w.key)) and p.is_active())]
-        return services, gone
+        return of.parts(of.wrap(msgspec.json.decode(found.raw)).object) if of.parts else ()
+
+    def look_at(self, service: Service, of: JobObject) -> list[WorkloadInfo]:
+        """Give a service of an object its pods as they are now; return its workload, if any."""
+        key = f"{of.meta.namespace}/{service.workload_name()}"
+        found = self._view.workloads.get(key)
+        service.pods, service.most = self._pods(key), None
+        if found is None or all(owner.uid != of.meta.uid for owner in found.owners):
+            return []
+        if found.admission is not None:
+            service.most = sum(each.count for each in found.admission.assignments)
+        return [found]
+
+    def left_over(self, found: JobObject, services: Iterable[Service]) -> list[WorkloadInfo]:
+        """Return the workloads of an object's services that are gone, and have no pods left."""
+        there = {each.workload_name() for each in services}
+        others = (w for w in self.workloads([found]) if w.meta.name not in there)
+        return [w for w in others if not ((p := self._pods(w.key)) and p.is_active())]
 
     def _pods(self, workload: str) -> PlainPods | None:
         """Return the pods that follow a Workload."""
@@ -141,8 +149,8 @@ class JobFacts:
         if workload is None or workload.service is None or workload.owner is None:
             return None
         above = view.job_of(workload.owner.uid, namespace)
-        found = self.services(above, (workload,))[0] if above is not None else ()
-        late = next((job.late_pod_sets() for job, mine in found if mine), None)
+        alike = self.services(above) if above is not None else ()
+        late = next((each.late_pod_sets() for each in alike), None)
         fitting, larger = self._options.pod_groups.fitting(workload, held)
         return Ancestor(
             f"{workload.owner.kind} {workload.owner.name}",
@@ -190,7 +198,8 @@ class JobFacts:
             ),
             progress=memory.progress,
             is_taken=lambda name: _is_foreign(
-                view.workloads.get(f"{found.meta.namespace}/{name}"), view.unit(found.unit)
+                view.workloads.get(f"{found.meta.namespace}/{name}"),
+                view.unit(found.unit) or [found],
             ),
             has_pods=groups.has_pods,
             has_stopped=stopped,
@@ -381,6 +390,8 @@ class JobMemory:
     def __init__(self) -> None:
         self.unnoticed: float | None = None
         """The time since which its operator is waited for; infinity once that is reported."""
+        self.services: set[Key] = set()
+        """The keys of the memories of its services."""
         self.child: bytes | None = None
         """The object of its kind's `child_kind` when it was read last, as JSON."""
         self.start_in = 0.0

@@ -68,6 +68,7 @@ from extender.state.cluster.view import ClusterView
 from extender.state.queue import events
 from extender.state.queue.events import QueueChange, Record
 from extender.state.queue.records import (
+    SERVICES,
     AdmissionCheckInfo,
     ClusterQueueInfo,
     CohortInfo,
@@ -99,6 +100,7 @@ SETTLE: Final = 0.01
 PER_OBJECT: Final = 0.0002
 """Seconds for each object of a job: a look at a group of pods is a look at each of them, and each
 of them changes several times, so a large group is looked at less often."""
+SERVICE_SETTLE: Final = 0.1
 NUMBERS_SETTLE: Final = 0.5
 """Seconds before new numbers of workloads are written to the status of a queue."""
 _PATHS: Final = {
@@ -501,7 +503,7 @@ class QueueControllers:
         self._jobs_controller = controller(
             self._job_counts.counting(jobs.reconcile),
             observer=observer("job"),
-            settle=lambda key: SETTLE + PER_OBJECT * self._view.size(key),
+            settle=self._settle,
         )
         status = QueueStatusController(
             self.queues, QueueWriter(client), record=recorder.record, clock=clock
@@ -518,6 +520,11 @@ class QueueControllers:
         self._leads, self._news = False, asyncio.Event()
         self._queues_to_follow, self._classes_to_follow = set[str](), set[str]()
         self.queues.subscribe(self._on_change)
+
+    def _settle(self, key: tuple[str, str]) -> float:
+        """Return the seconds in which changes of a job are one: each pod changes its service."""
+        of_pods = SERVICE_SETTLE if key[0] in SERVICES.values() else 0.0
+        return SETTLE + of_pods + PER_OBJECT * self._view.size(key)
 
     def _about_workload(self, key: str) -> ObjectRef | None:
         found = self._view.workloads.get(key)

@@ -69,6 +69,8 @@ class Service(GenericJob):
         self.index = index
         self.pods: PlainPods | None = None
         """Its pods, those that wait too."""
+        self.most: int | None = None
+        """The number of pods that it is admitted for."""
 
     @override
     def is_suspended(self) -> bool:
@@ -84,8 +86,9 @@ class Service(GenericJob):
 
     @override
     def pods_ready(self) -> bool:
-        ready = self.pods.ready if self.pods is not None else 0
-        return ready >= sum(each.count for each in self.slots())
+        """Return whether those pods are ready that it is admitted for; others may wait."""
+        ready, wanted = self.pods.ready if self.pods else 0, sum(s.count for s in self.slots())
+        return ready >= (wanted if self.most is None else min(wanted, self.most))
 
     @override
     def problem(self) -> str:

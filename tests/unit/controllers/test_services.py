@@ -13,6 +13,7 @@ from extender.jobs.fields import Object
 from extender.jobs.registry import builtin
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
+from extender.kube.errors import InvalidError
 from extender.kube.queues import JobWriter
 from extender.state.queue import events as ev
 from extender.state.queue.events import QueueChange
@@ -138,3 +139,35 @@ async def test_an_evicted_replica_gives_its_quota_back_when_its_pods_are_gone(sc
     assert scene.server.stored[key].admission is None
     other = scene.server.stored[f"{NAMESPACE}/lws-web-1"]
     assert other.condition(WorkloadCondition.ADMITTED) is not None
+
+
+async def test_a_replica_is_ready_when_the_pods_are_that_it_is_admitted_for(scene: Scene) -> None:
+    """Those that it was scaled up to wait; it is not to be stopped for them."""
+    made = seen(service_pod("web-0", held=False, role="main"), "pod")
+    key = f"{NAMESPACE}/lws-web-0"
+    found = held(0)
+    for admitted, ready in ((1, True), (2, False)):
+        scene.store(
+            replace(found, admission=admission(workload("lws-web-0", pod_set(1, admitted))))
+        )
+        assert not scene.controller.pods_ready(scene.queues.view().workloads[key])
+        source = service_pod("web-0", held=False, role="main")
+        source["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        scene.queues.apply(ev.JobApplied(seen(source, "pod")))
+        assert scene.controller.pods_ready(scene.queues.view().workloads[key]) is ready
+        scene.queues.apply(ev.JobApplied(replace(made, meta=seen(source, "pod").meta)))
+
+
+async def test_one_replica_that_is_refused_keeps_no_other_back(scene: Scene) -> None:
+    scene.queues.apply(ev.Deleted(scene.queues.view().workloads[f"{NAMESPACE}/lws-web-0"]))
+    refused, created = InvalidError("no", status=422), list[str]()
+
+    async def create(body: dict[str, Any]) -> WorkloadInfo:
+        created.append(body["metadata"]["name"])
+        raise refused
+
+    scene.server.create = create  # type: ignore[method-assign]
+    scene.queues.apply(ev.Deleted(scene.queues.view().workloads[f"{NAMESPACE}/lws-web-1"]))
+    with pytest.raises(InvalidError):
+        await scene.look(UNIT)
+    assert created == ["lws-web-0", "lws-web-1"]
