@@ -85,6 +85,7 @@ from extender.state.queue.records import (
     TopologyInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
+    group_unit,
 )
 from extender.state.queue.store import Queues
 from extender.steps import cut
@@ -100,7 +101,8 @@ SETTLE: Final = 0.01
 PER_OBJECT: Final = 0.0002
 """Seconds for each object of a job: a look at a group of pods is a look at each of them, and each
 of them changes several times, so a large group is looked at less often."""
-SERVICE_SETTLE: Final = 0.1
+PER_REPLICA: Final = 0.005
+"""Seconds for each replica of a service: a change of a pod is a look at all of them."""
 NUMBERS_SETTLE: Final = 0.5
 """Seconds before new numbers of workloads are written to the status of a queue."""
 _PATHS: Final = {
@@ -522,9 +524,15 @@ class QueueControllers:
         self.queues.subscribe(self._on_change)
 
     def _settle(self, key: tuple[str, str]) -> float:
-        """Return the seconds in which changes of a job are one: each pod changes its service."""
-        of_pods = SERVICE_SETTLE if key[0] in SERVICES.values() else 0.0
-        return SETTLE + of_pods + PER_OBJECT * self._view.size(key)
+        """Return the seconds in which changes of a job are one."""
+        found = self._view.unit(key) if key[0] in SERVICES.values() else ()
+        pods = [
+            self._view.size(group_unit(workload))
+            for each in found
+            for workload in self._view.workloads_of(each.meta.uid, each.meta.namespace)
+        ]
+        replicas = PER_REPLICA * len(pods) + PER_OBJECT * sum(pods)
+        return SETTLE + replicas + PER_OBJECT * self._view.size(key)
 
     def _about_workload(self, key: str) -> ObjectRef | None:
         found = self._view.workloads.get(key)
