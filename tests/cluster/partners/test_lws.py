@@ -8,9 +8,9 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.held import held_in
 from tests.cluster.partners.work import template
-from tests.cluster.queues import Queues
+from tests.cluster.queues import QUEUE, Queues
 from tests.cluster.services import NEW_IMAGE, SECONDS, Services
-from tests.harness.client import Api
+from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.objects import Object
 from tests.harness.partners import LWS, start_partner, uninstall
@@ -37,7 +37,19 @@ def operator(control_plane: ControlPlane) -> Iterator[None]:
 
 @pytest.fixture
 def services(api: Api, queues: Queues, operator: None) -> Iterator[Services]:
+    probe = workers("probe", 1, queues.namespace)
+    probe["metadata"]["labels"] = {QUEUE: "q"}
+    path = f"/apis/leaderworkerset.x-k8s.io/v1/namespaces/{queues.namespace}/leaderworkersets"
+
+    def known() -> bool:
+        """Return whether policies know the kind, whose CRD may be new."""
+        try:
+            return bool(api.request("POST", path, body=probe, params={"dryRun": "All"}))
+        except ApiError:
+            return False
+
     with held_in(api, queues.namespace):
+        api.wait_for("policies know LeaderWorkerSets", known, SECONDS)
         yield Services(api, queues, label=NAME)
 
 
