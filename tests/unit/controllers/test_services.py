@@ -162,8 +162,8 @@ async def test_one_replica_that_is_refused_keeps_no_other_back(scene: Scene) -> 
     scene.queues.apply(ev.Deleted(scene.queues.view().workloads[f"{NAMESPACE}/lws-web-0"]))
     refused, created = InvalidError("no", status=422), list[str]()
 
-    async def create(body: dict[str, Any]) -> WorkloadInfo:
-        created.append(body["metadata"]["name"])
+    async def create(workload: dict[str, Any]) -> WorkloadInfo:
+        created.append(workload["metadata"]["name"])
         raise refused
 
     scene.server.create = create  # type: ignore[method-assign]
