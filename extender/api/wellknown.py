@@ -33,6 +33,8 @@ siblings that have a node now. The plugin for pod affinity reacts to changes of 
 
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 """The completion index of a pod of an Indexed Job, as a label and as an annotation."""
+JOB_SET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
+"""The JobSet of a pod."""
 JOB_SET_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
 """The index of a pod's Job among the equal Jobs of a JobSet."""
 
@@ -41,7 +43,10 @@ DONE_ANNOTATION: Final = "scheduling.x-k8s.io/done-pods"
 ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"
 """On a PodGroup, keep, evict or restart: the policy for a gang that has lost its quorum."""
 RESTARTING: Final = "scheduling.x-k8s.io/restarting"
-"""On a Job: we have suspended it so that all of its pods go at once, and resume it then."""
+"""On a Job or JobSet: we have suspended it so that all of its pods go at once, and resume it then.
+On a Job of a JobSet: the name of the JobSet of which that is so."""
+OF_ITSELF: Final = "true"
+"""The value of that annotation where it is about the object itself."""
 DISRUPTION_BUDGET: Final = "scheduling.x-k8s.io/disruption-budget"
 """On a PodGroup, true or false: whether it gets a PodDisruptionBudget once it has started."""
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"

@@ -95,8 +95,9 @@ class PodGroupController:
         Raises ApiError when something could not be written.
         """
         for job in [*self._view.resumable(group)]:
-            await self._writer.resume(job.resumes or "", job.uid)
-            _log.info("job resumed", job=job.resumes, group=group)
+            if job.resumes is not None:
+                await self._writer.resume(job.uid, job.resumes)
+                _log.info("job resumed", job=job.resumes.job_set or job.resumes.job, group=group)
         why = await self._why(group)
         ordered = await self._starts_in_order(group, why)
         pod_group = self._view.pod_group(group)
@@ -266,7 +267,7 @@ class PodGroupController:
         for job in jobs:
             for pod in job.pods:
                 await self._writer.evict(_ref(pod), dry_run=True)  # a budget may refuse it
-            if await self._writer.suspend(job.key, job.uid):
+            if await self._writer.suspend(job.key, job.uid, job.jobs):
                 _log.info("job suspended", job=job.key, group=pod_group.key)
             else:
                 singles += job.pods

@@ -223,7 +223,7 @@ class PreemptionController:
 
     async def _suspend(self, job: WholeJob, by: PodGroupInfo, done: _Done) -> None:
         """Suspend a Job, which is resumed when its pods have gone, or else evict these."""
-        if not await self._writer.suspend(job.key, job.uid):
+        if not await self._writer.suspend(job.key, job.uid, job.jobs):
             for pod in job.pods:
                 await self._evict(pod, by, done)
             return

@@ -1,50 +1,67 @@
-"""The Jobs that are suspended and resumed where all of their pods have to go.
+"""The Jobs and JobSets that are suspended and resumed where all of their pods have to go.
 
 The Job controller makes evicted pods again after a pause that doubles with each of them: for eight
 pods ten minutes. A Job that is resumed has no such pause.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from extender.api.wellknown import JOB_SET_LABEL
 from extender.state.cluster.records import BATCH_JOB, PodInfo
 from extender.state.cluster.view import ClusterView
 
 
 class WholeJob(NamedTuple):
-    """A Job, and its pods that have a node: all of them leave."""
+    """A Job or a JobSet, and its pods that have a node: all of them leave."""
 
     uid: str
     key: str
     """`namespace/name`."""
     pods: Sequence[PodInfo]
+    jobs: Mapping[str, str]
+    """The Jobs of a JobSet: `namespace/name` by UID. Empty for a Job."""
 
 
 def parted(pods: Collection[PodInfo], view: ClusterView) -> tuple[list[PodInfo], list[WholeJob]]:
     """Return the pods to evict one by one, and the Jobs to suspend in place of the others.
 
-    A Job is suspended if all of its pods that have a node leave, no queue starts and stops it, and
-    nothing else has made it that would resume it.
+    A Job, or a JobSet, is suspended if all of its pods that have a node leave, no queue starts and
+    stops it, and nothing else has made it that would resume it.
     """
     leaving = {pod.uid for pod in pods}
-    by_job = dict[str, list[PodInfo]]()
+    by_job = dict[tuple[str, str], list[PodInfo]]()
     for pod in pods:
-        job = view.job(pod.controller) if pod.controller is not None else None
-        if job is None or job.kind != BATCH_JOB or job.held_by_queue or job.maker:
-            continue
-        if pod.group is not None and len(pod.owners) == 1:
-            by_job.setdefault(job.uid, []).append(pod)
-    jobs = [
-        WholeJob(uid, there[0].owners[0], there)
-        for uid, there in by_job.items()
-        if all(each.uid in leaving for each in _on_nodes(uid, there[0].group, view))
-    ]
+        found = _stopped_with(pod, view)
+        if found is not None:
+            by_job.setdefault(found, []).append(pod)
+    jobs = list[WholeJob]()
+    for (uid, key), there in by_job.items():
+        of_set = {pod.controller or "": pod.owners[0] for pod in there if pod.controller != uid}
+        made = (view.job(each) for each in view.made_by(uid))
+        groups = {job.group for job in made if job is not None} if of_set else {there[0].group}
+        stay = _on_nodes((uid, key), there[0].group, view)
+        if groups == {there[0].group} and all(pod.uid in leaving for pod in stay):
+            jobs.append(WholeJob(uid, key, there, of_set))
     stopped = {pod.uid for job in jobs for pod in job.pods}
     return [pod for pod in pods if pod.uid not in stopped], jobs
 
 
-def _on_nodes(job: str, group: str | None, view: ClusterView) -> Iterator[PodInfo]:
+def _stopped_with(pod: PodInfo, view: ClusterView) -> tuple[str, str] | None:
+    """Return UID and `namespace/name` of the Job or JobSet with which a pod may be stopped."""
+    job = view.job(pod.controller) if pod.controller is not None else None
+    if job is None or job.kind != BATCH_JOB or pod.group is None or len(pod.owners) != 1:
+        return None
+    if job.held_by_queue or view.is_admitted_by_number(pod):
+        return None
+    if job.maker is None:
+        return job.uid, pod.owners[0]
+    name = pod.labels.get(JOB_SET_LABEL)
+    return (job.maker, f"{pod.namespace}/{name}") if name else None
+
+
+def _on_nodes(job: tuple[str, str], group: str | None, view: ClusterView) -> Iterator[PodInfo]:
     """Yield the pods of a Job that are in a group and stay on their nodes as far as is known."""
     for pod in view.members(group or ""):
-        if pod.controller == job and pod.node is not None and not pod.terminating:
+        if pod.node is not None and not pod.terminating and _stopped_with(pod, view) == job:
             yield pod

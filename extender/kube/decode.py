@@ -67,6 +67,7 @@ from extender.state.cluster.records import (
     PodGroupInfo,
     PodGroupStatusInfo,
     PodInfo,
+    Resumption,
     Shape,
 )
 
@@ -281,7 +282,8 @@ class Decoder:
         held = key if queued else None
         maker = controller_of(job.metadata)
         found = JobInfo(job.metadata.uid, group, begun, done, more, held, maker, created)
-        return replace(found, resumes=key) if held is None and _resumes(job) else found
+        resumes = _resumes(job, key, maker) if held is None else None
+        return replace(found, resumes=resumes) if resumes is not None else found
 
     @readable("PodGroup")
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
@@ -443,15 +445,16 @@ _WORDS: Final = frozenset(
 """The annotations of a PodGroup that are kept as they are."""
 
 
-def _resumes(job: core.Job) -> bool:
-    """Return whether we have suspended a Job, and it has no pods any more or was resumed."""
-    said = job.metadata.annotations
-    if said is None or said.restarting is None:
-        return False
+def _resumes(job: core.Job, key: str, maker: str | None) -> Resumption | None:
+    """Return what is to go on: we have suspended it, and the Job has no pods or was resumed."""
+    said = job.metadata.annotations.restarting if job.metadata.annotations else None
     stopped = any(
         each.type == "Suspended" and each.status == "True" for each in job.status.conditions or ()
     )
-    return not job.spec.suspend or (stopped and not job.status.active)
+    is_stopped = stopped and job.spec.suspend and not job.status.active
+    if said is None or not (is_stopped or (maker is None and not job.spec.suspend)):
+        return None
+    return Resumption(key, f"{job.metadata.namespace}/{said}" if maker is not None else None)
 
 
 def _words(annotations: Mapping[str, str] | None) -> Mapping[str, str]:

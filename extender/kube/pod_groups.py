@@ -18,6 +18,7 @@ from extender.api.wellknown import (
     MANAGED_BY_LABEL,
     MANAGER,
     NATIVE_VERSIONS,
+    OF_ITSELF,
     QUEUE_LABEL,
     RESTARTING,
 )
@@ -39,6 +40,7 @@ from extender.state.cluster.records import (
     PodGroupInfo,
     PodGroupStatusInfo,
     PreemptedRoom,
+    Resumption,
 )
 
 FIELD_MANAGER: Final = "gang-extender-reconciler"
@@ -159,7 +161,9 @@ class _PodGroupStored(msgspec.Struct, frozen=True):
 
 
 _decode_job = msgspec.json.Decoder(Job).decode
-_JOB_CONTROLLER: Final = frozenset((None, "kubernetes.io/job-controller"))
+_JOB_CONTROLLERS: Final = frozenset(
+    (None, "kubernetes.io/job-controller", "jobset.sigs.k8s.io/jobset-controller")
+)
 _decode_stored = msgspec.json.Decoder(_PodGroupStored).decode
 
 
@@ -267,43 +271,52 @@ class PodGroupWriter:
             path = f"{pod.path}/eviction{'?dryRun=All' if dry_run else ''}"
             await self._client.request("POST", path, body=body)
 
-    async def suspend(self, key: str, uid: str) -> bool:
+    async def suspend(self, key: str, uid: str, jobs: Mapping[str, str]) -> bool:
         """Suspend a Job, `namespace/name`, so that all of its pods go; return whether they do.
 
-        A Job that a queue or an owner starts and stops is left alone. The Job says who suspended
-        it, and we never resume another.
+        With the `jobs` of a JobSet, by UID, it is the JobSet. One that a queue or an owner starts
+        and stops is left alone. The object says who suspended it, and we never resume another.
         """
-        path = _job_path(key)
-        try:
-            found = decoded(_decode_job, await self._client.request("GET", path))
-        except NotFoundError:
+        path = _job_path(key, of_set=bool(jobs))
+        found = await self._job(path)
+        if found is None:
             return True
         meta, spec = found.metadata, found.spec
         if meta.uid != uid or meta.deletion_timestamp is not None or spec.suspend:
             return True
         owned = any(owner.controller for owner in meta.owner_references or ())
-        if owned or QUEUE_LABEL in (meta.labels or {}) or spec.managed_by not in _JOB_CONTROLLER:
+        if owned or QUEUE_LABEL in (meta.labels or {}) or spec.managed_by not in _JOB_CONTROLLERS:
             return False
-        body = _encode({
-            "metadata": {
-                "uid": uid,
-                "resourceVersion": meta.resource_version,
-                "annotations": {RESTARTING: "true"},
-            },
-            "spec": {"suspend": True},
-        })  # fmt: skip
-        await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        for each, job in jobs.items():
+            await self._mark_job(_job_path(job), {"uid": each}, meta.name)
+        precise = {"uid": uid, "resourceVersion": meta.resource_version}
+        await self._mark_job(path, precise, OF_ITSELF, suspend=True)
         return True
 
-    async def resume(self, key: str, uid: str) -> None:
-        """Have a Job go on that we have suspended; one that is gone is no error."""
-        body = _encode({
-            "metadata": {"uid": uid, "annotations": {RESTARTING: None}},
-            "spec": {"suspend": False},
-        })  # fmt: skip
+    async def resume(self, uid: str, found: Resumption) -> None:
+        """Have a Job, or its JobSet, go on that we have suspended; one that is gone is no error."""
         with suppress(NotFoundError, ConflictError):
-            path = _job_path(key)
-            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+            if found.job_set is not None:
+                path = _job_path(found.job_set, of_set=True)
+                job_set = await self._job(path)
+                said = job_set.metadata.annotations if job_set is not None else None
+                if job_set is not None and said is not None and said.restarting is not None:
+                    await self._mark_job(path, {"uid": job_set.metadata.uid}, None, suspend=False)
+            suspend = False if found.job_set is None else None
+            await self._mark_job(_job_path(found.job), {"uid": uid}, None, suspend=suspend)
+
+    async def _job(self, path: str) -> Job | None:
+        try:
+            return decoded(_decode_job, await self._client.request("GET", path))
+        except NotFoundError:
+            return None
+
+    async def _mark_job(
+        self, path: str, meta: Mapping[str, str], said: str | None, *, suspend: bool | None = None
+    ) -> None:
+        spec = {"suspend": suspend} if suspend is not None else {}
+        body = _encode({"metadata": {**meta, "annotations": {RESTARTING: said}}, "spec": spec})
+        await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
 
     async def apply_budget(self, pod_group: PodGroupInfo, budget: BudgetInfo) -> None:
         """Make or change the disruption budget of a group, which is the owner.
@@ -357,9 +370,10 @@ class PodGroupWriter:
         await apply_part(self._client, pod_group, status, manager=VICTIM_FIELD_MANAGER)
 
 
-def _job_path(key: str) -> str:
+def _job_path(key: str, *, of_set: bool = False) -> str:
     namespace, _, name = key.partition("/")
-    return f"/apis/batch/v1/namespaces/{quote(namespace, safe='')}/jobs/{quote(name, safe='')}"
+    api, plural = ("jobset.x-k8s.io/v1alpha2", "jobsets") if of_set else ("batch/v1", "jobs")
+    return f"/apis/{api}/namespaces/{quote(namespace, safe='')}/{plural}/{quote(name, safe='')}"
 
 
 def _budget_path(budget: BudgetInfo) -> str:

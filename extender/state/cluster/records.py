@@ -6,7 +6,7 @@ Twin of `state/queue/records.py`. Amounts are as in `resources.quantity`.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from extender.api.core_v1 import Affinity, LabelSelector, NodeSelector, Taint, Toleration
 from extender.api.wellknown import GANG_GATE
@@ -483,6 +483,13 @@ class PodGroupInfo:
 BATCH_JOB: Final = "batch/Job"
 
 
+class Resumption(NamedTuple):
+    """A Job that we have suspended, or the JobSet with which it was, each as `namespace/name`."""
+
+    job: str
+    job_set: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class JobInfo:
     """One Job as last seen; of one that has failed nothing, for another may use its group then.
@@ -510,8 +517,8 @@ class JobInfo:
     """Its kind, as GROUP/KIND."""
     needs_quota: bool = True
     """False for what no queue admits by itself."""
-    resumes: str | None = None
-    """`namespace/name` of itself where we have suspended it and its pods are gone."""
+    resumes: Resumption | None = None
+    """The Job or JobSet that is to go on, where we have suspended that and its pods are gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,9 +285,17 @@ class ClusterView:
         return key in self._jobs.work
 
     def resumable(self, key: str) -> Iterator[JobInfo]:
-        """Yield the Jobs of a group that we have suspended, and that are to go on."""
-        jobs = (self._jobs.by_uid[uid] for uid in self._jobs.of_group.get(key, ()))
-        return (job for job in jobs if job.resumes is not None)
+        """Yield the Jobs of a group that we have suspended, and that are to go on.
+
+        Those of one JobSet go on together.
+        """
+        jobs = self._jobs.by_uid
+        for job in (jobs[uid] for uid in self._jobs.of_group.get(key, ())):
+            beside = (jobs[uid] for uid in self.made_by(job.maker or ""))
+            if job.resumes is not None and all(
+                each.resumes or each.completed or not each.begun for each in beside
+            ):
+                yield job
 
     @property
     def groups_of_jobs(self) -> Collection[str]:

@@ -1,5 +1,6 @@
 """The PodGroup controller: writes what changed, once, and goes on where the API server refuses."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from extender.state.cluster.records import (
     JobInfo,
     PodGroupInfo,
     PodGroupStatusInfo,
+    Resumption,
 )
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, deleted, key, node, observe, pod, pod_group, pods
@@ -44,13 +46,13 @@ class Writer(PodGroupWriter):
         self.jobs: list[tuple[str, str]] = []
 
     @override
-    async def suspend(self, key: str, uid: str) -> bool:
+    async def suspend(self, key: str, uid: str, jobs: Mapping[str, str]) -> bool:
         self.jobs.append(("suspend", key))
         return True
 
     @override
-    async def resume(self, key: str, uid: str) -> None:
-        self.jobs.append(("resume", key))
+    async def resume(self, uid: str, found: Resumption) -> None:
+        self.jobs.append(("resume", found.job))
 
     @override
     async def apply_budget(self, pod_group: PodGroupInfo, budget: BudgetInfo) -> None:
@@ -459,11 +461,13 @@ async def test_a_job_is_suspended_and_resumed_in_the_place_of_evictions(bench: B
     assert bench.writer.evicted == ["gang-0", "gang-1"]  # asked about, as the writer of tests notes
 
     bench.start()
-    await bench.look(replace(job, resumes="ns/job"), deleted("gang-0"), deleted("gang-1"))
+    await bench.look(
+        replace(job, resumes=Resumption("ns/job")), deleted("gang-0"), deleted("gang-1")
+    )
     assert bench.writer.jobs[1:] == [("resume", "ns/job")]
     await bench.look(job)
     assert len(bench.writer.jobs) == 2
 
     # Its PodGroup is gone.
-    await bench.look(deleted(key("gang"), PodGroupInfo), replace(job, resumes="ns/job"))
+    await bench.look(deleted(key("gang"), PodGroupInfo), replace(job, resumes=Resumption("ns/job")))
     assert bench.writer.jobs[2:] == [("resume", "ns/job")]

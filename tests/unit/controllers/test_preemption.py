@@ -1,6 +1,6 @@
 """The reconciler evicts victims once, says so on both sides, and nominates and withdraws nodes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -81,7 +81,7 @@ class Writer(PodGroupWriter):
             raise self.refused[pod.name]
 
     @override
-    async def suspend(self, key: str, uid: str) -> bool:
+    async def suspend(self, key: str, uid: str, jobs: Mapping[str, str]) -> bool:
         self.calls.append(("suspend", key))
         return self.suspends
 

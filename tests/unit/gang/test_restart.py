@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from extender.api.wellknown import JOB_SET_LABEL
 from extender.gang.restart import parted
-from extender.state.cluster.records import JobInfo, PodInfo
+from extender.state.cluster.records import AdmittedPods, JobInfo, PodInfo, Resumption
 from tests.makers import cluster_of, key, node, pod, pod_group
 
 JOB = JobInfo("u-job", key("gang"), 3)
@@ -21,6 +22,13 @@ def members(*names: str, controller: str = "u-job", **more: Any) -> list[PodInfo
 ALL = members("a", "b", "c")
 PENDING = members("d", on=None)
 LEFT = members("d")
+NAMED = {JOB_SET_LABEL: "set"}
+SET = [JobInfo(f"u-{n}", key("gang"), 1, maker="u-set") for n in "ab"]
+OF_SET = [
+    *members("a", controller="u-a", owners=("ns/set-a",), labels=NAMED),
+    *members("b", controller="u-b", owners=("ns/set-b",), labels=NAMED),
+]
+ADMITTED = AdmittedPods("ns/w", ("u-set",), 2)
 CASES: dict[str, tuple[list[Any], list[PodInfo], list[str], list[str]]] = {
     "all of its pods go": ([JOB, ALL], ALL, [], ["u-job"]),
     "one has no node": ([JOB, ALL, PENDING], ALL, [], ["u-job"]),
@@ -40,6 +48,15 @@ CASES: dict[str, tuple[list[Any], list[PodInfo], list[str], list[str]]] = {
     ),
     "a queue has it": ([replace(JOB, held_by_queue="ns/job"), ALL], ALL, ["a", "b", "c"], []),
     "a JobSet has it": ([replace(JOB, maker="u-set"), ALL], ALL, ["a", "b", "c"], []),
+    "a JobSet": ([*SET, OF_SET], OF_SET, [], ["u-set"]),
+    "a part of a JobSet": ([*SET, OF_SET], OF_SET[:1], ["a"], []),
+    "a JobSet of which some are no members": (
+        [*SET, JobInfo("u-driver", None, 1, maker="u-set"), OF_SET],
+        OF_SET,
+        ["a", "b"],
+        [],
+    ),
+    "a JobSet that a queue has": ([*SET, ADMITTED, OF_SET], OF_SET, ["a", "b"], []),
     "another kind": ([replace(JOB, kind="kubeflow.org/MPIJob"), ALL], ALL, ["a", "b", "c"], []),
     "no Job that is known": ([ALL], ALL, ["a", "b", "c"], []),
     "two owners": (
@@ -59,4 +76,14 @@ def test_which_jobs_are_suspended(
     singles, jobs = parted(pods, view)
     assert [each.name for each in singles] == single
     assert [job.uid for job in jobs] == whole
-    assert {job.key for job in jobs} <= {"ns/job"}
+    assert {job.key for job in jobs} <= {"ns/job", "ns/set"}
+    jobs_of_set = {"u-a": "ns/set-a", "u-b": "ns/set-b"}
+    assert [job.jobs for job in jobs] == [jobs_of_set if uid == "u-set" else {} for uid in whole]
+
+
+def test_the_jobs_of_a_job_set_go_on_together() -> None:
+    first, last = (replace(each, resumes=Resumption(f"ns/{each.uid}", "ns/set")) for each in SET)
+    assert not [*cluster_of(first, SET[1]).view().resumable(key("gang"))]
+    assert {*cluster_of(first, last).view().resumable(key("gang"))} == {first, last}
+    done = replace(SET[1], completed=1.0)
+    assert [*cluster_of(first, done).view().resumable(key("gang"))] == [first]

@@ -28,6 +28,7 @@ from extender.state.cluster.records import (
     NodeInfo,
     PodGroupInfo,
     PodInfo,
+    Resumption,
     Shape,
 )
 from tests.makers import node
@@ -807,6 +808,32 @@ def test_the_owner_of_a_job_is_read() -> None:
     owners = [{"name": "a", "uid": "x"}, {"name": "b", "uid": "y", "controller": True}]
     job = Decoder().job(raw({"metadata": {**HEAD, "ownerReferences": owners}}))
     assert job == JobInfo("u", None, 1, 0, maker="y")
+
+
+OWNED = {"ownerReferences": [{"name": "s", "uid": "y", "controller": True}]}
+STOPPED = {"conditions": [{"type": "Suspended", "status": "True"}]}
+OURS = {"annotations": {"scheduling.x-k8s.io/restarting": "true"}}
+OF_SET = {**OWNED, "annotations": {"scheduling.x-k8s.io/restarting": "set"}}
+OF_QUEUE = {**OURS, "labels": {"kueue.x-k8s.io/queue-name": "q"}}
+ITSELF = Resumption("ns/p")
+
+
+@pytest.mark.parametrize(
+    ("meta", "suspend", "status", "want"),
+    [
+        (OURS, True, STOPPED, ITSELF),
+        (OURS, True, {}, None),
+        (OURS, True, {**STOPPED, "active": 1}, None),
+        (OURS, False, {}, ITSELF),  # someone else has resumed it
+        ({}, True, STOPPED, None),
+        (OF_QUEUE, True, STOPPED, None),
+        (OF_SET, True, STOPPED, Resumption("ns/p", "ns/set")),
+        (OF_SET, False, {}, None),  # its JobSet is not suspended yet
+    ],
+)
+def test_which_job_is_to_go_on(meta: Any, suspend: Any, status: Any, want: Any) -> None:
+    body = {"metadata": {**HEAD, **meta}, "spec": {"suspend": suspend}, "status": status}
+    assert Decoder().job(raw(body)).resumes == want
 
 
 def test_a_job_of_no_group_and_one_that_is_none_are_distinguished() -> None:
