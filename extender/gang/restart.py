@@ -4,7 +4,7 @@ The Job controller makes evicted pods again after a pause that doubles with each
 pods ten minutes. A Job that is resumed has no such pause.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from extender.api.wellknown import JOB_SET_LABEL
@@ -35,13 +35,14 @@ def parted(pods: Collection[PodInfo], view: ClusterView) -> tuple[list[PodInfo],
         found = _stopped_with(pod, view)
         if found is not None:
             by_job.setdefault(found, []).append(pod)
+    members = (pod for group in {pod.group for pod in pods} for pod in view.members(group or ""))
+    stay = {_stopped_with(pod, view) for pod in members if _stays(pod) and pod.uid not in leaving}
     jobs = list[WholeJob]()
     for (uid, key), there in by_job.items():
         of_set = {pod.controller or "": pod.owners[0] for pod in there if pod.controller != uid}
         made = (view.job(each) for each in view.made_by(uid))
         groups = {job.group for job in made if job is not None} if of_set else {there[0].group}
-        stay = _on_nodes((uid, key), there[0].group, view)
-        if groups == {there[0].group} and all(pod.uid in leaving for pod in stay):
+        if groups == {there[0].group} and (uid, key) not in stay:
             jobs.append(WholeJob(uid, key, there, of_set))
     stopped = {pod.uid for job in jobs for pod in job.pods}
     return [pod for pod in pods if pod.uid not in stopped], jobs
@@ -60,8 +61,5 @@ def _stopped_with(pod: PodInfo, view: ClusterView) -> tuple[str, str] | None:
     return (job.maker, f"{pod.namespace}/{name}") if name else None
 
 
-def _on_nodes(job: tuple[str, str], group: str | None, view: ClusterView) -> Iterator[PodInfo]:
-    """Yield the pods of a Job that are in a group and stay on their nodes as far as is known."""
-    for pod in view.members(group or ""):
-        if pod.node is not None and not pod.terminating and _stopped_with(pod, view) == job:
-            yield pod
+def _stays(pod: PodInfo) -> bool:
+    return pod.node is not None and not pod.terminating
