@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from extender.api.reasons import Unadmitted
+from extender.api.reasons import NotYetAdmitted, Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.controllers.timing import LATE, LOOK_AGAIN, SETTLE, WATCH_LAG
 from extender.controllers.workload import AdmissionWriter, Workloads, event
@@ -105,7 +105,6 @@ class AdmissionLoop:
         self._holds = False
         """True if a workload waits for the pods of others; labels of jobs may change that."""
         self._failures: dict[str, int] = {}
-        self._backing_off: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def on_change(self, change: QueueChange) -> None:
@@ -115,7 +114,7 @@ class AdmissionLoop:
                 self.reasons.forget(key)
                 self._failures.pop(key, None)
         self._requeue_all = self._requeue_all or change.structure
-        for key in change.workloads - self._backing_off:
+        for key in change.workloads - self.pending.aside:
             self._place(key)
         if change.released:
             self._core.retry_sharing(change.released)
@@ -217,7 +216,7 @@ class AdmissionLoop:
             if held and found is not None and not found.evicted:
                 self.pending.drop_victim(key)  # its eviction was decided in a cycle that failed
         await self._pacer.go_through(self.pending.requeue_all(self._view, self._clock.wall()))
-        for key in self._backing_off:
+        for key in self.pending.aside:
             self.pending.remove(key)
 
     # -- a cycle
@@ -318,11 +317,11 @@ class AdmissionLoop:
         failures = self._failures.pop(key, 0)
         self._failures[key] = min(failures + 1, 32)
         pause = min(LATE, RELEASE_DELAY * 2**failures)
-        self._backing_off.add(key)
+        self.pending.aside.add(key)
         self.pending.remove(key)
 
         def end() -> None:
-            self._backing_off.discard(key)
+            self.pending.aside.discard(key)
             self._place(key)
             self._wakeup.set()
 
@@ -371,7 +370,7 @@ class AdmissionLoop:
         queue = self.pending.cluster_queue_of(by) or ""
         if not await self._writer.evict(before, victim, cluster_queue=queue):
             self.pending.drop_victim(key)
-            if self._view.workloads.get(key) is before and by not in self._backing_off:
+            if self._view.workloads.get(key) is before and by not in self.pending.aside:
                 self._back_off(by)  # nothing has changed: it would be refused again at once
                 self.reasons.note(NotAdmitted(by, Unadmitted.ON_HOLD, _NOT_PREEMPTED))
             self._wakeup.set()
@@ -502,7 +501,8 @@ class PendingReasons:
         wait, before = self._waits.get(key), self._view.workloads.get(key)
         if wait is not None and before is not None and key in self._view.reserved_only:
             return await self._write_not_admitted(wait, before)
-        if wait is None or before is None or self._view.admission(key) is not None:
+        lost = wait is not None and isinstance(wait.reason, NotYetAdmitted)
+        if wait is None or before is None or lost or self._view.admission(key) is not None:
             self.forget(key)
             return False
         now, message, written = (

@@ -417,8 +417,8 @@ class Cycle:
             return (reserved.transition if reserved is not None else self._now, key)
 
         for key in sorted(self._view.reserved_only, key=since):
-            if self._view.is_assumed(key):
-                continue  # the reservation is being written
+            if self._view.is_assumed(key) or key in self._pending.aside:
+                continue  # the reservation is being written, or the admission was refused
             try:
                 outcome = yield from self._second_pass(key)
             except Exception as error:  # noqa: BLE001 - one workload must not stop the others
@@ -427,9 +427,9 @@ class Cycle:
 
     def _second_pass(self, key: str) -> Steps[Outcome | None]:
         """Admit a workload that holds quota where its checks are Ready and its pods have room."""
-        workload, held = self._view.workloads[key], self._view.admission(key)
+        workload, held = self._view.workloads.get(key), self._view.admission(key)
         queue = self._view.cluster_queues.get(held.cluster_queue) if held is not None else None
-        if held is None or queue is None or workload.evicted or not workload.active:
+        if workload is None or held is None or queue is None or _leaves(workload):
             return None
         if checks.synced(workload, self._view, self._now) is not workload:
             return None  # checks that it needs are not listed yet
@@ -439,7 +439,10 @@ class Cycle:
         room, given = self._rules.room_for(queue), held.assignments
         if room is not None:
             room.judge()
-            lack = yield from room.lack(workload, given)
+            asked, lack = -1, None
+            while asked != room.version:  # what is answered in a pause may be outdated after it
+                asked = room.version
+                lack = yield from room.lack(workload, given)
             if self._view.workloads.get(key) is not workload or self._view.is_assumed(key):
                 return None  # it has changed meanwhile, which causes another cycle
             if lack is not None:
@@ -640,6 +643,11 @@ class Cycle:
             self._pending.preemptors.chose(key, given)
             return Preempt(key, victims, nomination.message)
         return NotAdmitted(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)
+
+
+def _leaves(workload: WorkloadInfo) -> bool:
+    """Return whether a workload that holds quota gives it back soon."""
+    return workload.evicted or not workload.active or workload.meta.terminating
 
 
 def _is_hopeful(nomination: Nomination) -> bool:

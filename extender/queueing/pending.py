@@ -278,6 +278,8 @@ class PendingQueues:
         self._lacking_capacity: set[str] = set()
         """ClusterQueues with workloads that have quota and lack room on nodes."""
         self._backing_off: set[str] = set()
+        self.aside: set[str] = set()
+        """Workloads that are in no queue for a while, because a write about them failed."""
         self.waiting_for_room: set[str] = set()
         """Workloads whose condition says since when they wait for room, or have some kept."""
         self.preemptors = Preemptors()

@@ -10,7 +10,7 @@ from extender.api.wellknown import HOSTNAME_LABEL, REQUIRE_ROOM_ANNOTATION
 from extender.explain.facts import Facts
 from extender.explain.workload import explain
 from extender.queueing import lifecycle
-from extender.queueing.cycle import Admit, NotAdmitted, Outcome, Preempt
+from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
@@ -20,9 +20,10 @@ from extender.state.queue.records import (
     TopologyInfo,
     WorkloadInfo,
 )
-from tests.makers import cluster_of, key, node, observe
+from tests.makers import cluster_of, key, node, observe, pod
 from tests.queue_makers import (
     Admissions,
+    admission,
     cluster_queue,
     flavor,
     group,
@@ -279,3 +280,41 @@ def test_each_attempt_asks_for_nodes_in_another_domain() -> None:
     found = [queues.room.to_grow(waits, given, attempt=n) for n in range(5)]
     racks = [each["main"].get(RACK) for each in found]
     assert racks == ["b", "a", "c", None, "b"]
+
+
+def reserving(cluster: Cluster, *names: str) -> Admissions:
+    """Return a queue where these workloads of four pods hold quota, beside two nodes of two CPUs."""
+    observe(cluster, node("n", 2), node("m", 2))
+    queues = queues_of(cluster)
+    for name in names:
+        waits = gang(name, 4)
+        held = replace(admission(waits), reserved_only=True)
+        queues.put(lifecycle.reserved(waits, held, queues.now))
+    return queues
+
+
+@pytest.mark.parametrize("piece", range(9))
+def test_room_that_goes_in_a_pause_admits_nothing(piece: int) -> None:
+    cluster = cluster_of()
+    queues, taken = reserving(cluster, "w"), False
+    for number, outcome in enumerate(queues.decide_slowly()):
+        assert not isinstance(outcome, Admit) or not taken
+        if number == piece and outcome is None:
+            observe(cluster, pod("other", 1, on="m"))
+            taken = True
+
+
+@pytest.mark.parametrize("piece", range(9))
+def test_one_that_is_deleted_in_a_pause_is_no_error(piece: int) -> None:
+    queues = reserving(cluster_of(), "w", "x")
+    for number, outcome in enumerate(queues.decide_slowly()):
+        assert not isinstance(outcome, Broken)
+        if number == piece:
+            queues.drop(queues.view.workloads[key("x")])
+
+
+def test_what_is_being_deleted_is_not_admitted() -> None:
+    queues = reserving(cluster_of(), "w")
+    waits = queues.view.workloads[key("w")]
+    queues.put(replace(waits, meta=replace(waits.meta, terminating=True, finalizers=("f",))))
+    assert play(queues) == {}

@@ -1,0 +1,81 @@
+"""Workloads that hold quota and are not admitted, in the admission loop. Time is virtual."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from extender.controllers.timing import LATE
+from extender.kube.errors import ForbiddenError
+from extender.queueing import lifecycle
+from extender.queueing.cycle import ROOM_PERIOD
+from extender.runtime.faults import FAULTS
+from extender.state.cluster.store import Cluster
+from extender.state.queue import events as ev
+from extender.state.queue.records import WorkloadInfo
+from tests.makers import key, node, nodes, observe
+from tests.queue_makers import admission, pod_set, workload
+from tests.unit.controllers.test_admission_room import Bench
+
+pytestmark = pytest.mark.looptime
+
+
+_STATUS = ("conditions", "admission", "requeue")
+
+
+def reserving(name: str, count: int) -> WorkloadInfo:
+    """Return a workload that holds quota and awaits nodes."""
+    waits = workload(name, pod_set(1, count))
+    held = replace(admission(waits), reserved_only=True)
+    return lifecycle.reserved(waits, held, 0.0)
+
+
+@asynccontextmanager
+async def awaiting(cluster: Cluster) -> AsyncIterator[Bench]:
+    """Have a workload of four pods hold quota beside one node with two CPUs."""
+    observe(cluster, *nodes(2))
+    bench = Bench(cluster)
+    bench.put(reserving("w", 4))
+    task = asyncio.create_task(bench.admission.run())
+    yield bench
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_admission_that_is_refused_is_tried_again_after_a_pause(cluster: Cluster) -> None:
+    async with awaiting(cluster) as bench:
+        bench.server.script = [ForbiddenError("no", status=403)] * 1000
+        observe(cluster, node("m", 2))
+        await asyncio.sleep(10)
+        assert 2 <= bench.server.writes <= 6
+        bench.server.script.clear()
+        await asyncio.sleep(LATE)
+        assert bench.server.stored[key("w")].admitted
+
+
+async def test_what_has_lost_its_quota_says_no_more_that_it_awaits_nodes(cluster: Cluster) -> None:
+    async with awaiting(cluster) as bench:
+        await asyncio.sleep(1)
+        waits = bench.queues.view().workloads[key("w")]
+        step = lifecycle.nodes_refused(waits, "no capacity", now=bench.clock.wall())
+        assert step.after is not None
+        after = lifecycle.released(step.after, bench.clock.wall())
+        bench.server.touch(key("w"), **{n: getattr(after, n) for n in _STATUS})
+        bench.watch("w")
+        await asyncio.sleep(3 * ROOM_PERIOD)
+        assert bench.reported("w") == "Pending: no capacity"
+
+
+async def test_one_that_is_deleted_in_a_cycle_is_no_error(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extender.controllers.admission.SLICE_SECONDS", 0.0)
+    before = dict(FAULTS.counts)
+    async with awaiting(cluster) as bench:
+        bench.put(reserving("x", 4))
+        await asyncio.sleep(0.006)
+        bench.queues.apply(ev.Deleted(bench.server.stored.pop(key("x"))))
+        await asyncio.sleep(1)
+    assert before == FAULTS.counts
