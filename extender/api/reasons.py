@@ -172,6 +172,8 @@ class NotYetAdmitted(StrEnum):
     """Its admission checks are Ready, and its pods do not fit on the nodes now."""
     WAITING_FOR_NODES = "WaitingForNodes"
     """Its pods do not fit on the nodes now, and an autoscaler was asked for more of them."""
+    WAITING_FOR_PODS_READY = "WaitingForPodsReady"
+    """Pods of workloads that were admitted before are not ready, which blocks its admission."""
 
 
 class GateReason(StrEnum):

@@ -97,7 +97,7 @@ class AdmissionLoop:
             room=rules.room if rules.options.aging else None,
             admissions_wait=self._writer.has_waiting,
         )
-        self._room_retry = RoomRetry(self.pending, view, self._wakeup.set)
+        self._room_retry = RoomRetry(self.pending, self._wakeup.set)
         self.before_cycle: Callable[[asyncio.TaskGroup], Awaitable[None]] | None = None
         """Decides what else is given of the nodes: no cycle is under way then."""
         self._requeue_all = False
@@ -222,7 +222,8 @@ class AdmissionLoop:
     # -- a cycle
 
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
-        sweeping, seconds = self.pending.is_sweeping, 0.0
+        pending, seconds = self.pending, 0.0
+        sweeping = pending.is_sweeping or not self._view.passed <= pending.lacking.keys()
         kept = self._kept_room()
         self.starts.cycle()
         work = self._core.cycle()
@@ -389,8 +390,8 @@ class RoomRetry:
     workload, so the pause before the next sweep grows with what the last one took.
     """
 
-    def __init__(self, pending: PendingQueues, view: QueueView, wake: Callable[[], object]) -> None:
-        self._pending, self._view, self._wake = pending, view, wake
+    def __init__(self, pending: PendingQueues, wake: Callable[[], object]) -> None:
+        self._pending, self._wake = pending, wake
         self._timer: asyncio.TimerHandle | None = None
         self.sweep_seconds = 0.0
         """The duration of the cycles of this sweep."""
@@ -402,7 +403,7 @@ class RoomRetry:
 
     def try_within(self, seconds: float = ROOM_PERIOD) -> None:
         """Try after so many seconds at the latest."""
-        if not self._pending.lacks_capacity and not self._view.reserved_only:
+        if not self._pending.lacks_capacity:
             return
         loop = asyncio.get_running_loop()
         if self._timer is not None:
@@ -529,7 +530,8 @@ class PendingReasons:
 
     async def _write_not_admitted(self, wait: NotAdmitted, before: WorkloadInfo) -> bool:
         """Write why a workload that holds quota is not admitted; return whether it was written."""
-        if before.evicted or self._view.is_assumed(before.key):
+        passed = before.key in self._view.passed
+        if before.evicted or not passed or self._view.is_assumed(before.key):
             return False
         known = before.condition(WorkloadCondition.ADMITTED)
         new = "False", wait.reason, wait.message

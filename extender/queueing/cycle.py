@@ -19,22 +19,28 @@ changes of the state, run the cycles and carry out the decisions. Nothing here d
 task or reads a clock.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from extender.api.reasons import NotYetAdmitted, Preempted, Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing import aging, checks
-from extender.queueing.lifecycle import NOT_ALL_READY
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.pending import Cause, PendingQueues, Provisional
 from extender.queueing.preempt import Victim
 from extender.queueing.quota import QuotaNode, QuotaTree
 from extender.queueing.rules import AdmissionRules, Unready, provisions
-from extender.state.queue.records import AdmissionInfo, FlavorResource, Order, WorkloadInfo
+from extender.room.nodes import NodeRoom
+from extender.state.queue.records import (
+    AdmissionInfo,
+    Assignment,
+    FlavorResource,
+    Order,
+    WorkloadInfo,
+)
 from extender.state.queue.view import QueueView
-from extender.steps import Steps
+from extender.steps import PIECE, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,14 +417,18 @@ class Cycle:
 
     def _second_passes(self) -> Iterator[Outcome | None]:
         """Admit workloads that hold quota, first those that have held it longest."""
-
-        def since(key: str) -> tuple[float, str]:
-            reserved = self._view.workloads[key].condition(WorkloadCondition.QUOTA_RESERVED)
-            return (reserved.transition if reserved is not None else self._now, key)
-
-        for key in sorted(self._view.reserved_only, key=since):
+        found: list[tuple[float, str]] = []
+        for number, key in enumerate([*self._view.passed], 1):
+            workload = self._view.workloads.get(key)
+            reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED) if workload else None
+            found.append((reserved.transition if reserved is not None else self._now, key))
+            if number % PIECE == 0:
+                yield None
+        for _, key in sorted(found):
             if self._view.is_assumed(key) or key in self._pending.aside:
                 continue  # the reservation is being written, or the admission was refused
+            if self._pending.lacking.get(key) is self._view.workloads.get(key):
+                continue  # it lacked room when it was asked for last
             try:
                 outcome = yield from self._second_pass(key)
             except Exception as error:  # noqa: BLE001 - one workload must not stop the others
@@ -433,23 +443,21 @@ class Cycle:
             return None
         if checks.synced(workload, self._view, self._now) is not workload:
             return None  # checks that it needs are not listed yet
-        if checks.unready(workload):
-            waits = NotYetAdmitted.UNSATISFIED_CHECKS
-            return NotAdmitted(key, waits, NOT_ALL_READY)
         room, given = self._rules.room_for(queue), held.assignments
+        lack = (yield from _lack(room, workload, given)) if room is not None else None
+        if self._view.workloads.get(key) is not workload or self._view.is_assumed(key):
+            return None  # it has changed meanwhile, which causes another cycle
+        if lack is not None:
+            self._pending.lacking[key] = workload
+            waits = NotYetAdmitted.WAITING_FOR_ROOM
+            if provisions(queue, self._rules.options):
+                waits = NotYetAdmitted.WAITING_FOR_NODES
+            return NotAdmitted(key, waits, f"quota yes; {lack}")
+        others = self._unready.holds(workload)
+        if others:
+            return NotAdmitted(key, NotYetAdmitted.WAITING_FOR_PODS_READY, others)
+        self._unready.admit(workload)
         if room is not None:
-            room.judge()
-            asked, lack = -1, None
-            while asked != room.version:  # what is answered in a pause may be outdated after it
-                asked = room.version
-                lack = yield from room.lack(workload, given)
-            if self._view.workloads.get(key) is not workload or self._view.is_assumed(key):
-                return None  # it has changed meanwhile, which causes another cycle
-            if lack is not None:
-                waits = NotYetAdmitted.WAITING_FOR_ROOM
-                if provisions(queue, self._rules.options):
-                    waits = NotYetAdmitted.WAITING_FOR_NODES
-                return NotAdmitted(key, waits, f"quota yes; {lack}")
             given = room.located(workload, given)
             room.take(workload, given)
         return Admit(key, AdmissionInfo(held.cluster_queue, given), borrows=False)
@@ -604,7 +612,6 @@ class Cycle:
 
     def _admit(self, nomination: Nomination, workload: WorkloadInfo) -> Admit:
         key, usage = nomination.key, nomination.proposal.usage
-        self._unready.admit(workload)
         self._pending.remove(key)
         self._pending.preemptors.readmit(key)
         self._nominator.admit(nomination)
@@ -616,6 +623,8 @@ class Cycle:
         self._admitted.append((nomination.node, usage))
         self._bases.count(nomination.node)
         given, waits = nomination.proposal.assignments, nomination.reserves_only
+        if not waits:
+            self._unready.admit(workload)
         if self._room is not None and not waits:
             self._room.take(workload, given)
         admission = AdmissionInfo(nomination.queue.name, given, reserved_only=waits)
@@ -643,6 +652,16 @@ class Cycle:
             self._pending.preemptors.chose(key, given)
             return Preempt(key, victims, nomination.message)
         return NotAdmitted(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)
+
+
+def _lack(room: NodeRoom, workload: WorkloadInfo, given: Sequence[Assignment]) -> Steps[str | None]:
+    """Return what the pods of a workload lack now: not before a pause in which that was found."""
+    room.judge()
+    while True:
+        version = room.version
+        lack = yield from room.lack(workload, given)
+        if version == room.version:
+            return lack
 
 
 def _leaves(workload: WorkloadInfo) -> bool:

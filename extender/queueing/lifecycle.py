@@ -301,9 +301,11 @@ def _counted(before: tuple[Eviction, ...], reason: str, cause: str) -> tuple[Evi
 _ADMITTED: Final = condition(
     WorkloadCondition.ADMITTED, WorkloadCondition.ADMITTED, "The workload is admitted"
 )
-NOT_ALL_READY: Final = "The workload has not all checks ready"
 _UNSATISFIED_CHECKS: Final = condition(
-    WorkloadCondition.ADMITTED, NotYetAdmitted.UNSATISFIED_CHECKS, NOT_ALL_READY, holds=False
+    WorkloadCondition.ADMITTED,
+    NotYetAdmitted.UNSATISFIED_CHECKS,
+    "The workload has not all checks ready",
+    holds=False,
 )
 _NO_NODES: Final = condition(
     WorkloadCondition.ADMITTED,
@@ -482,6 +484,10 @@ def _checked(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadSte
         after = evicted(after, EvictionReason.ADMISSION_CHECK, message, now=now)
         after = replace(after, requeue=requeue)
         return WorkloadStep(after, reason=EventReason.EVICTED, message=message)
+    if checks.unready(after) and not after.admitted:
+        said = after.condition(WorkloadCondition.ADMITTED)
+        if said is None or said.reason != NotYetAdmitted.UNSATISFIED_CHECKS:
+            after = with_conditions(after, now, _UNSATISFIED_CHECKS)
     return WorkloadStep(after) if after is not workload else None
 
 

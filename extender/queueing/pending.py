@@ -278,6 +278,9 @@ class PendingQueues:
         self._lacking_capacity: set[str] = set()
         """ClusterQueues with workloads that have quota and lack room on nodes."""
         self._backing_off: set[str] = set()
+        self.lacking: dict[str, WorkloadInfo] = {}
+        """Workloads that hold quota and lack room, as they were when that was found. They are not
+        tried again before the next sweep, or before they have changed."""
         self.aside: set[str] = set()
         """Workloads that are in no queue for a while, because a write about them failed."""
         self.waiting_for_room: set[str] = set()
@@ -469,6 +472,7 @@ class PendingQueues:
 
     def requeue_all(self, view: QueueView, now: float) -> Iterator[None]:
         """Requeue all workloads, those of one ClusterQueue in each step."""
+        self.lacking.clear()
         self.end_backoffs(now)
         for name in [*self._queues]:
             if name in self._queues:
@@ -498,7 +502,7 @@ class PendingQueues:
     @property
     def lacks_capacity(self) -> bool:
         """Return whether some workload has quota and lacks room on nodes."""
-        return bool(self._lacking_capacity)
+        return bool(self._lacking_capacity or self.lacking)
 
     @property
     def is_sweeping(self) -> bool:
@@ -511,6 +515,7 @@ class PendingQueues:
         A ClusterQueue is left out until the last sweep has tried all of its lines. Otherwise the
         end of a long queue would never be tried where nodes change all the time.
         """
+        self.lacking.clear()
         self._lacking_capacity &= self._queues.keys()
         swept = {name for name in self._lacking_capacity if self._queues[name].is_swept}
         for name in swept:

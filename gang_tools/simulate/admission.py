@@ -125,7 +125,8 @@ class AdmissionModel:
         for key in changed:
             self._core.place(key)
             waits = pending.cluster_queue_of(key) is not None
-            self._wake = self._wake or (waits and not pending.is_inadmissible(key))
+            tried = (waits and not pending.is_inadmissible(key)) or key in self._view.passed
+            self._wake = self._wake or tried
             if key not in self._view.workloads:
                 self._said.pop(key, None)
         released, self._released = self._released, set()

@@ -512,6 +512,11 @@ class WorkloadInfo:
         return self.holds(WorkloadCondition.ADMITTED)
 
     @property
+    def has_passed(self) -> bool:
+        """True if all of its admission checks are Ready."""
+        return all(each.state == "Ready" for each in self.checks)
+
+    @property
     def leaves(self) -> bool:
         """True if it has to give its quota back.
 

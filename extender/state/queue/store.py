@@ -418,6 +418,8 @@ class Queues:
         self._tables.reserving[held.cluster_queue].add(key)
         if held.reserved_only:
             self._tables.reserved_only.add(key)
+            if self._tables.workloads[key].has_passed:
+                self._tables.passed.add(key)
         self._tick(held.cluster_queue, key)
         return held.cluster_queue, taken
 
@@ -430,6 +432,7 @@ class Queues:
         add(self._tables.usage[held.cluster_queue], given, sign=-1)
         _discard(self._tables.reserving, held.cluster_queue, key)
         self._tables.reserved_only.discard(key)
+        self._tables.passed.discard(key)
         self._tick(held.cluster_queue, key)
         return held.cluster_queue, given
 

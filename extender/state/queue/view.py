@@ -69,6 +69,8 @@ class QueueTables:
     """By ClusterQueue: workloads that take quota in it."""
     reserved_only: set[str] = field(default_factory=set)
     """The workloads that hold quota and are not admitted."""
+    passed: set[str] = field(default_factory=set)
+    """Those of them whose admission checks are all Ready."""
     by_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By LocalQueue: workloads that are not finished."""
     by_owner: defaultdict[tuple[str, str], set[str]] = field(default_factory=_sets)
@@ -171,6 +173,11 @@ class QueueView:
     def reserved_only(self) -> Set[str]:
         """The workloads that hold quota and are not admitted: they await checks or nodes."""
         return self._tables.reserved_only
+
+    @property
+    def passed(self) -> Set[str]:
+        """Those of `reserved_only` whose admission checks are all Ready."""
+        return self._tables.passed
 
     def admission(self, workload: str) -> AdmissionInfo | None:
         """Return the quota that a workload holds, in fact or by assumption; finished: none."""

@@ -11,9 +11,7 @@ from extender.controllers.timing import LATE
 from extender.kube.errors import ForbiddenError
 from extender.queueing import lifecycle
 from extender.queueing.cycle import ROOM_PERIOD
-from extender.runtime.faults import FAULTS
 from extender.state.cluster.store import Cluster
-from extender.state.queue import events as ev
 from extender.state.queue.records import WorkloadInfo
 from tests.makers import key, node, nodes, observe
 from tests.queue_makers import admission, pod_set, workload
@@ -68,14 +66,12 @@ async def test_what_has_lost_its_quota_says_no_more_that_it_awaits_nodes(cluster
         assert bench.reported("w") == "Pending: no capacity"
 
 
-async def test_one_that_is_deleted_in_a_cycle_is_no_error(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("extender.controllers.admission.SLICE_SECONDS", 0.0)
-    before = dict(FAULTS.counts)
+async def test_long_cycles_leave_time_for_others_while_nodes_change(cluster: Cluster) -> None:
     async with awaiting(cluster) as bench:
-        bench.put(reserving("x", 4))
-        await asyncio.sleep(0.006)
-        bench.queues.apply(ev.Deleted(bench.server.stored.pop(key("x"))))
+        bench.slow(1.0)
         await asyncio.sleep(1)
-    assert before == FAULTS.counts
+        before = bench.metrics.cycles
+        for number in range(600):
+            observe(cluster, node("m", 1, labels={"version": str(number)}))
+            await asyncio.sleep(0.1)
+        assert 6 <= bench.metrics.cycles - before <= 15

@@ -9,6 +9,7 @@ from extender.api.queue_wire import PodSetUpdate
 from extender.queueing import checks, lifecycle
 from extender.queueing import lifecycle as to
 from extender.state.queue.records import CheckRule, CheckState, OwnerRef, RequeueInfo, WorkloadInfo
+from tests.makers import NAMESPACE
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -16,6 +17,7 @@ from tests.queue_makers import (
     condition,
     group,
     local_queue,
+    meta,
     stated,
     workload,
 )
@@ -225,3 +227,17 @@ def test_what_was_said_of_an_earlier_reservation_counts_no_more() -> None:
     asks = replace(workload("w"), checks=(check("a", "Ready", "stale"),))
     (state,) = to.reserved(asks, admission(asks), NOW).checks
     assert (state.state, state.last_transition) == ("Pending", NOW)
+
+
+def test_a_check_that_comes_late_is_what_the_workload_waits_for() -> None:
+    queues, held = holds(rules=RULES)
+    held = replace(held, conditions=(condition("Admitted", "WaitingForNodes", true=False),))
+    held = replace(held, admission=replace(admission(held), reserved_only=True))
+    found = step(held, queues).after
+    assert found is not None
+    assert stated(found, "Admitted")[:2] == ("False", "UnsatisfiedChecks")
+    queues.put(replace(found, meta=meta("w", NAMESPACE)))
+    assert not queues.view.passed
+    passed = tuple(replace(each, state="Ready") for each in found.checks)
+    queues.put(replace(found, meta=meta("w", NAMESPACE), checks=passed))
+    assert queues.view.passed == {found.key}

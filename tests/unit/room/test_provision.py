@@ -11,7 +11,7 @@ from extender.explain.facts import Facts
 from extender.explain.workload import explain
 from extender.queueing import lifecycle
 from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
-from extender.queueing.rules import AdmissionOptions
+from extender.queueing.rules import AdmissionOptions, PodsReady
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
 from extender.state.queue.records import (
@@ -25,6 +25,7 @@ from tests.queue_makers import (
     Admissions,
     admission,
     cluster_queue,
+    condition,
     flavor,
     group,
     local_queue,
@@ -48,7 +49,8 @@ def gang(name: str, count: int, cpu: Any = 1, **more: Any) -> WorkloadInfo:
 
 
 def play(queues: Admissions) -> dict[str, str]:
-    """Run a cycle, store what it decides, and return the outcomes by workload."""
+    """Run a cycle after a sweep, store what it decides, and return the outcomes by workload."""
+    queues.pending.sweep()
     return dict(_stored(queues, outcome) for outcome in queues.run())
 
 
@@ -282,10 +284,10 @@ def test_each_attempt_asks_for_nodes_in_another_domain() -> None:
     assert racks == ["b", "a", "c", None, "b"]
 
 
-def reserving(cluster: Cluster, *names: str) -> Admissions:
-    """Return a queue where these workloads of four pods hold quota, beside two nodes of two CPUs."""
+def reserving(cluster: Cluster, *names: str, options: AdmissionOptions = PROVISION) -> Admissions:
+    """Return a queue where workloads of four pods hold quota, beside two nodes of two CPUs."""
     observe(cluster, node("n", 2), node("m", 2))
-    queues = queues_of(cluster)
+    queues = queues_of(cluster, options=options)
     for name in names:
         waits = gang(name, 4)
         held = replace(admission(waits), reserved_only=True)
@@ -318,3 +320,35 @@ def test_what_is_being_deleted_is_not_admitted() -> None:
     waits = queues.view.workloads[key("w")]
     queues.put(replace(waits, meta=replace(waits.meta, terminating=True, finalizers=("f",))))
     assert play(queues) == {}
+
+
+def test_one_at_a_time_is_admitted_where_pods_block_admission() -> None:
+    cluster, ready = cluster_of(), condition("PodsReady")
+    options = replace(PROVISION, pods_ready=PodsReady(block_admission=True))
+    queues = reserving(cluster, "w", "x", options=options)
+    add_node(cluster, "more")
+    waits = "WaitingForPodsReady: waiting until the pods of 1 admitted workload(s) are ready"
+    assert play(queues) == {"w": "admitted", "x": waits}
+    assert play(queues) == {"x": waits}
+    started = queues.view.workloads[key("w")]
+    queues.put(replace(started, conditions=(*started.conditions, ready)))
+    assert play(queues) == {"x": "admitted"}
+
+
+def test_one_that_awaits_nodes_blocks_no_admission() -> None:
+    options = replace(PROVISION, pods_ready=PodsReady(block_admission=True))
+    queues = queues_of(cluster_of(node("n", 4)), options=options)
+    queues.put(cluster_queue("other", 4), local_queue("other"))
+    queues.put(gang("w", 8), gang("x", 1, queue="other"))
+    assert play(queues) == {"w": "reserves", "x": "admitted"}
+
+
+def test_what_lacks_room_is_not_asked_for_again_while_nothing_about_it_has_changed() -> None:
+    queues = queues_of(cluster_of(node("n", 4)))
+    queues.put(gang("w", 8))
+    play(queues)
+    assert play(queues) == {"w": LACKS}
+    queues.run()  # the reason is written now
+    queues.put(gang("small", 1))
+    assert [each.workload for each in queues.run()] == [key("small")]
+    assert queues.pending.lacks_capacity
