@@ -55,6 +55,8 @@ class Partner:
     """The operators that it uses, which run first."""
     answers: str = "/healthz"
     """The path of the health check that it passes once it serves its webhooks, if it has one."""
+    objects: Callable[["Start"], Sequence[dict[str, Any]]] = lambda _: ()
+    """The objects that it is started with, in its namespace."""
 
 
 @dataclass(slots=True)
@@ -194,6 +196,115 @@ TRAINING: Final = Partner(
         ),
     ),
 )
+
+
+def _appwrapper_configuration(start: Start) -> Sequence[dict[str, Any]]:
+    second = 10**9
+    patience = {"admissionGracePeriod": 60, "warmupGracePeriod": 300, "retryLimit": 3}
+    haste = {"failureGracePeriod": 1, "resetPause": 1, "deletionGracePeriod": 60}
+    ends = {"gracePeriodCeiling": 3600, "successTTLCeiling": 3600}
+    seconds = {name: each * second for name, each in {**patience, **haste, **ends}.items()}
+    settings = {
+        "appwrapper": {"faultTolerance": {**seconds, "retryLimit": 3}},
+        "webhooksEnabled": False,
+        "controllerManager": {
+            "metrics": {"bindAddress": "0"},
+            "health": {"bindAddress": f"127.0.0.1:{start.health}"},
+        },
+    }
+    meta = {"name": "appwrapper-operator-config", "namespace": NAMESPACE}
+    data = {"config.yaml": yaml.safe_dump(settings)}
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}]
+
+
+APPWRAPPER: Final = Partner(
+    name="appwrapper",
+    module="github.com/project-codeflare/appwrapper",
+    version="v1.2.0",
+    package="./cmd",
+    # Its webhooks would be served on a fixed port of all addresses.
+    manifests=(
+        "config/crd/bases",
+        "config/rbac/role.yaml",
+        "config/rbac/leader_election_role.yaml",
+    ),
+    account="appwrapper-controller-manager",
+    arguments=lambda _: (),
+    env=lambda start: {"KUBECONFIG": str(start.kubeconfig), "NAMESPACE": NAMESPACE},
+    objects=_appwrapper_configuration,
+)
+_SPARK_WEBHOOK: Final = "cmd/operator/webhook/start.go"
+_SPARK: Final[dict[str, Any]] = {
+    "module": "github.com/kubeflow/spark-operator/v2",
+    "version": "v2.5.1",
+    "package": "./cmd/operator",
+}
+
+
+def _spark_home(start: Start) -> Path:
+    """Return a folder with a `spark-submit` of the tests."""
+    script = start.folder / "spark" / "bin" / "spark-submit"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(
+        f"#!{sys.executable}\n"
+        f"import sys\n"
+        f"from pathlib import Path\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        f"from tests.cluster.partners.spark import submit\n"
+        f"submit(sys.argv[1:], Path({str(start.kubeconfig)!r}))\n"
+    )
+    script.chmod(0o755)
+    return script.parents[1]
+
+
+SPARK_WEBHOOK: Final = Partner(
+    name="spark-webhook",
+    **_SPARK,
+    manifests=("config/crd/bases", "config/rbac/role.yaml", "config/webhook/manifests.yaml"),
+    account="spark-operator-webhook",
+    arguments=lambda start: [
+        *("webhook", "start", "--enable-cert-manager"),
+        f"--webhook-cert-dir={start.certificates}",
+        f"--webhook-port={start.webhooks}",
+        f"--health-probe-bind-address=127.0.0.1:{start.health}",
+    ],
+    env=lambda start: {"KUBECONFIG": str(start.kubeconfig)},
+    # It takes its certificates out of a Secret, and listens on all addresses.
+    changes=(
+        (
+            _SPARK_WEBHOOK,
+            "certProvider.SyncSecret(context.TODO(), webhookSecretName, webhookSecretNamespace)",
+            "context.TODO().Err()",
+        ),
+        (
+            _SPARK_WEBHOOK,
+            "certProvider.WriteFile(webhookCertDir, webhookCertName, webhookKeyName)",
+            "context.TODO().Err()",
+        ),
+        (_SPARK_WEBHOOK, "Port:     webhookPort,", 'Port: webhookPort, Host: "127.0.0.1",'),
+    ),
+    answers="/readyz",
+)
+SPARK: Final = Partner(
+    name="spark-operator",
+    **_SPARK,
+    manifests=("config/crd/bases", "config/rbac/role.yaml"),
+    account="spark-operator-controller",
+    arguments=lambda start: [
+        *("controller", "start", "--enable-ui-service=false"),
+        "--kube-api-qps=200",
+        "--kube-api-burst=200",
+        f"--health-probe-bind-address=127.0.0.1:{start.health}",
+    ],
+    env=lambda start: {
+        "KUBECONFIG": str(start.kubeconfig),
+        "SPARK_HOME": str(_spark_home(start)),
+        # It tells Spark where the API server is; the tests' `spark-submit` knows that.
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": "1",
+    },
+    needs=(SPARK_WEBHOOK,),
+)
 _KARPENTER_OPERATOR: Final = "pkg/operator/operator.go"
 
 
@@ -312,9 +423,11 @@ LWS: Final = Partner(
     arguments=lambda start: [f"--config={_configuration(start, 'config.lws.x-k8s.io')}"],
     env=lambda start: {"KUBECONFIG": str(start.kubeconfig)},
 )
-PARTNERS: Final = {
-    each.name: each for each in (JOBSET, MPI, KUBERAY, TRAINING, TRAINER, LWS, KARPENTER)
-}
+_ALL: Final = (
+    *(JOBSET, MPI, KUBERAY, TRAINING, TRAINER, LWS),
+    *(SPARK_WEBHOOK, SPARK, APPWRAPPER, KARPENTER),
+)
+PARTNERS: Final = {each.name: each for each in _ALL}
 
 
 def ensure_partner(partner: Partner, report: Report = print_line) -> Path:
@@ -407,6 +520,7 @@ def install(control_plane: ControlPlane, partner: Partner, folder: Path, start: 
                 api.apply([role, _binding("Role", name, subject, namespace)])
             elif kind.endswith("WebhookConfiguration"):
                 api.apply(_webhooks(each, name, start.webhooks, control_plane.authority))
+        api.apply(partner.objects(start))
         # The leases of leader elections, whose roles differ in every operator.
         leases = {
             "apiVersion": "rbac.authorization.k8s.io/v1",

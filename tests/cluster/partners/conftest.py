@@ -1,16 +1,18 @@
 """The operators, each started once, and jobs of the kind that a test is about."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.partners.dashboard import Dashboard
+from tests.cluster.partners.spark import Drivers
 from tests.cluster.partners.work import KINDS, Kind, Works
 from tests.cluster.queues import Queues
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.partners import PARTNERS, Partner, start_partner, uninstall
+from tests.harness.partners import PARTNERS, SPARK, Partner, start_partner, uninstall
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +31,9 @@ def operator(
     found = PARTNERS[request.param]
     partners = (*found.needs, found)
     running = [start_partner(control_plane, each, proxy=dashboard.url) for each in partners]
-    yield found
+    drivers = Drivers(control_plane.admin_kubeconfig).running() if found is SPARK else nullcontext()
+    with drivers:
+        yield found
     for partner, each in reversed([*zip(partners, running, strict=True)]):
         each.stop()
         uninstall(control_plane, partner)

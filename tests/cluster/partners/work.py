@@ -1,7 +1,7 @@
 """Jobs of others' kinds as the real operators run them: how each is made, read and ended."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -9,9 +9,20 @@ from tests.cluster.partners.dashboard import Dashboard
 from tests.cluster.queues import QUEUE, WORKLOADS, Queues
 from tests.harness.client import Api, Object
 from tests.harness.objects import EXIT_CODE, RUN_FOR
-from tests.harness.partners import JOBSET, KUBERAY, MPI, TRAINER, TRAINING, Partner
+from tests.harness.partners import (
+    APPWRAPPER,
+    JOBSET,
+    KUBERAY,
+    MPI,
+    SPARK,
+    TRAINER,
+    TRAINING,
+    Partner,
+)
 
 SECONDS: Final = 180
+NAME: Final = "NAME"
+"""The name of the job, in its spec."""
 PRIORITY: Final = "kueue.x-k8s.io/priority-class"
 
 
@@ -110,6 +121,34 @@ def runtime(name: str, **jobset: Any) -> Object:
 def trainjob() -> Object:
     """Return the spec of a TrainJob: a driver and two nodes."""
     return {"runtimeRef": {"name": "restarts"}, "trainer": {"numNodes": 2}}
+
+
+def appwrapper() -> Object:
+    """Return the spec of an AppWrapper: a Job of a driver, and one of two workers."""
+
+    def job(name: str, pods: int) -> Object:
+        # A pod that fails is made again by the controller of AppWrappers, with all others.
+        spec = {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template()}
+        meta = {"name": f"{NAME}-{name}"}
+        return {
+            "template": {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+        }
+
+    return {"components": [job("driver", 1), job("workers", 2)]}
+
+
+def sparkapplication() -> Object:
+    """Return the spec of a SparkApplication: a driver and two executors."""
+    part = {"cores": 1, "memory": "512m", "annotations": {RUN_FOR: "1h"}}
+    return {
+        "type": "Scala",
+        "mode": "cluster",
+        "sparkVersion": "4.0.0",
+        "image": "example.invalid/nothing",
+        "mainApplicationFile": "local:///nothing.jar",
+        "driver": part,
+        "executor": {**part, "instances": 2},
+    }
 
 
 def without_restarts(spec: Object) -> None:
@@ -258,6 +297,35 @@ KINDS: Final = {
     "TFJob": training("TFJob", "tfReplicaSpecs", "tensorflow", "Chief"),
     "XGBoostJob": training("XGBoostJob", "xgbReplicaSpecs", "xgboost"),
     "PaddleJob": training("PaddleJob", "paddleReplicaSpecs", "paddle"),
+    "AppWrapper": Kind(
+        "AppWrapper",
+        APPWRAPPER,
+        "workload.codeflare.dev/v1beta2/appwrappers",
+        "workload.codeflare.dev/v1beta2",
+        appwrapper,
+        ("suspend",),
+        retried="driver",
+        ends_early="driver",
+        left_out=_FIXED
+        | {"test_quota_of_pods_that_are_done_goes_to_the_next": "it says nothing of single pods"},
+    ),
+    "SparkApplication": Kind(
+        "SparkApplication",
+        SPARK,
+        "sparkoperator.k8s.io/v1beta2/sparkapplications",
+        "sparkoperator.k8s.io/v1beta2",
+        sparkapplication,
+        ("suspend",),
+        retried="exec-1",
+        ends_early="exec-1",
+        gives_back=False,
+        left_out=_FIXED
+        | {
+            "test_as_a_gang_it_waits_for_room_and_starts_whole": (
+                "its driver is alone until it runs, and makes the executors"
+            )
+        },
+    ),
     "TrainJob": Kind(
         "TrainJob",
         TRAINER,
@@ -289,7 +357,7 @@ class Works:
         change: Callable[[Object], object] = lambda _: None,
     ) -> Object:
         """Create a job in the LocalQueue `queue`; `change` alters its spec before."""
-        spec = deepcopy(self.kind.spec())
+        spec = json.loads(json.dumps(self.kind.spec()).replace(NAME, name))
         holder = spec
         for part in self.kind.suspend[:-1]:
             holder = holder[part]
