@@ -86,27 +86,33 @@ class Drivers:
     def _run(self) -> None:
         with Api(self._kubeconfig) as api:
             while not self._over.wait(0.2):
-                for driver in api.list("pods", labels=f"{_ROLE}=driver"):
-                    with suppress(ApiError):  # its namespace ends, or somebody was quicker
-                        self._look_after(api, driver)
+                self._look_after_all(api)
 
-    def _look_after(self, api: Api, driver: Object) -> None:
-        meta, phase = driver["metadata"], driver["status"].get("phase")
-        application, namespace = meta["labels"][_SELECTOR], meta["namespace"]
-        selector = f"{_ROLE}=executor,{_SELECTOR}={application}"
-        executors = api.list("pods", namespace, labels=selector)
-        live = [e for e in executors if e["status"].get("phase") in ("Pending", "Running")]
-        if phase in ("Succeeded", "Failed"):
-            for each in live:
-                api.delete("pods", each["metadata"]["name"], namespace)
-        if phase != "Running" or "deletionTimestamp" in meta:
-            return
-        conf = json.loads(meta["annotations"][CONF])
-        for _ in range(int(conf["spark.executor.instances"]) - len(live)):
-            number = self._made[meta["uid"]] = self._made.get(meta["uid"], 0) + 1
-            name = f"{meta['name'].removesuffix('-driver')}-{application[-8:]}-exec-{number}"
+    def _look_after_all(self, api: Api) -> None:
+        executors: dict[str, list[Object]] = {}
+        for each in api.list("pods", labels=f"{_ROLE}=executor"):
+            if each["status"].get("phase") in ("Pending", "Running"):
+                executors.setdefault(each["metadata"]["labels"][_SELECTOR], []).append(each)
+        for driver in api.list("pods", labels=f"{_ROLE}=driver"):
+            meta, phase = driver["metadata"], driver["status"].get("phase")
+            if phase in ("Pending", "Running") and "deletionTimestamp" not in meta:
+                live = executors.pop(meta["labels"][_SELECTOR], [])
+                with suppress(ApiError):  # its namespace ends
+                    if phase == "Running":
+                        self._scale(api, meta, len(live))
+        # A driver that ends stops its executors.
+        for each in (each for live in executors.values() for each in live):
+            with suppress(ApiError):
+                api.delete("pods", each["metadata"]["name"], each["metadata"]["namespace"])
+
+    def _scale(self, api: Api, driver: Object, live: int) -> None:
+        conf = json.loads(driver["annotations"][CONF])
+        application = driver["labels"][_SELECTOR]
+        for _ in range(int(conf["spark.executor.instances"]) - live):
+            number = self._made[driver["uid"]] = self._made.get(driver["uid"], 0) + 1
+            name = f"{driver['name'].removesuffix('-driver')}-{application[-8:]}-exec-{number}"
             pod = _pod(conf, "executor", name, application)
             pod["metadata"]["labels"]["spark-exec-id"] = str(number)
-            owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
-            pod["metadata"]["ownerReferences"].append({**owner, "controller": True})
+            owner = {"name": driver["name"], "uid": driver["uid"], "controller": True}
+            pod["metadata"]["ownerReferences"].append({"apiVersion": "v1", "kind": "Pod", **owner})
             api.create(pod)
