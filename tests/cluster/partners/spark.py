@@ -97,18 +97,22 @@ class Drivers:
             meta, phase = driver["metadata"], driver["status"].get("phase")
             if phase in ("Pending", "Running") and "deletionTimestamp" not in meta:
                 live = executors.pop(meta["labels"][_SELECTOR], [])
+                missing = self._missing(meta, len(live)) if phase == "Running" else 0
                 with suppress(ApiError):  # its namespace ends
-                    if phase == "Running":
-                        self._scale(api, meta, len(live))
+                    self._make(api, meta, missing)
         # A driver that ends stops its executors.
         for each in (each for live in executors.values() for each in live):
             with suppress(ApiError):
                 api.delete("pods", each["metadata"]["name"], each["metadata"]["namespace"])
 
-    def _scale(self, api: Api, driver: Object, live: int) -> None:
+    @staticmethod
+    def _missing(driver: Object, live: int) -> int:
+        return int(json.loads(driver["annotations"][CONF])["spark.executor.instances"]) - live
+
+    def _make(self, api: Api, driver: Object, count: int) -> None:
         conf = json.loads(driver["annotations"][CONF])
         application = driver["labels"][_SELECTOR]
-        for _ in range(int(conf["spark.executor.instances"]) - live):
+        for _ in range(count):
             number = self._made[driver["uid"]] = self._made.get(driver["uid"], 0) + 1
             name = f"{driver['name'].removesuffix('-driver')}-{application[-8:]}-exec-{number}"
             pod = _pod(conf, "executor", name, application)
