@@ -137,6 +137,15 @@ def added(template: Mapping[str, object], original: Mapping[str, object]) -> Obj
     return found
 
 
+def unfolded(flat: Mapping[str, object]) -> Object:
+    """Return the directives that stand beside each other in an object, as a template."""
+    found: Object = {}
+    for part, name in (*_DIRECTIVES, _TOLERATIONS, _GATES):
+        if flat.get(name):
+            fields.ensure(found, part)[name] = flat[name]
+    return found
+
+
 def plain(found: object, *, bare: bool = False) -> object:
     """Return a value with fractions as text: the only ones in a template are quantities.
 

@@ -5,10 +5,10 @@ declare the paths of their pod templates, or have no pods.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from dataclasses import replace
+from typing import ClassVar, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -32,20 +32,14 @@ _TEMPLATES: Final = {
 }
 """The pod templates of the other kinds that its controller knows."""
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
-_DIRECTIVES: Final = (
-    ("metadata", ("labels", "annotations")),
-    ("spec", ("nodeSelector", "tolerations", "schedulingGates")),
-)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A pod set of a component."""
+class _Part(NamedTuple):
+    """A pod set of a component, and whether its pods are made only when others run."""
 
     component: Object
     slot: Slot
-    is_late: bool = False
-    """True if its pods are made only when others run."""
+    is_late: bool
 
 
 class AppWrapper(OperatedJob):
@@ -66,15 +60,11 @@ class AppWrapper(OperatedJob):
     def inject_node_selectors(self, placements: Sequence[Placement]) -> None:
         """Write the placements into `podSetInfos`: the components themselves are immutable."""
         super().inject_node_selectors(placements)  # into copies: it fails where they conflict
-        given = {each.name: each for each in placements}
-        infos: list[tuple[Object, Object]] = [
-            (part.component, _info(given[part.slot.name])) for part in self._parts()
-        ]
+        given, parts = {each.name: each for each in placements}, self._parts()
         self.restore_node_selectors(())
-        for component, info in infos:
-            found = component.setdefault("podSetInfos", [])
-            if isinstance(found, list):
-                found.append(info)
+        for component, slot, _ in parts:
+            before = fields.objects(component, "podSetInfos")
+            component["podSetInfos"] = [*before, _info(given[slot.name])]
 
     @override
     def restore_node_selectors(self, pod_sets: Sequence[Slot]) -> None:
@@ -118,15 +108,14 @@ class AppWrapper(OperatedJob):
     @override
     def makes(self, kind: str, name: str) -> bool:
         """Return whether a component is of this kind and name."""
-        for each in self._components():
-            template = fields.mapping(each, "template")
-            group = fields.text(template, "apiVersion").rpartition("/")[0]
-            made = f"{group}/{fields.text(template, 'kind')}".lstrip("/").lower()
-            begins = fields.text(template, "metadata", "generateName")
-            is_named = fields.text(template, "metadata", "name") == name
-            if made == kind and (is_named or (begins and name.startswith(begins))):
-                return True
-        return False
+        return any(
+            _integration(made) == kind
+            and (
+                fields.text(made, "metadata", "name") == name
+                or name.startswith(fields.text(made, "metadata", "generateName") or "/")
+            )
+            for made in (fields.mapping(each, "template") for each in self._components())
+        )
 
     @override
     def late_pod_sets(self) -> Collection[str]:
@@ -146,10 +135,15 @@ class AppWrapper(OperatedJob):
             for index, part in enumerate(_parts_of(component)):
                 template = deepcopy(part.slot.template)
                 if index < len(infos):
-                    templates.follow(template, {}, _as_template(infos[index]))
+                    templates.follow(template, {}, templates.unfolded(infos[index]))
                 slot = replace(part.slot, name=f"{own}-{len(found)}", template=template)
-                found.append(replace(part, slot=slot))
+                found.append(part._replace(slot=slot))
         return found
+
+
+def _integration(source: Mapping[str, object]) -> str:
+    group = fields.text(source, "apiVersion").rpartition("/")[0]
+    return f"{group}/{fields.text(source, 'kind')}".lstrip("/").lower()
 
 
 def _parts_of(component: Object) -> Iterator[_Part]:
@@ -191,16 +185,11 @@ def _at(component: Object, path: str) -> Object | None:
 
 
 def _info(placement: Placement) -> Object:
-    info: Object = {}
-    fields.put(info, "labels", dict(placement.labels))
-    fields.put(info, "annotations", dict(placement.annotations))
-    fields.put(info, "nodeSelector", dict(placement.node_selector))
-    fields.put(info, "tolerations", [dict(each) for each in placement.tolerations])
-    fields.put(info, "schedulingGates", [{"name": each} for each in placement.gates])
-    return info
-
-
-def _as_template(info: Object) -> Object:
-    return {
-        part: {name: info[name] for name in names if name in info} for part, names in _DIRECTIVES
+    info = {
+        "labels": dict(placement.labels),
+        "annotations": dict(placement.annotations),
+        "nodeSelector": dict(placement.node_selector),
+        "tolerations": [dict(each) for each in placement.tolerations],
+        "schedulingGates": [{"name": each} for each in placement.gates],
     }
+    return {name: found for name, found in info.items() if found}

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import ClassVar, Final
 
-import msgspec
 from typing_extensions import override
 
 from extender.api.wellknown import NODE_SELECTOR_ANNOTATION, QUEUE_LABEL
@@ -18,6 +17,7 @@ from extender.jobs.fields import Object
 from extender.jobs.job import Finished, OperatedJob, Slot, Step
 from extender.jobs.templates import Placement, PlacementError
 
+_SELECTOR: Final = "nodeSelector"
 _PARTS: Final = ("driver", "executor")
 _LEAST_OVERHEAD: Final = 384
 """The memory in MiB that Spark adds at least."""
@@ -70,10 +70,9 @@ class SparkApplication(OperatedJob):
                 )
             templates.inject(slot.template, given[slot.name])
         spec = fields.ensure(self.object, "spec")
-        moved = spec.pop("nodeSelector", None)
-        if moved:
-            said = msgspec.json.encode(moved).decode()
-            fields.ensure(self.object, "metadata", "annotations")[NODE_SELECTOR_ANNOTATION] = said
+        moved = ",".join(f"{key}={text}" for key, text in fields.strings(spec, _SELECTOR).items())
+        if spec.pop(_SELECTOR, None):
+            fields.ensure(self.object, "metadata", "annotations")[NODE_SELECTOR_ANNOTATION] = moved
         self._write(slots)
 
     @override
@@ -84,8 +83,8 @@ class SparkApplication(OperatedJob):
                 templates.restore(slot.template, before[slot.name])
         moved = fields.annotation(self.object, NODE_SELECTOR_ANNOTATION)
         if moved:
-            spec = fields.ensure(self.object, "spec")
-            fields.put(spec, "nodeSelector", _selector(moved))
+            pairs = (each.partition("=") for each in moved.split(","))
+            fields.ensure(self.object, "spec")[_SELECTOR] = {key: text for key, _, text in pairs}
             del fields.ensure(self.object, "metadata", "annotations")[NODE_SELECTOR_ANNOTATION]
         self._write(slots)
 
@@ -204,22 +203,14 @@ class SparkApplication(OperatedJob):
         main, beside = (containers[0], containers[1:]) if containers else ({}, [])
         if not self._own_template(part):
             beside = fields.objects(said, "sidecars")
-            for name in ("affinity", "tolerations", "priorityClassName", "schedulerName"):
+            for name in ("affinity", "priorityClassName", "schedulerName", "initContainers"):
                 fields.put(pod, name, said.get(name))
-            fields.put(pod, "initContainers", said.get("initContainers"))
+        else:
+            said = {name: said.get(name) for name in ("labels", "annotations")}
         pod["containers"] = [self._container(part, main), *beside]
-        for name in ("labels", "annotations"):
-            merged = {
-                **fields.strings(made, "metadata", name),
-                **fields.strings(said, name),
-            }
-            fields.put(fields.ensure(made, "metadata"), name, merged)
-        selector = {
-            **fields.strings(pod, "nodeSelector"),
-            **fields.strings(self.object, "spec", "nodeSelector"),
-            **({} if self._own_template(part) else fields.strings(said, "nodeSelector")),
-        }
-        fields.put(pod, "nodeSelector", selector)
+        common = {_SELECTOR: fields.mapping(self.object, "spec", _SELECTOR)}
+        for each in (common, said):
+            templates.follow(made, {}, templates.unfolded(each))
         return made
 
     def _container(self, part: str, main: Mapping[str, object]) -> Object:
@@ -259,7 +250,7 @@ class SparkApplication(OperatedJob):
 
     def _write(self, slots: Sequence[Slot]) -> None:
         """Write the scheduling directives of these templates into the spec."""
-        common = fields.strings(self.object, "spec", "nodeSelector").items()
+        common = fields.strings(self.object, "spec", _SELECTOR).items()
         for slot in slots:
             part = fields.ensure(self.object, "spec", slot.name)
             own = fields.ensure(part, "template") if self._own_template(slot.name) else {}
@@ -268,8 +259,8 @@ class SparkApplication(OperatedJob):
                 known = fields.strings(own, "metadata", name).items()
                 found = fields.strings(slot.template, "metadata", name).items()
                 fields.put(part, name, dict(found - known))
-            selector = fields.strings(slot.template, "spec", "nodeSelector").items()
-            fields.put(where, "nodeSelector", dict(selector - common))
+            selector = fields.strings(slot.template, "spec", _SELECTOR).items()
+            fields.put(where, _SELECTOR, dict(selector - common))
             for name in ("tolerations", *(["schedulingGates"] if own else [])):
                 fields.put(where, name, fields.objects(slot.template, "spec", name))
 
@@ -291,10 +282,3 @@ def _factor(said: str, *, is_jvm: bool) -> float:
         return max(0.0, float(said))
     except ValueError:
         return 0.1 if is_jvm else 0.4
-
-
-def _selector(said: str) -> Object:
-    try:
-        return msgspec.json.decode(said, type=dict[str, object])
-    except msgspec.MsgspecError:
-        return {}
