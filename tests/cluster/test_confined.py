@@ -632,6 +632,9 @@ def test_the_reconciler_writes_no_submitter_but_the_default_one(
     assert "submitterPodTemplate" not in stopped["spec"]
 
 
+PATCHED = "/spec/runtimePatches/0/trainingRuntimeSpec/template/spec/replicatedJobs/0"
+
+
 def test_the_reconciler_writes_overrides_of_its_own_into_trainjobs(
     api: Api, reconciler: Api, namespace: str
 ) -> None:
@@ -655,6 +658,9 @@ def test_the_reconciler_writes_overrides_of_its_own_into_trainjobs(
         (put(f"{mine}/metadata/finalizers", ["a.example/b"]), "spec"),
         (put("/spec/podTemplateOverrides/0/metadata/labels/team", "evil"), "spec"),
         ({"op": "remove", "path": "/spec/podTemplateOverrides/0"}, "spec"),
+        (put("/spec/runtimePatches/0/manager", "evil.example.com/x"), "spec"),
+        (put(f"{PATCHED}/template/spec/template/spec/serviceAccountName", "evil"), "spec"),
+        (put(f"{PATCHED}/template/spec/parallelism", 9), "spec"),
         (put("/spec/trainer", {"numNodes": 9}), "spec"),
         (put("/spec/runtimeRef/name", "evil"), "spec"),
         (put("/metadata/labels/other", "b"), "metadata"),

@@ -4,7 +4,7 @@ Trainer makes the JobSet of a suspended TrainJob suspended, and writes it anew a
 it runs. So the pod sets are read from the JobSet, and a start writes overrides into the TrainJob.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import ClassVar, Final
@@ -28,6 +28,10 @@ from extender.jobs.templates import Placement
 from extender.state.queue.records import WorkloadInfo
 
 _OVERRIDES: Final = "podTemplateOverrides"
+"""The field of releases before 2.2. An API server drops the one that its CRD does not have."""
+_PATCHES: Final = "runtimePatches"
+_MANAGER: Final = "kueue.x-k8s.io/manager"
+_JOBS: Final = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
 _NO_RUNTIME: Final = "TrainingRuntimeNotSupported"
 
 
@@ -58,14 +62,12 @@ class TrainJob(JobSet):
         """Write an override for each pod set. Trainer merges it, and replaces only tolerations."""
         super().inject_node_selectors(placements)
         given = {each.name: each for each in placements}
-        overrides = [_override(slot, given[slot.name]) for slot in self.slots()]
-        spec = fields.ensure(self.object, "spec")
-        fields.put(spec, _OVERRIDES, [*self._overrides_of_others(), *overrides])
+        self._override({slot.name: _given(slot, given[slot.name]) for slot in self.slots()})
 
     @override
     def restore_node_selectors(self, pod_sets: Sequence[Slot]) -> None:
         """Take the overrides of a start away."""
-        fields.put(fields.ensure(self.object, "spec"), _OVERRIDES, self._overrides_of_others())
+        self._override({})
 
     @override
     def start_steps(self, placements: Sequence[Placement]) -> Sequence[Step]:
@@ -139,38 +141,62 @@ class TrainJob(JobSet):
         return {} if self.child is None else self.child
 
     def _overrides(self) -> dict[str, Object]:
-        """Return the overrides of a start, by pod set; each has the form of a template."""
-        return {
+        """Return the overrides of a start, as templates, by pod set."""
+        found = {
             fields.text(target, "name"): each
             for each in fields.objects(self.object, "spec", _OVERRIDES)
             if fields.annotation(each, WORKLOAD_ANNOTATION)
             for target in fields.objects(each, "targetJobs")
         }
+        patches = fields.objects(self.object, "spec", _PATCHES)
+        ours = (each for each in patches if fields.text(each, "manager") == _MANAGER)
+        return found | {
+            fields.text(job, "name"): fields.ensure(job, "template", "spec", "template")
+            for each in ours
+            for job in fields.objects(each, *_JOBS)
+        }
 
-    def _overrides_of_others(self) -> list[Object]:
-        found = fields.objects(self.object, "spec", _OVERRIDES)
-        return [each for each in found if not fields.annotation(each, WORKLOAD_ANNOTATION)]
+    def _override(self, given: Mapping[str, Object]) -> None:
+        """Write the overrides of a start in place of those that there are."""
+        spec = fields.ensure(self.object, "spec")
+        overrides = [
+            each
+            for each in fields.objects(spec, _OVERRIDES)
+            if not fields.annotation(each, WORKLOAD_ANNOTATION)
+        ]
+        patches = [
+            each for each in fields.objects(spec, _PATCHES) if each.get("manager") != _MANAGER
+        ]
+        for name, template in given.items():
+            overrides.append({"targetJobs": [{"name": name}], **template})
+        if given:
+            patch: Object = {"manager": _MANAGER}
+            *path, last = _JOBS
+            fields.ensure(patch, *path)[last] = [
+                {"name": name, "template": {"spec": {"template": template}}}
+                for name, template in given.items()
+            ]
+            patches.append(patch)
+        fields.put(spec, _OVERRIDES, overrides)
+        fields.put(spec, _PATCHES, patches)
 
 
 def _steps(before: TrainJob, after: TrainJob) -> Sequence[Step]:
     patch = merge_patch(before.object, after.object)
     # Also where the last override goes, which replaces no list: somebody may add one meanwhile.
-    versioned = _OVERRIDES in fields.mapping(patch, "spec")
+    versioned = not fields.mapping(patch, "spec").keys() <= {"suspend"}
     return (guarded(patch, before.object, versioned=versioned),) if patch else ()
 
 
-def _override(slot: Slot, placement: Placement) -> Object:
+def _given(slot: Slot, placement: Placement) -> Object:
+    """Return what a start gives to a pod set, as a template."""
     spec: Object = {}
     fields.put(spec, "nodeSelector", dict(placement.node_selector))
     if placement.tolerations:
         spec["tolerations"] = fields.objects(slot.template, "spec", "tolerations")
     fields.put(spec, "schedulingGates", [{"name": each} for each in placement.gates])
-    metadata = {
-        "labels": dict(placement.labels),
-        "annotations": dict(placement.annotations),
-    }
+    labels, annotations = dict(placement.labels), dict(placement.annotations)
     return {
-        "targetJobs": [{"name": slot.name}],
-        "metadata": metadata,
+        "metadata": {"labels": labels, "annotations": annotations},
         **({"spec": spec} if spec else {}),
     }

@@ -75,6 +75,7 @@ def test_it_is_started_by_overrides_and_stopped_once_its_pods_have_ended() -> No
     assert "suspend" not in given.patch["spec"]  # type: ignore[operator]
     assert begun.patch["spec"] == {"suspend": False}
     source = sent(held, given, begun)
+    del source["spec"]["runtimePatches"]  # which a Trainer before 2.2 does not have
     first_override, *ours = source["spec"]["podTemplateOverrides"]
     assert first_override == trainjob()["spec"]["podTemplateOverrides"][0]
     assert ours[1] == {
@@ -111,6 +112,31 @@ def test_it_is_started_by_overrides_and_stopped_once_its_pods_have_ended() -> No
     after = workload(held)
     for child in (ended, made_by_trainer(restored)):
         assert decide(wrap(restored, child, **SUSPENDED), [after], CONTEXT) == ()
+
+
+def test_a_newer_trainer_gets_a_patch_of_its_runtime() -> None:
+    source = trainjob()
+    del source["spec"]["podTemplateOverrides"]
+    theirs = {"manager": "example.com/other"}
+    source["spec"]["runtimePatches"] = [theirs]
+    held = wrap(source)
+    asked = workload(held, admitted=True)
+    started = sent(held, *held.start_steps(placements(held)))
+    del started["spec"]["podTemplateOverrides"]  # which it has no more
+    other, ours = started["spec"]["runtimePatches"]
+    jobs = ours["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    assert other == theirs
+    assert ours["manager"] == "kueue.x-k8s.io/manager"
+    assert [each["name"] for each in jobs] == ["driver", "workers"]
+
+    behind = wrap(started, made_by_trainer(source))
+    spec: Any = behind.pod_sets()[0].template["spec"]
+    assert spec["nodeSelector"] == {"tier": "spot"}
+    (stop,) = act.stop(behind, "m", workload=asked)
+    assert isinstance(stop, act.StopJob)
+    stopped = wrap(sent(behind, *stop.steps))
+    assert stopped.is_stopping()
+    assert sent(stopped, *stopped.stop_steps(None))["spec"] == source["spec"]
 
 
 def test_a_selector_of_its_users_that_is_like_one_of_a_flavor_stays() -> None:
