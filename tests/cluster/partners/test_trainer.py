@@ -31,7 +31,7 @@ def test_a_jobset_of_a_queued_trainjob_is_not_queued_itself(
         for each in workload["metadata"]["ownerReferences"]
     }
     assert owners == {"TrainJob"}
-    assert works.used(cluster_queue) == "3"
+    works.api.wait_for("its quota is in use", lambda: works.used(cluster_queue) == "3", SECONDS)
     works.finish("work")
     assert not works.api.notes(works.namespace, "SuspendContested")
 
