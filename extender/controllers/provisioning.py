@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
+from extender.api.queue_wire import ProvisioningConfigSpec
 from extender.api.reasons import CheckReason
 from extender.controllers.timing import LATE
 from extender.controllers.workload import Workloads, event
@@ -19,7 +20,6 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import LONGEST_NOTE, RefusedError
 from extender.kube.recorder import Event
 from extender.queueing import provisioning
-from extender.queueing.provisioning import PodsAsked
 from extender.runtime.clock import Clock
 from extender.state.queue import events
 from extender.state.queue.records import ProvisioningConfigInfo, WorkloadInfo
@@ -63,9 +63,8 @@ class ProvisioningChecks:
         for old in step.delete:
             where = {"version": version, "namespace": old.meta.namespace}
             await self._autoscaling.delete(REQUESTS, old.meta.name, **where)
-            for template in old.templates:
-                where = {"version": "v1", "namespace": old.meta.namespace}
-                await self._autoscaling.delete(TEMPLATES, template, **where)
+            for pods in old.spec.pod_sets:
+                await self._drop_template(pods.pod_template_ref.get("name", ""), old.meta.namespace)
         again = None
         for check, name in step.create.items():
             config = configs[check]
@@ -101,14 +100,7 @@ class ProvisioningChecks:
     ) -> float | None:
         """Ask for nodes; return in how many seconds to try again where that is refused."""
         try:
-            asked = provisioning.pod_templates(
-                workload,
-                self._view.flavors,
-                name,
-                managed=config.managed,
-                merge=config.merge,
-            )
-            raw = await self._ask(workload, name, asked, config=config)
+            raw = await self._ask(workload, name, config.spec)
         except (PlacementError, FlavorNotFoundError, msgspec.MsgspecError, RefusedError) as error:
             note = f'Error creating ProvisioningRequest "{name}": {error}'[:LONGEST_NOTE]
             failed = CheckReason.FAILED_CREATE
@@ -122,25 +114,29 @@ class ProvisioningChecks:
         return None
 
     async def _ask(
-        self,
-        workload: WorkloadInfo,
-        name: str,
-        asked: list[PodsAsked],
-        *,
-        config: ProvisioningConfigInfo,
+        self, workload: WorkloadInfo, name: str, spec: ProvisioningConfigSpec
     ) -> bytes | None:
+        asked = provisioning.pod_templates(
+            workload,
+            self._view.flavors,
+            name,
+            managed=spec.managed_resources,
+            merge=spec.pod_set_merge_policy,
+        )
         for each in asked:
             if not await self._autoscaling.create(TEMPLATES, each.template):
                 # One of an earlier attempt to ask, which may have other contents.
-                where = {"version": "v1", "namespace": workload.meta.namespace}
-                await self._autoscaling.delete(TEMPLATES, each.name, **where)
+                await self._drop_template(each.name, workload.meta.namespace)
                 await self._autoscaling.create(TEMPLATES, each.template)
         body = provisioning.request(
             workload,
             name,
             asked,
-            class_name=config.class_name,
-            parameters=config.parameters,
+            class_name=spec.provisioning_class_name,
+            parameters=spec.parameters,
             version=self.version(),
         )
         return await self._autoscaling.post(REQUESTS, body)
+
+    async def _drop_template(self, name: str, namespace: str) -> None:
+        await self._autoscaling.delete(TEMPLATES, name, version="v1", namespace=namespace)

@@ -207,21 +207,7 @@ class QueueDecoder:
     def provisioning_config(self, raw: bytes | Raw) -> ProvisioningConfigInfo:
         """Return a ProvisioningRequestConfig."""
         found = _provisioning_config(raw)
-        spec, retry = found.spec, found.spec.retry_strategy
-        return ProvisioningConfigInfo(
-            _meta(found.metadata),
-            spec.provisioning_class_name,
-            spec.parameters,
-            tuple(spec.managed_resources),
-            retry.backoff_limit_count,
-            retry.backoff_base_seconds,
-            retry.backoff_max_seconds,
-            spec.pod_set_merge_policy,
-            tuple(
-                (each["key"], each["valueFromProvisioningClassDetail"])
-                for each in spec.pod_set_updates.get("nodeSelector", ())
-            ),
-        )
+        return ProvisioningConfigInfo(_meta(found.metadata), found.spec)
 
     @readable("ProvisioningRequest")
     def provisioning_request(self, raw: bytes | Raw) -> ProvisioningRequestInfo:
@@ -229,15 +215,9 @@ class QueueDecoder:
         found = _provisioning_request(raw)
         meta, owners = _meta(found.metadata), found.metadata.owner_references or ()
         owner = next((each.name for each in owners if each.kind == "Workload"), "")
-        return ProvisioningRequestInfo(
-            meta,
-            f"{meta.namespace}/{owner}",
-            found.spec.provisioning_class_name,
-            found.spec.parameters,
-            found.status.provisioning_class_details,
-            conditions_of(found.status.conditions),
-            tuple(each.pod_template_ref.get("name", "") for each in found.spec.pod_sets),
-        )
+        details, said = found.status.provisioning_class_details, found.status.conditions
+        named = f"{meta.namespace}/{owner}"
+        return ProvisioningRequestInfo(meta, named, found.spec, details, conditions_of(said))
 
     @readable("Cohort")
     def cohort(self, raw: bytes | Raw) -> CohortInfo:

@@ -284,7 +284,7 @@ def decide(
         config = configs[state.name]
         name = request_name(workload.meta.name, state.name, state.retry_count + 1)
         found = known.get(name)
-        if config is None or not needed(workload, config.managed):
+        if config is None or not needed(workload, config.spec.managed_resources):
             kept.add(name)
             states.append(_unasked(workload, state, config))
         elif found is None:
@@ -313,8 +313,8 @@ def _is_current(
 ) -> bool:
     """Return whether a request is for the present reservation, and asks for what is due."""
     reserved = found.meta.annotations.get(RESERVED_AT)
-    asks = found.class_name, {**found.parameters}
-    due = config.class_name, parameters_of(workload, config.parameters)
+    asks = found.spec.provisioning_class_name, found.spec.parameters
+    due = config.spec.provisioning_class_name, parameters_of(workload, config.spec.parameters)
     return not found.meta.terminating and reserved == reservation_of(workload) and asks == due
 
 
@@ -359,9 +359,10 @@ def _lost(
 ) -> CheckState:
     """Return the state of a check whose nodes do not come, or are gone."""
     attempt = state.retry_count + 1
-    if not what or attempt > config.backoff_limit:
+    if not what or attempt > config.spec.retry_strategy.backoff_limit_count:
         return replace(state, state=REJECTED, message=message)
-    pause = min(config.backoff_base * 2 ** min(attempt - 1, 31), config.backoff_max)
+    retry = config.spec.retry_strategy
+    pause = min(retry.backoff_base_seconds * 2 ** min(attempt - 1, 31), retry.backoff_max_seconds)
     message = f"Retrying after {what}: {message}"
     return replace(state, state=RETRY, message=message, requeue_after_seconds=pause)
 
@@ -370,13 +371,14 @@ def _updates(
     workload: WorkloadInfo, found: ProvisioningRequestInfo, config: ProvisioningConfigInfo
 ) -> tuple[PodSetUpdate, ...]:
     """Return what the pods get for which nodes were asked: they may use what is booked."""
-    annotations = {CONSUME_ANNOTATION: found.meta.name, CLASS_ANNOTATION: found.class_name}
-    selector = {
-        key: found.details[detail] for key, detail in config.node_labels if detail in found.details
-    }
+    class_name = found.spec.provisioning_class_name
+    annotations = {CONSUME_ANNOTATION: found.meta.name, CLASS_ANNOTATION: class_name}
+    labels = config.spec.pod_set_updates.get("nodeSelector", ())
+    details = ((each["key"], each["valueFromProvisioningClassDetail"]) for each in labels)
+    selector = {key: found.details[name] for key, name in details if name in found.details}
     return tuple(
         PodSetUpdate(each.name, annotations=annotations, node_selector=selector)
-        for each, _ in needed(workload, config.managed)
+        for each, _ in needed(workload, config.spec.managed_resources)
     )
 
 

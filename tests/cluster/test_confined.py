@@ -6,6 +6,7 @@ On a control plane of its own, because both are cluster-admin here.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -529,6 +530,53 @@ def test_the_reconciler_lets_pods_of_queues_go_and_no_others(
     ]
     assert found["spec"]["nodeSelector"] == {"pool": "a"}
     reconciler.delete("pods", "p", namespace)
+
+
+def test_a_pod_that_starts_gets_what_admission_checks_add(
+    api: Api, reconciler: Api, namespace: str
+) -> None:
+    stored = api.create(gated(namespace, **{QUEUE: "q"}))
+    job = builtin()["pod"].wrap(deepcopy(stored))
+    [name] = [each.name for each in job.pod_sets()]
+    consumes = {"autoscaling.x-k8s.io/consume-provisioning-request": "r"}
+    given = placement(name)
+    given = replace(
+        given,
+        labels={**given.labels, "paid-by": "team"},
+        annotations={**given.annotations, **consumes},
+    )
+    [step] = job.start_steps([given])
+    changed = [put("/metadata/labels/app", "b", "replace"), put("/spec/schedulingGates", [])]
+    assert "metadata.labels, " in refused(reconciler, "pods", "p", namespace, *changed)
+    reconciler.patch("pods", "p", namespace, body=step.patch)
+    found = api.get("pods", "p", namespace)["metadata"]
+    assert found["labels"]["paid-by"] == "team"
+    assert consumes.items() <= found["annotations"].items()
+    later = put("/metadata/labels/more", "b")
+    assert "metadata.labels, " in refused(reconciler, "pods", "p", namespace, later)
+
+
+def test_the_reconciler_asks_for_nodes_for_workloads_and_touches_no_other_template(
+    api: Api, reconciler: Api, namespace: str
+) -> None:
+    owner = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": "w", "uid": "u"}
+    theirs: Object = {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": "theirs", "namespace": namespace},
+        "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }
+    api.create(theirs)
+    with pytest.raises(ApiError, match="only makes and deletes what asks for nodes"):
+        reconciler.delete("podtemplates", "theirs", namespace)
+    other = {**theirs, "metadata": {"name": "other", "namespace": namespace}}
+    with pytest.raises(ApiError, match="only makes and deletes what asks for nodes"):
+        reconciler.create(other)
+    metadata = {"name": "ours", "namespace": namespace, "ownerReferences": [owner]}
+    reconciler.create({**theirs, "metadata": metadata})
+    label = put("/metadata/labels", {"a": "b"})
+    assert "what asks for nodes" in refused(reconciler, "podtemplates", "ours", namespace, label)
+    reconciler.delete("podtemplates", "ours", namespace)
 
 
 def test_the_reconciler_says_of_a_pod_whether_its_gang_is_ready_and_nothing_else(

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
-from extender.api.queue_wire import Eviction, FlavorFungibility, LimitRangeItem, PodSetUpdate
+from extender.api.queue_wire import (
+    Eviction,
+    FlavorFungibility,
+    LimitRangeItem,
+    PodSetUpdate,
+    ProvisioningConfigSpec,
+    ProvisioningRequestSpec,
+)
 from extender.api.reasons import EvictionReason
 from extender.api.wellknown import (
     ADMISSION_GATED_BY,
@@ -182,19 +189,7 @@ class ProvisioningConfigInfo:
     """A ProvisioningRequestConfig: how nodes are asked for."""
 
     meta: Meta
-    class_name: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    managed: tuple[str, ...] = ()
-    """The resources for which nodes are asked; none for all."""
-    backoff_limit: int = 3
-    backoff_base: int = 60
-    """Seconds."""
-    backoff_max: int = 1800
-    """Seconds."""
-    merge: str = ""
-    """The policy by which pod sets become one."""
-    node_labels: tuple[tuple[str, str], ...] = ()
-    """Labels for the node selector, each with the detail of the request that is its value."""
+    spec: ProvisioningConfigSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +199,10 @@ class ProvisioningRequestInfo:
     meta: Meta
     workload: str
     """`namespace/name`."""
-    class_name: str = ""
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    spec: ProvisioningRequestSpec
     details: Mapping[str, str] = field(default_factory=dict)
     """What the autoscaler says of the nodes (`status.provisioningClassDetails`)."""
     conditions: tuple[ConditionInfo, ...] = ()
-    templates: tuple[str, ...] = ()
-    """The names of its PodTemplates."""
 
     def condition(self, kind: str) -> ConditionInfo | None:
         """Return the condition of a type if it is True."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from extender.api.core_v1 import Toleration
-from extender.api.queue_wire import PodSetUpdate
+from extender.api.queue_wire import PodSetUpdate, ProvisioningRequestSpec, RetryStrategy
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.queues import status_patch
@@ -119,13 +119,11 @@ def test_a_check_its_configuration_and_a_request_are_read() -> None:
             }
         )
     )
-    assert (config.class_name, config.parameters, config.managed) == (
-        "atomic",
-        {"a": "b"},
-        ("gpu",),
-    )
-    assert (config.backoff_limit, config.backoff_base, config.backoff_max) == (1, 60, 1800)
-    assert (config.merge, config.node_labels) == ("IdenticalPodTemplates", (("pool", "Pool"),))
+    spec = config.spec
+    assert (spec.provisioning_class_name, spec.parameters) == ("atomic", {"a": "b"})
+    assert (spec.managed_resources, spec.pod_set_merge_policy) == (["gpu"], "IdenticalPodTemplates")
+    assert spec.retry_strategy == RetryStrategy(1, 60, 1800)
+    assert spec.pod_set_updates == {"nodeSelector": [label]}
 
     owner = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": "w", "uid": "x"}
     pods = {"podTemplateRef": {"name": "ppt-one-main"}, "count": 2}
@@ -137,8 +135,9 @@ def test_a_check_its_configuration_and_a_request_are_read() -> None:
             ownerReferences=[owner],
         )
     )
-    assert (request.workload, request.templates) == ("ns/w", ("ppt-one-main",))
-    assert (request.class_name, request.details) == ("atomic", {"Pool": "p"})
+    assert (request.workload, request.details) == ("ns/w", {"Pool": "p"})
+    assert request.spec.pod_sets[0].pod_template_ref == {"name": "ppt-one-main"}
+    assert request.spec.provisioning_class_name == "atomic"
     assert request.condition("Active") is not None
 
 
@@ -155,7 +154,7 @@ def test_what_belongs_to_checks_says_what_it_concerns() -> None:
     )
     same = replace(check, meta=replace(check.meta, version=check.meta.version + 1))
     assert not queues.queues.apply(Applied(same)).structure
-    request = ProvisioningRequestInfo(meta("r", "ns"), "ns/w")
+    request = ProvisioningRequestInfo(meta("r", "ns"), "ns/w", ProvisioningRequestSpec())
     assert queues.queues.apply(Applied(request)).workloads == {"ns/w"}
     assert view.requests_of("ns/w") == [request]
     assert queues.queues.apply(Deleted(request)).workloads == {"ns/w"}

@@ -1,13 +1,18 @@
 """The built-in check that asks an autoscaler for nodes: what it writes, and what it makes of it."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from extender.api.core_v1 import Toleration
+from extender.api.queue_wire import (
+    ProvisioningConfigSpec,
+    ProvisioningRequestSpec,
+    RetryStrategy,
+)
 from extender.queueing import lifecycle as to
 from extender.queueing import provisioning
 from extender.state.cluster.records import ConditionInfo
@@ -31,9 +36,14 @@ SPOT = FlavorInfo(
     tolerations=(Toleration("spot", "Exists", "", "NoSchedule"),),
 )
 FLAVORS = {"spot": SPOT}
-CONFIG = ProvisioningConfigInfo(meta("config"), "atomic", {"size": "big"})
+SPEC = ProvisioningConfigSpec("atomic", {"size": "big"})
+CONFIG = ProvisioningConfigInfo(meta("config"), SPEC)
 REQUEST = "w-nodes-1"
-ACTIVE: Mapping[str, ProvisioningConfigInfo | None] = {"nodes": CONFIG}
+
+
+def config(**more: Any) -> ProvisioningConfigInfo:
+    """Return the configuration with other fields."""
+    return replace(CONFIG, spec=msgspec.structs.replace(SPEC, **more))
 
 
 def pods(name: str = "main", count: int = 2, *, spec: Any = None, **more: Any) -> PodSetInfo:
@@ -65,9 +75,13 @@ def asked(
     )
     where = more.pop("meta", {})
     annotations = {"scheduling.x-k8s.io/reserved-at": str(int(RESERVED))}
-    fields = {"class_name": "atomic", "parameters": {"size": "big"}, **more}
-    found = meta(name, "ns", **{"annotations": annotations, **where})
-    return ProvisioningRequestInfo(found, "ns/w", conditions=conditions, **fields)
+    details = more.pop("details", {})
+    fields = {"provisioning_class_name": "atomic", "parameters": {"size": "big"}, **more}
+    found, spec = (
+        meta(name, "ns", **{"annotations": annotations, **where}),
+        ProvisioningRequestSpec(**fields),
+    )
+    return ProvisioningRequestInfo(found, "ns/w", spec, details, conditions)
 
 
 def decided(
@@ -220,19 +234,20 @@ def test_the_conditions_of_a_request_say_the_state(
 def test_retries_pause_longer_each_time_until_there_are_no_more(
     retries: int, want: tuple[str, int | None]
 ) -> None:
-    config = replace(CONFIG, backoff_max=200)
+    slow = config(retry_strategy=RetryStrategy(backoff_max_seconds=200))
     of = holds(check=CheckState("nodes", retry_count=retries))
-    (state,) = decided(
-        of, asked(("Failed", "x"), name=f"w-nodes-{retries + 1}"), config=config
-    ).checks
+    failed = asked(("Failed", "x"), name=f"w-nodes-{retries + 1}")
+    (state,) = decided(of, failed, config=slow).checks
     assert (state.state, state.requeue_after_seconds) == want
 
 
 def test_ready_hands_the_booking_to_the_pods() -> None:
-    config = replace(CONFIG, node_labels=(("pool", "Pool"), ("zone", "absent")))
+    wanted = {"pool": "Pool", "zone": "absent"}.items()
+    labels = [{"key": k, "valueFromProvisioningClassDetail": name} for k, name in wanted]
+    labelled = config(pod_set_updates={"nodeSelector": labels})
     found = asked(("Provisioned", "there"), details={"Pool": "p-1"})
     of = holds(pods("main"), pods("other"))
-    (state,) = decided(of, found, config=config).checks
+    (state,) = decided(of, found, config=labelled).checks
     assert [each.name for each in state.pod_set_updates] == ["main", "other"]
     for each in state.pod_set_updates:
         assert each.annotations == {
@@ -241,7 +256,7 @@ def test_ready_hands_the_booking_to_the_pods() -> None:
         }
         assert each.node_selector == {"pool": "p-1"}
     again = replace(of, checks=(state,))
-    assert decided(again, found, config=config).checks == (state,)
+    assert decided(again, found, config=labelled).checks == (state,)
 
 
 def test_a_request_is_made_once_for_each_attempt() -> None:
@@ -255,7 +270,7 @@ def test_a_request_is_made_once_for_each_attempt() -> None:
 @pytest.mark.parametrize(
     "old",
     [
-        {"class_name": "other"},
+        {"provisioning_class_name": "other"},
         {"parameters": {}},
         {"meta": {"annotations": {}}},
         {"meta": {"annotations": {"scheduling.x-k8s.io/reserved-at": "7"}}},
@@ -300,7 +315,7 @@ def test_an_admitted_workload_loses_its_check_by_revoked_capacity_alone(
 
 
 def test_nodes_that_nobody_needs_are_not_asked_for() -> None:
-    found = decided(holds(), config=replace(CONFIG, managed=("example.com/gpu",)))
+    found = decided(holds(), config=config(managed_resources=["example.com/gpu"]))
     assert found.checks[0].state == "Ready"
     assert found.checks[0].message == "the provisioning request is not needed"
     assert found.create == {}
