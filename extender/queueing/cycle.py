@@ -29,6 +29,7 @@ from extender.queueing import aging, checks
 from extender.queueing.nominate import Nomination, Nominator
 from extender.queueing.pending import Cause, PendingQueues, Provisional
 from extender.queueing.preempt import Victim
+from extender.queueing.provisioning import asks_for_nodes
 from extender.queueing.quota import QuotaNode, QuotaTree
 from extender.queueing.rules import AdmissionRules, Unready, provisions
 from extender.room.nodes import NodeRoom
@@ -450,7 +451,8 @@ class Cycle:
         if lack is not None:
             self._pending.lacking[key] = workload
             waits = NotYetAdmitted.WAITING_FOR_ROOM
-            if provisions(queue, self._rules.options):
+            asked = asks_for_nodes(workload, self._view)  # those come, or it is tried again
+            if provisions(queue, self._rules.options) and not asked:
                 waits = NotYetAdmitted.WAITING_FOR_NODES
             return NotAdmitted(key, waits, f"quota yes; {lack}")
         others = self._unready.holds(workload)

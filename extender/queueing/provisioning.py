@@ -40,6 +40,7 @@ from extender.state.queue.records import (
     WorkloadInfo,
     remaining,
 )
+from extender.state.queue.view import QueueView
 
 CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
 """The `controllerName` of AdmissionChecks that are ours."""
@@ -380,6 +381,12 @@ def _updates(
         PodSetUpdate(each.name, annotations=annotations, node_selector=selector)
         for each, _ in needed(workload, config.spec.managed_resources)
     )
+
+
+def asks_for_nodes(workload: WorkloadInfo, view: QueueView) -> bool:
+    """Return whether a check of a workload asks for its nodes, so that nothing else need ask."""
+    found = (view.admission_checks.get(each.name) for each in workload.checks)
+    return any(check is not None and check.controller == CONTROLLER for check in found)
 
 
 def activity(

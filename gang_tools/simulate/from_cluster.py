@@ -96,11 +96,9 @@ def world_of_state(found: Believed) -> World:
 
 def _records(view: QueueView) -> Iterator[Record]:
     tables = (
-        *(view.namespaces, view.flavors, view.topologies, view.cohorts),
+        *(view.namespaces, view.flavors, view.topologies, view.cohorts, view.cluster_queues),
         *(view.local_queues, view.priority_classes, view.workload_priority_classes),
     )
-    for queue in view.cluster_queues.values():
-        yield replace(queue, admission_checks=())  # no controller plays: all checks are passed
     for table in tables:
         yield from table.values()
     for workload in view.workloads.values():

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.alone import in_place_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
-from tests.cluster.test_provision import REQUESTS, served  # noqa: F401 - a fixture
+from tests.cluster.test_provision import BUFFERS, REQUESTS, served  # noqa: F401 - a fixture
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
@@ -300,6 +300,51 @@ def test_what_checks_add_and_pods_cannot_have_ends_the_workload(
 
 
 @pytest.mark.usefixtures("reconciler")
+def test_a_job_that_waits_for_its_checks_makes_room_for_a_higher_priority(
+    queues: Queues, check: Callable[..., Controller]
+) -> None:
+    one = check("one")
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    queues.simple(cpu=1, preemption=preemption, **listing(one))
+    low, high = (
+        {"kueue.x-k8s.io/priority-class": queues.priority_class(name, value)}
+        for name, value in (("low", 1), ("high", 10))
+    )
+    queues.job("low", labels=low, run_for="1h")
+    update = {"name": "main", "labels": {"a": "b"}}
+    one.says("low", "Pending", "soon", podSetUpdates=[update])
+    queues.job("high", labels=high, run_for="1h")
+    one.says("high", "Ready")
+    queues.await_started("high")
+    assert queues.condition("low", "Evicted")["reason"] == "Preempted"
+    queues.await_condition("low", "QuotaReserved", "False", reason="WaitingForQuota")
+
+
+@pytest.mark.usefixtures("reconciler")
+def test_domains_of_a_topology_are_chosen_when_the_checks_are_ready(
+    queues: Queues, check: Callable[..., Controller], nodes: NodeFactory
+) -> None:
+    one, rack, pool = check("one"), "example.com/rack", "example.com/pool"
+    levels = [{"nodeLabel": rack}, {"nodeLabel": "kubernetes.io/hostname"}]
+    topology = queues.create("Topology", "topology", {"levels": levels})
+    labels = {pool: queues.suffix}
+    flavor = queues.flavor(nodeLabels=labels, topologyName=topology)
+    queues.simple(cpu=16, flavor=flavor, **listing(one))
+    required = {"kueue.x-k8s.io/podset-required-topology": rack}
+    queues.job("job", 2, cpu="2", annotations=required, run_for="1h")
+    nodes(1, "2", prefix="a", labels={**labels, rack: "a"})
+    one.awaits("job")
+    [given] = queues.its_workload("job")["status"]["admission"]["podSetAssignments"]
+    assert "topologyAssignment" not in given
+    one.says("job", "Ready")
+    queues.await_condition("job", "Admitted", "False", reason="WaitingForRoom")
+    nodes(2, "2", prefix="b", labels={**labels, rack: "b"})
+    queues.await_started("job")
+    [given] = queues.its_workload("job")["status"]["admission"]["podSetAssignments"]
+    assert sum(each["domainCount"] for each in given["topologyAssignment"]["slices"]) == 2
+
+
+@pytest.mark.usefixtures("reconciler")
 def test_without_checks_quota_and_admission_are_one_write(api: Api, queues: Queues) -> None:
     queues.simple(cpu=2)
     listed = api.request("GET", f"/apis/{WORKLOADS}?limit=1").json()
@@ -370,13 +415,15 @@ def asking(queues: Queues, limit: int = 1, **config: Any) -> Controller:
     return Controller(queues, queues.create("AdmissionCheck", "nodes", made))
 
 
+@pytest.mark.parametrize("room", ["true", "Provision"])
 @pytest.mark.usefixtures("served", "reconciler")
-def test_nodes_are_asked_for_and_awaited_before_a_gang_starts(
-    api: Api, queues: Queues, nodes: NodeFactory
+def test_nodes_are_asked_for_once_and_awaited_before_a_gang_starts(
+    api: Api, queues: Queues, nodes: NodeFactory, room: str
 ) -> None:
     check, autoscaler = asking(queues, parameters={"size": "big"}), Autoscaler(queues)
     cluster_queue, _ = queues.simple(cpu=4, **listing(check))
-    queues.require_room(cluster_queue)
+    needs = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": room}}}
+    api.patch(f"{API}/clusterqueues", cluster_queue, body=needs)
     queues.await_active(cluster_queue)
     queues.job("gang", 4, run_for="1h")
 
@@ -403,6 +450,7 @@ def test_nodes_are_asked_for_and_awaited_before_a_gang_starts(
     waits = queues.await_condition("gang", "Admitted", "False", reason="WaitingForRoom")
     assert waits["message"].startswith("quota yes; room for 0 of 4")
     assert queues.is_suspended("gang")
+    assert api.list(BUFFERS, queues.namespace) == []
     nodes(2, "2")
     queues.await_started("gang")
     pods_there = api.wait_for("its pods are there", lambda: queues.pods("gang"))

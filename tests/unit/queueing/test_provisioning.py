@@ -26,7 +26,7 @@ from extender.state.queue.records import (
     WorkloadInfo,
 )
 from tests.makers import shape
-from tests.queue_makers import admission, meta, pod_set, workload
+from tests.queue_makers import Admissions, admission, meta, pod_set, workload
 
 NOW = 1_000_000.0
 RESERVED = NOW - 60
@@ -352,3 +352,14 @@ def test_a_check_names_its_configuration(
     check = AdmissionCheckInfo(meta("nodes"), provisioning.CONTROLLER, parameters)
     assert provisioning.config_of(check, {"config": CONFIG}) is found
     assert provisioning.config_of(None, {"config": CONFIG}) is None
+
+
+def test_where_a_check_asks_for_nodes_nothing_else_does() -> None:
+    queues = Admissions(
+        AdmissionCheckInfo(meta("nodes"), provisioning.CONTROLLER),
+        AdmissionCheckInfo(meta("budget"), "example.com/budget"),
+    )
+    held = holds()
+    assert provisioning.asks_for_nodes(held, queues.view)
+    other = replace(held, checks=(CheckState("budget"), CheckState("gone")))
+    assert not provisioning.asks_for_nodes(other, queues.view)

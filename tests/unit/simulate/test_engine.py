@@ -1,9 +1,11 @@
 """What becomes of jobs in virtual time, by the decisions of both processes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from extender.state.queue.records import CheckRule, ClusterQueueInfo
 from gang_tools.simulate.engine import Simulation
 from gang_tools.simulate.from_scenario import world_of
 from gang_tools.simulate.report import play, play_all
@@ -216,3 +218,15 @@ def test_members_beyond_the_least_number_get_one_node_each() -> None:
 
     assert all(job.ended is not None for job in jobs.values())
     assert all(not job.pods for job in jobs.values())
+
+
+def test_admission_checks_are_taken_for_passed() -> None:
+    world = world_of(scenario({"name": "job", "queue": "queue"}, queues=[QUEUE]))
+    records = [
+        replace(each, admission_checks=(CheckRule("budget"),))
+        if isinstance(each, ClusterQueueInfo)
+        else each
+        for each in world.records
+    ]
+    found = play(replace(world, records=records))
+    assert found.finished == 1
