@@ -88,10 +88,15 @@ def is_copied(template: Mapping[str, object]) -> bool:
 
 def group_name(workload: str) -> str:
     """Return the name of the PodGroup that is made for a workload: its own, as a label may be."""
-    if len(workload) <= LONGEST_LABEL:
-        return workload
-    suffix = sha1(workload.encode(), usedforsecurity=False).hexdigest()[:HASH_LENGTH]
-    return f"{workload[: LONGEST_LABEL - HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
+    return shortened(workload, LONGEST_LABEL)
+
+
+def shortened(name: str, most: int) -> str:
+    """Return a name of so many characters at most: the end of a longer one is a hash of it all."""
+    if len(name) <= most:
+        return name
+    suffix = sha1(name.encode(), usedforsecurity=False).hexdigest()[:HASH_LENGTH]
+    return f"{name[: most - HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
 
 
 def restore(template: Object, original: Mapping[str, object]) -> None:

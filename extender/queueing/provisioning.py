@@ -9,7 +9,6 @@ Source: https://kueue.sigs.k8s.io/docs/admission-check-controllers/provisioning/
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha1
 from typing import Final
 
 import msgspec
@@ -27,7 +26,7 @@ from extender.api.wellknown import (
 )
 from extender.jobs import fields
 from extender.jobs.fields import Object
-from extender.jobs.templates import Placement, flavor_directives, inject
+from extender.jobs.templates import Placement, flavor_directives, inject, shortened
 from extender.queueing.checks import PENDING, READY, REJECTED, RETRY
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import (
@@ -47,17 +46,13 @@ CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
 CONFIG_KIND: Final = ("kueue.x-k8s.io", "ProvisioningRequestConfig")
 CONSUME_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 CLASS_ANNOTATION: Final = "autoscaling.x-k8s.io/provisioning-class-name"
-_HASH_LENGTH: Final = 5
 _NO_DOMAINS: Final[Mapping[str, Mapping[str, str]]] = {}
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def short_name(name: str) -> str:
-    """Return a name as an object may have it: the end of a longer one becomes a hash of it all."""
-    if len(name) <= LONGEST_NAME:
-        return name
-    suffix = sha1(name.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
-    return f"{name[: LONGEST_NAME - _HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
+    """Return a name as an object may have it: the end of a longer one is a hash of it all."""
+    return shortened(name, LONGEST_NAME)
 
 
 def request_name(workload: str, check: str, attempt: int) -> str:

@@ -11,8 +11,8 @@ import pytest
 from tests.cluster.alone import in_place_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
-from tests.cluster.test_provision import BUFFERS, REQUESTS, served  # noqa: F401 - a fixture
-from tests.harness.client import Api, Object
+from tests.cluster.test_provision import BUFFERS, CRDS, REQUESTS, served  # noqa: F401 - a fixture
+from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
 
@@ -539,3 +539,32 @@ def test_a_check_without_its_configuration_keeps_its_queue_inactive(
     queues.await_inactive(cluster_queue, "AdmissionCheckInactive")
     queues.create("ProvisioningRequestConfig", "config", {"provisioningClassName": CLASS})
     queues.await_active(cluster_queue)
+
+
+@pytest.mark.usefixtures("served", "reconciler")
+def test_where_only_the_older_version_of_requests_is_served_that_is_used(
+    api: Api, queues: Queues
+) -> None:
+    name, older = "provisioningrequests.autoscaling.x-k8s.io", REQUESTS.replace("/v1/", "/v1beta1/")
+    [version] = api.get(CRDS, name)["spec"]["versions"]
+    both = [{**version, "served": False}, {**version, "name": "v1beta1", "storage": False}]
+    api.patch(CRDS, name, body={"spec": {"versions": both}})
+    try:
+        check = asking(queues)
+        queues.simple(cpu=1, **listing(check))
+        queues.job("job", run_for="1h")
+
+        def there() -> list[Object]:
+            try:
+                return api.list(older, queues.namespace)
+            except ApiError:
+                return []  # the version is not served yet
+
+        [found] = api.wait_for("there is a request", there)
+        said = {**ACTIVE, "type": "Provisioned"}
+        request = found["metadata"]["name"]
+        body = {"status": {"conditions": [said]}}
+        api.patch(older, request, queues.namespace, body=body, subresource="status")
+        queues.await_started("job")
+    finally:
+        api.patch(CRDS, name, body={"spec": {"versions": [version]}})
