@@ -543,9 +543,9 @@ WANT_STATUS_REFUSED: dict[str, tuple[Object, Object, str]] = {
         {"admission": admission({**assignment(), "flavors": {"cpu": "b"}})},
         "set or cleared, but not edited",
     ),
-    "domains for pods that had none": (
-        RESERVED,
-        {"admission": admission({**assignment(), "topologyAssignment": hosts("a")})},
+    "no domains for pods that had some": (
+        {**RESERVED, "admission": admission({**assignment(), "topologyAssignment": hosts("a")})},
+        {"admission": admission(assignment())},
         "set or cleared, but not edited",
     ),
     "other domains and another count": (
@@ -653,11 +653,12 @@ def test_a_workload_goes_through_its_life(stored: Stored) -> None:
     stored.status({"conditions": [*ended["status"]["conditions"], reported("Finished")]})
 
 
-def test_the_domains_of_an_admission_may_change(stored: Stored) -> None:
+def test_the_domains_of_an_admission_may_come_later_and_change(stored: Stored) -> None:
     one, other = (
         admission({**assignment(), "topologyAssignment": hosts(host)}) for host in ("a", "b")
     )
-    stored.create({**ADMITTED, "admission": one})
+    stored.create(RESERVED)
+    assert stored.status({**ADMITTED, "admission": one})["status"]["admission"] == one
     assert stored.status({"admission": other})["status"]["admission"] == other
 
 
