@@ -254,7 +254,7 @@ class PodGroupController:
         if where is None:
             return None
         since = since if where == before else now
-        over = where.others and now - since >= self._options.domain_timeout
+        over = where.split or (where.others and now - since >= self._options.domain_timeout)
         over = over and bool(movable(pod_group, view=self._view))
         self._awaited[pod_group.key] = where, now if over else since
         return where.domain if over else None

@@ -109,6 +109,8 @@ class AwaitedNodes:
     nodes: int
     others: bool
     """True if there are other domains."""
+    split: bool = False
+    """True if its pods ask for several: two processes have released them, each its own part."""
 
 
 def awaited(pod_group: PodGroupInfo, *, view: ClusterView) -> AwaitedNodes | None:
@@ -122,7 +124,7 @@ def awaited(pod_group: PodGroupInfo, *, view: ClusterView) -> AwaitedNodes | Non
         return None
     there, domain = domains.by_label(view.nodes.values(), label), min(given)
     nodes = len(there.get(domain, ()))
-    return AwaitedNodes(domain, nodes, others=len(there.keys() - {domain}) > 0)
+    return AwaitedNodes(domain, nodes, bool(there.keys() - {domain}), split=len(given) > 1)
 
 
 def movable(pod_group: PodGroupInfo, *, view: ClusterView) -> tuple[PodInfo, ...]:

@@ -164,3 +164,13 @@ def test_nothing_makes_room_before_nodes_had_time_to_come(
     gangs.await_phases("h", Running=2)
     gangs.await_phases("last", Running=3)
     assert gangs.phases("low") == ["Running"] * 2
+
+
+def test_what_no_pod_requests_is_not_waited_for(gangs: Gangs, nodes: NodeFactory) -> None:
+    gangs.create_group("g", 2, min_resources={"cpu": "24"})
+    gangs.add("g", 2, cpu="3", gates=[GATE])
+    groups = Groups(gangs.api, gangs.namespace)
+    text = "what its pods do not request does not count: cpu 18"
+    gangs.api.wait_for("it is said", lambda: text in groups.reported("g")[2], SECONDS)
+    nodes(2)
+    gangs.await_phases("g", Running=2)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from extender.api.wellknown import DOMAIN_LABEL
 from extender.controllers.pod_group import PodGroupController
 from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
 from extender.gang.budgets import AFTER
@@ -471,3 +472,27 @@ async def test_a_job_is_suspended_and_resumed_in_the_place_of_evictions(bench: B
     # Its PodGroup is gone.
     await bench.look(deleted(key("gang"), PodGroupInfo), replace(job, resumes=Resumption("ns/job")))
     assert bench.writer.jobs[2:] == [("resume", "ns/job")]
+
+
+async def test_a_gang_for_which_no_node_comes_in_time_is_made_anew_once_that_is_said() -> None:
+    bench = Bench(Cluster(growing=True))
+    bench.group = replace(bench.group, required_topology="zone")
+    labels = {DOMAIN_LABEL: "a"}
+    waits = [pod(f"gang-{n}", 9, group="gang", labels=labels, owners=("ns/set",)) for n in range(3)]
+    zones = [node(f"z-{zone}", 1, labels={"zone": zone}) for zone in "ab"]
+    await bench.look(bench.group, zones, waits)
+    bench.clock.now += 599
+    await bench.look(node("z-new", 1, labels={"zone": "a"}))
+    bench.clock.now += 599
+    await bench.look()
+    assert (bench.writer.evicted, "NoNodesInTime" in bench.reasons) == ([], False)
+
+    bench.clock.now += 2
+    await bench.look()
+    assert bench.writer.evicted == ["gang-0", "gang-1", "gang-2"]
+    said = bench.writer.statuses[-1].condition("DomainsTried")
+    assert said is not None
+    assert (said.status, said.reason, said.message) == ("True", "NoNodesInTime", "a")
+    assert bench.reasons.count("NoNodesInTime") == 1
+    await bench.look()
+    assert len(bench.writer.evicted) == 3

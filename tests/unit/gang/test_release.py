@@ -113,6 +113,10 @@ AWAITED: dict[str, tuple[list[Any], AwaitedNodes | None]] = {
         [released("a"), released("b", "c", "d", domain="a"), LARGE],
         AwaitedNodes("a", 0, others=True),
     ),
+    "two processes have released it": (
+        [released("a", "b", domain="b"), released("c", "d", domain="a"), SMALL, LARGE],
+        AwaitedNodes("a", 1, others=True, split=True),
+    ),
     "it begins": (
         [released("a", domain="a", on="n0"), released("b", "c", "d", domain="a"), SMALL],
         None,
