@@ -7,12 +7,21 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.partners.dashboard import Dashboard
+from tests.cluster.partners.pools import Pools
 from tests.cluster.partners.spark import Drivers
 from tests.cluster.partners.work import KINDS, Kind, Works
 from tests.cluster.queues import Queues
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.partners import PARTNERS, SPARK, Partner, start_partner, uninstall
+from tests.harness.partners import (
+    KARPENTER,
+    PARTNERS,
+    SPARK,
+    Partner,
+    start_partner,
+    uninstall,
+)
+from tests.harness.process import Component
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +69,24 @@ def works(
 ) -> Works:
     """Jobs of each kind, in a fresh namespace."""
     return Works(api, queues, dashboard, kind)
+
+
+@pytest.fixture(scope="session")
+def installed_karpenter(control_plane: ControlPlane) -> Component:
+    """Karpenter, which rests: it would look at the pods of all tests."""
+    found = start_partner(control_plane, KARPENTER)
+    found.stop()
+    return found
+
+
+@pytest.fixture
+def grown(api: Api, installed_karpenter: Component) -> Iterator[Pools]:
+    """NodePools, while Karpenter runs. Name it before what makes pods, which have to end first."""
+    installed_karpenter.start()
+    made = Pools(api)
+    yield made
+    made.clean()
+    installed_karpenter.stop()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -8,9 +8,9 @@ from tests.harness.client import Api, Object
 
 POOL: Final = "example.com/pool"
 NODE_POOLS: Final = "karpenter.sh/v1/nodepools"
+_NODE_CLASSES: Final = "karpenter.kwok.sh/v1alpha1/kwoknodeclasses"
 NODE_CLAIMS: Final = "karpenter.sh/v1/nodeclaims"
 ZONE: Final = "topology.kubernetes.io/zone"
-_CLASS: Final = "default"
 _MILLICPU: Final = 4100
 """Of one node, of which 4 CPUs are left for pods."""
 SECONDS: Final = 180
@@ -32,17 +32,23 @@ class Pools:
         *,
         zones: Sequence[str] = ("zone-a",),
         consolidate: bool = False,
+        boot_seconds: int = 0,
     ) -> None:
-        """Make a NodePool without nodes, of nodes with 4 CPUs for pods, at most so many."""
+        """Make a NodePool without nodes, of nodes with 4 CPUs for pods, at most so many.
+
+        These are there so many seconds after they were bought.
+        """
         name = f"{self.name}-{len(self._made)}"
         self._made.append(name)
+        boots = {"nodeRegistrationDelay": f"{boot_seconds}s"}
+        self.api.create(_object("karpenter.kwok.sh/v1alpha1", "KWOKNodeClass", name, boots))
         template = {
             "metadata": {"labels": self.selector},
             "spec": {
                 "nodeClassRef": {
                     "group": "karpenter.kwok.sh",
                     "kind": "KWOKNodeClass",
-                    "name": _CLASS,
+                    "name": name,
                 },
                 "requirements": [{"key": ZONE, "operator": "In", "values": [*zones]}],
                 "expireAfter": "Never",
@@ -72,11 +78,8 @@ class Pools:
         for name in self._made:
             self.api.delete(NODE_POOLS, name)
         self.api.wait_for("no node is left", lambda: not self.bought(), SECONDS)
-
-
-def node_class() -> Object:
-    """Return the class of all nodes: they are there as soon as they are bought."""
-    return _object("karpenter.kwok.sh/v1alpha1", "KWOKNodeClass", _CLASS, {})
+        for name in self._made:
+            self.api.delete(_NODE_CLASSES, name)
 
 
 def _object(version: str, kind: str, name: str, spec: dict[str, Any]) -> Object:

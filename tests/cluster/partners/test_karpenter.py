@@ -4,6 +4,7 @@ Karpenter sees all pods of a control plane, so this one is its own.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,15 +12,18 @@ from extender.api.wellknown import DISRUPTION_BUDGET, REQUIRE_ROOM_ANNOTATION, R
 from tests.cluster.alone import alone, in_place_of, namespace_of, pair_of
 from tests.cluster.checking import Answer
 from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.held import held_in
 from tests.cluster.leftovers import sweep
-from tests.cluster.partners.pools import SECONDS, ZONE, Pools, node_class
+from tests.cluster.partners.pools import SECONDS, ZONE, Pools
 from tests.cluster.queues import API, Queues
+from tests.cluster.services import Services
 from tests.cluster.test_provision import BUFFERS
-from tests.cluster.test_require_room import await_running
+from tests.cluster.test_require_room import await_running, pods_of
+from tests.cluster.test_serving import stateful_set
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import ROOT
+from tests.harness.gang_scheduler import ROOT, GangScheduler
 from tests.harness.partners import KARPENTER, start_partner
 from tests.harness.process import Component
 from tests.harness.reconciler import Reconciler
@@ -47,9 +51,8 @@ def reconciler(control_plane: ControlPlane, karpenter: Component) -> Iterator[Re
 
 
 @pytest.fixture(scope="module")
-def karpenter(control_plane: ControlPlane, api: Api) -> Iterator[Component]:
+def karpenter(control_plane: ControlPlane) -> Iterator[Component]:
     found = start_partner(control_plane, KARPENTER)
-    api.create(node_class())
     yield found
     found.stop()
 
@@ -208,7 +211,7 @@ def test_consolidation_takes_no_member_of_a_gang_that_runs(pools: Pools, gangs: 
 def test_a_job_of_a_queue_that_asks_for_nodes_starts_from_zero(
     pools: Pools, gangs: Gangs, queues: Queues
 ) -> None:
-    pools.create()
+    pools.create(consolidate=True, boot_seconds=5)
     asking(queues)
 
     submit(queues, pools)
@@ -253,6 +256,58 @@ def test_a_job_that_no_pool_can_hold_leaves_no_node(
         assert queues.is_suspended("train")
 
 
+def test_of_two_jobs_for_which_there_are_too_few_nodes_one_runs_and_none_is_idle(
+    control_plane: ControlPlane, reconciler: Reconciler, pools: Pools, queues: Queues
+) -> None:
+    pools.create(most=6, consolidate=True)
+    asking(queues)
+    brief = {"queue": {"provisionTimeoutSeconds": 20}}
+    with in_place_of(reconciler, control_plane, "brief", brief):
+        submit(queues, pools)
+        await_running(queues.api, queues, "train", 8)
+
+        submit(queues, pools, "second")
+
+        queues.api.wait_for("it asks for nodes", lambda: pools.bought() == 6, SECONDS)
+        queues.await_condition("second", "Evicted", reason="NodesTimeout", timeout=SECONDS)
+        queues.api.wait_for("no node is idle", lambda: pools.bought() == 4, SECONDS)
+        assert queues.is_suspended("second")
+        assert len(pods_of(queues.api, queues.namespace, "train")) == 8
+
+
+def test_a_gang_whose_nodes_come_while_the_extender_is_down_starts_later(
+    gang: GangScheduler, pools: Pools, gangs: Gangs
+) -> None:
+    """Karpenter may take the nodes away meanwhile: the pods are not Unschedulable then."""
+    pools.create(consolidate=True, boot_seconds=10)
+    gangs.create("g", 8, cpu="2", nodeSelector=pools.selector)
+    gangs.api.wait_for("nodes are bought", lambda: pools.bought() == 4, SECONDS)
+    gang.extender.stop()
+    gangs.api.wait_for("they are there", lambda: len(pools.nodes()) == 4, SECONDS)
+
+    gang.extender.start()
+    gang.wait_ready()
+
+    gangs.await_phases("g", SECONDS, Running=8)
+    gangs.api.wait_for("four are left", lambda: pools.bought() == 4, SECONDS)
+
+
+def test_a_stateful_set_whose_pods_start_together_starts_from_zero(
+    pools: Pools, queues: Queues
+) -> None:
+    pools.create()
+    asking(queues)
+    with held_in(queues.api, queues.namespace):
+        services = Services(queues.api, queues)
+        made = stateful_set("web", 8, queues.namespace, podManagementPolicy="Parallel")
+        made["spec"]["template"]["spec"]["nodeSelector"] = pools.selector
+
+        services.create(made)
+
+        services.await_pods("web", running=8)
+        assert pools.bought() == 2
+
+
 def test_a_check_names_the_settings_that_do_not_go_with_karpenter(
     control_plane: ControlPlane, pools: Pools
 ) -> None:
@@ -264,17 +319,17 @@ def test_a_check_names_the_settings_that_do_not_go_with_karpenter(
     assert said == {"autoscalers.claims", "autoscalers.growing"}
 
 
-def asking(queues: Queues) -> None:
-    """Make a queue whose jobs need room, and ask for it."""
-    name, _ = queues.simple(cpu=16)
+def asking(queues: Queues, **options: Any) -> None:
+    """Make a queue whose jobs need room, and ask for it; options of Queues.simple."""
+    name, _ = queues.simple(cpu=32, **options)
     asks = {"metadata": {"annotations": {REQUIRE_ROOM_ANNOTATION: "Provision"}}}
     queues.api.patch(f"{API}/clusterqueues", name, body=asks)
 
 
-def submit(queues: Queues, pools: Pools) -> None:
-    """Make the job `train`: eight pods for four nodes."""
+def submit(queues: Queues, pools: Pools, name: str = "train", **options: Any) -> None:
+    """Make a job of eight pods for four nodes; options of objects.job."""
     spec = {"nodeSelector": pools.selector}
-    queues.job("train", 8, cpu="2", run_for="1h", pod_spec=spec)
+    queues.job(name, 8, cpu="2", run_for="1h", pod_spec=spec, **options)
 
 
 def of_one_zone(pools: Pools, gangs: Gangs) -> None:

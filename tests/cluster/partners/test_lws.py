@@ -7,8 +7,10 @@ import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.held import held_in
+from tests.cluster.partners.pools import Pools
+from tests.cluster.partners.test_partners import NEEDS_NODES
 from tests.cluster.partners.work import template
-from tests.cluster.queues import QUEUE, Queues
+from tests.cluster.queues import API, QUEUE, Queues
 from tests.cluster.services import NEW_IMAGE, SECONDS, Services
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
@@ -78,6 +80,20 @@ def groups(services: Services, name: str, pods: list[Object]) -> dict[str, int]:
         index = pod["metadata"]["labels"][INDEX]
         found[index] = found.get(index, 0) + 1
     return found
+
+
+def test_on_a_cluster_that_grows_each_replica_starts_from_zero_as_a_gang(
+    grown: Pools, services: Services, queues: Queues
+) -> None:
+    grown.create()
+    flavor = queues.flavor("grown", nodeLabels=grown.selector)
+    cluster_queue, _ = queues.simple(cpu=16, flavor=flavor)
+    queues.api.patch(f"{API}/clusterqueues", cluster_queue, body=NEEDS_NODES)
+
+    services.create(workers("web", 2, queues.namespace, size=4))
+
+    services.await_pods("web", running=8)
+    assert grown.bought() == 2
 
 
 def test_each_replica_has_its_own_quota_and_starts_whole(

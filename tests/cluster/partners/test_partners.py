@@ -4,12 +4,14 @@ import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
+from tests.cluster.partners.pools import Pools
 from tests.cluster.partners.work import PRIORITY, SECONDS, Works, without_restarts
 from tests.cluster.pods_ready import BASE, TIMEOUT, await_count
 from tests.cluster.queues import API, WORKLOADS
 from tests.harness.client import Object
 
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
+NEEDS_NODES = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "Provision"}}}
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
@@ -61,6 +63,22 @@ def test_as_a_gang_it_waits_for_room_and_starts_whole(works: Works, nodes: NodeF
     nodes(2, "1", prefix="more")
 
     pods = works.await_running("work")
+    [group] = works.api.list(POD_GROUPS, works.namespace)
+    members = [pod for pod in pods if label(pod, GROUP_LABEL) == group["metadata"]["name"]]
+    assert group["spec"]["minMember"] == len(members) == works.kind.members
+
+
+def test_on_a_cluster_that_grows_it_starts_from_zero_as_a_gang(grown: Pools, works: Works) -> None:
+    grown.create()
+    flavor = works.queues.flavor("grown", nodeLabels=grown.selector)
+    cluster_queue, _ = works.queues.simple(cpu=8, flavor=flavor)
+    works.api.patch(f"{API}/clusterqueues", cluster_queue, body=NEEDS_NODES)
+
+    works.create("work")
+
+    pods = works.await_running("work")
+    assert {pod["spec"]["nodeName"] for pod in pods} == {name_of(each) for each in grown.nodes()}
+    assert grown.bought() == 1
     [group] = works.api.list(POD_GROUPS, works.namespace)
     members = [pod for pod in pods if label(pod, GROUP_LABEL) == group["metadata"]["name"]]
     assert group["spec"]["minMember"] == len(members) == works.kind.members

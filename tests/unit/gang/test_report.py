@@ -192,6 +192,12 @@ def test_a_notice_for_each_reason_and_not_for_each_number(bench: Bench) -> None:
     ]
 
 
+def test_a_wait_for_nodes_that_an_autoscaler_adds_is_no_warning() -> None:
+    found = Bench(Cluster(growing=True)).observe(pods(3, 200)).notices
+
+    assert [(each.reason, each.warning) for each in found] == [("WaitingForNodes", False)]
+
+
 def test_mixed_priorities_are_reported_by_their_values(bench: Bench) -> None:
     [_, notice] = bench.observe(pods(2), pod("gang-2", group="gang", priority=5)).notices
 
