@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import DISRUPTION_BUDGET, REQUIRE_ROOM_ANNOTATION, REQUIRED_TOPOLOGY
+from extender.api.wellknown import (
+    DISRUPTION_BUDGET,
+    PODSET_REQUIRED_TOPOLOGY,
+    REQUIRE_ROOM_ANNOTATION,
+    REQUIRED_TOPOLOGY,
+)
 from tests.cluster.alone import alone, in_place_of, namespace_of, pair_of
 from tests.cluster.checking import Answer
 from tests.cluster.gangs import POD_GROUPS, Gangs
@@ -241,6 +246,22 @@ def test_a_job_of_a_queue_that_asks_for_nodes_gets_those_that_are_missing(
     assert pools.bought() == 6
 
 
+def test_a_job_of_a_queue_that_asks_for_one_zone_starts_there_from_zero(
+    pools: Pools, gangs: Gangs, queues: Queues
+) -> None:
+    pools.create(zones=("zone-a", "zone-b"))
+    levels = [{"nodeLabel": ZONE}, {"nodeLabel": "kubernetes.io/hostname"}]
+    topology = queues.create("Topology", "zones", {"levels": levels})
+    labels = pools.selector
+    asking(queues, flavor=queues.flavor("zones", nodeLabels=labels, topologyName=topology))
+
+    submit(queues, pools, annotations={PODSET_REQUIRED_TOPOLOGY: ZONE})
+
+    pods = await_running(gangs.api, queues, "train", 8)
+    assert len(zones_of(pools, {pod["spec"]["nodeName"] for pod in pods})) == 1
+    assert pools.bought() == 4
+
+
 def test_a_job_that_no_pool_can_hold_leaves_no_node(
     control_plane: ControlPlane, reconciler: Reconciler, pools: Pools, queues: Queues
 ) -> None:
@@ -337,13 +358,13 @@ def of_one_zone(pools: Pools, gangs: Gangs) -> None:
     gangs.create_group("g", 8, annotations={REQUIRED_TOPOLOGY: ZONE})
     gangs.add("g", 8, cpu="2", nodeSelector=pools.selector)
     gangs.await_phases("g", SECONDS, Running=8)
-    there = {*nodes_of(gangs, "g").values()}
-    zones = {
-        node["metadata"]["labels"][ZONE]
-        for node in pools.nodes()
-        if node["metadata"]["name"] in there
-    }
-    assert len(zones) == 1
+    assert len(zones_of(pools, {*nodes_of(gangs, "g").values()})) == 1
+
+
+def zones_of(pools: Pools, names: set[str]) -> set[str]:
+    """Return the zones of some nodes."""
+    found = {each["metadata"]["name"]: each["metadata"]["labels"][ZONE] for each in pools.nodes()}
+    return {found[name] for name in names}
 
 
 def reason_of(gangs: Gangs, group: str) -> str:
