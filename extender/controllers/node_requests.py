@@ -7,7 +7,7 @@ is admitted or has lost its quota, since a buffer that stays would buy its room 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -146,11 +146,8 @@ class NodeRequests:
 
     async def _ask(self, workload: WorkloadInfo, plural: str, version: str) -> str | None:
         """Create a request unless it was made; return why no nodes will come, if that is known."""
-        name, held = _name(workload), workload.admission
-        given, attempt = held.assignments if held else (), _attempts(workload)
-        domains = self._room.to_grow(workload, given, attempt=attempt)
         try:
-            pods = pod_templates(workload, self._view.flavors, name, domains=domains)
+            name, pods = self._needed(workload)
         except (PlacementError, FlavorNotFoundError, msgspec.MsgspecError) as error:
             return f"its pods cannot be asked for: {error}"
         if plural == REQUESTS:
@@ -187,6 +184,23 @@ class NodeRequests:
             return await self._autoscaling.failure(name, **where)
         return None
 
+    def _needed(self, workload: WorkloadInfo) -> tuple[str, Sequence[PodsAsked]]:
+        """Return the name of a request, and its pods; raises what `pod_templates` does.
+
+        Where no node shows in which domain the pods of a set could be, nodes are asked for one of
+        them alone. The one that comes shows a domain, and then they are asked for there.
+        """
+        held, flavors = workload.admission, self._view.flavors
+        given, attempt = held.assignments if held else (), _attempts(workload)
+        domains = self._room.to_grow(workload, given, attempt=attempt)
+        there = {pod_set: labels for pod_set, labels in domains.items() if labels is not None}
+        alone = domains.keys() - there
+        name = _name(workload, "-first" if alone else "")
+        pods = pod_templates(workload, flavors, name, domains=there)
+        if alone:
+            pods = [replace(each, count=1) for each in pods if alone.intersection(each.pod_sets)]
+        return name, pods
+
     async def _withdraw(self, key: str, asked: NodesAsked) -> None:
         """Delete the objects of a request."""
         namespace = key.partition("/")[0]
@@ -215,12 +229,12 @@ def _attempts(workload: WorkloadInfo) -> int:
     return workload.requeue.count if workload.requeue else 0
 
 
-def _name(workload: WorkloadInfo) -> str:
+def _name(workload: WorkloadInfo, end: str) -> str:
     """Return the name of a request, another one for each reservation of quota."""
     attempt = _attempts(workload) + 1
     reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     at = int(reserved.transition) if reserved is not None else 0
-    return short_name(f"{workload.meta.name}-nodes-{attempt}-{at}")
+    return short_name(f"{workload.meta.name}-nodes-{attempt}-{at}{end}")
 
 
 def _buffer(pods: PodsAsked) -> Object:

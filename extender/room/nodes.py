@@ -274,14 +274,15 @@ class NodeRoom:
 
     def to_grow(
         self, workload: WorkloadInfo, assignments: Sequence[Assignment], *, attempt: int
-    ) -> Mapping[str, Mapping[str, str]]:
+    ) -> Mapping[str, Mapping[str, str] | None]:
         """Return by pod set the labels of the domain in which nodes are to be asked for.
 
         Only where its pods require one domain above the host: an autoscaler would spread the nodes.
+        None where no node shows a domain yet: the node that comes for one pod does.
         The first attempt, 0, is for the domain with most room, the next ones for the others; after
         these one names none, because a domain without a node is not known here.
         """
-        found: dict[str, Mapping[str, str]] = {}
+        found: dict[str, Mapping[str, str] | None] = {}
         left = self._cluster.left.all()
         for each in self._asked(workload, assignments):
             levels = self._domains.required_levels(each)
@@ -292,6 +293,9 @@ class NodeRoom:
                 usable = [node.name for node in nodes if is_feasible(shape, node)]
                 if usable:
                     rooms[domain] = sum(slots(shape, left.get(name, {})) for name in usable)
+            if not rooms:
+                found[each.pod_set.name] = None
+                continue
             order = [*sorted(rooms, key=lambda domain: (-rooms[domain], domain)), ()]
             found[each.pod_set.name] = dict(zip(levels, order[attempt % len(order)], strict=False))
         return found

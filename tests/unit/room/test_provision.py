@@ -280,7 +280,7 @@ def test_each_attempt_asks_for_nodes_in_another_domain() -> None:
     assert waits.admission is not None
     given = waits.admission.assignments
     found = [queues.room.to_grow(waits, given, attempt=n) for n in range(5)]
-    racks = [each["main"].get(RACK) for each in found]
+    racks = [(each["main"] or {}).get(RACK) for each in found]
     assert racks == ["b", "a", "c", None, "b"]
 
 
@@ -352,3 +352,17 @@ def test_what_lacks_room_is_not_asked_for_again_while_nothing_about_it_has_chang
     queues.put(gang("small", 1))
     assert [each.workload for each in queues.run()] == [key("small")]
     assert queues.pending.lacks_capacity
+
+
+def test_without_a_node_that_shows_a_domain_none_is_named() -> None:
+    cluster = cluster_of()
+    queues = racked(cluster)
+    queues.put(in_one_rack("w", 4))
+    play(queues)
+    waits = queues.view.workloads[key("w")]
+    assert queues.room is not None
+    assert waits.admission is not None
+    given = waits.admission.assignments
+    assert queues.room.to_grow(waits, given, attempt=0) == {"main": None}
+    observe(cluster, rack("b", 1))
+    assert queues.room.to_grow(waits, given, attempt=0) == {"main": {RACK: "b"}}
