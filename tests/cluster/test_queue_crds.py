@@ -662,14 +662,6 @@ def test_the_domains_of_an_admission_may_come_later_and_change(stored: Stored) -
     assert stored.status({"admission": other})["status"]["admission"] == other
 
 
-def test_domains_of_reserved_quota_are_found_later(stored: Stored) -> None:
-    """Where nodes or checks are awaited, there are no domains before."""
-    stored.create(RESERVED)
-    found = admission({**assignment(), "topologyAssignment": hosts("a")})
-
-    assert stored.status({"admission": found})["status"]["admission"] == found
-
-
 def test_a_writer_owns_a_condition_as_a_whole_and_no_other(
     api: Api, namespace: str, stored: Stored
 ) -> None:
