@@ -238,3 +238,20 @@ def test_a_cluster_that_keeps_its_state_in_redis_is_deleted_once_that_is_cleaned
     works.end(pod)
     works.api.wait_for("its workload is gone", lambda: not works.queues.workload("work"), SECONDS)
     works.api.wait_for("no quota is in use", lambda: works.used(cluster_queue) == "0", SECONDS)
+
+
+@pytest.mark.kinds("RayCluster")
+def test_a_cluster_that_is_let_grow_while_it_runs_is_stopped(
+    works: Works, nodes: NodeFactory
+) -> None:
+    nodes(2, "4")
+    works.queues.simple(cpu=3)
+    works.create("work")
+    works.await_running("work")
+    grows = {"spec": {"enableInTreeAutoscaling": True}}
+
+    works.api.patch(works.kind.resource, "work", works.namespace, body=grows)
+
+    works.await_idle("work")
+    await_event(works, "Invalid", "spec.enableInTreeAutoscaling: ")
+    works.api.wait_for("it has no quota", lambda: not works.queues.workload("work"), SECONDS)
