@@ -12,7 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -53,6 +53,8 @@ class Partner:
     """The folder of its Helm chart, whose roles an administrator applies."""
     needs: tuple["Partner", ...] = ()
     """The operators that it uses, which run first."""
+    silent: tuple[str, ...] = ()
+    """The paths of webhooks of kinds that it is started without."""
     answers: str = "/healthz"
     """The path of the health check that it passes once it serves its webhooks, if it has one."""
     objects: Callable[["Start"], Sequence[dict[str, Any]]] = lambda _: ()
@@ -171,6 +173,7 @@ TRAINING: Final = Partner(
         "manifests/base/webhook/manifests.yaml",
     ),
     account="training-operator",
+    silent=("/validate-kubeflow-org-v1-mxjob",),
     arguments=lambda start: [
         "--metrics-bind-address=0",
         f"--health-probe-bind-address=127.0.0.1:{start.health}",
@@ -598,7 +601,7 @@ def start_partner(control_plane: ControlPlane, partner: Partner, *, proxy: str =
         f"{partner.name} answers",
         lambda: (
             _is_healthy(component, partner.answers)
-            and _serves_webhooks(built / "manifests", start.webhooks)
+            and _serves_webhooks(built / "manifests", start.webhooks, partner.silent)
         ),
         _READY_SECONDS,
     )
@@ -614,7 +617,7 @@ def _is_healthy(component: Component, path: str) -> bool:
         return False
 
 
-def _serves_webhooks(manifests: Path, port: int) -> bool:
+def _serves_webhooks(manifests: Path, port: int, silent: Collection[str]) -> bool:
     """Return whether all webhooks of an operator answer: some do so only after its health."""
     paths = [
         webhook["clientConfig"]["service"]["path"]
@@ -624,7 +627,11 @@ def _serves_webhooks(manifests: Path, port: int) -> bool:
     ]
     try:
         with httpx.Client(verify=False) as client:
-            answers = [client.post(f"https://127.0.0.1:{port}{path}") for path in paths]
+            answers = [
+                client.post(f"https://127.0.0.1:{port}{path}")
+                for path in paths
+                if path not in silent
+            ]
     except httpx.TransportError:
         return False
     return all(each.status_code != httpx.codes.NOT_FOUND for each in answers)
