@@ -28,6 +28,7 @@ from extender.gang.fit import Fit
 from extender.gang.verdicts import GangOptions
 from extender.jobs import registry
 from extender.jobs.actions import ReportRefusal
+from extender.jobs.fields import text
 from extender.jobs.kinds.plain_pods import group_name_of
 from extender.jobs.registry import Integration
 from extender.jobs.workload import refusal
@@ -160,7 +161,14 @@ async def _refused(
 ) -> ReportRefusal | None:
     """Return why a job gets no Workload; the pods of a group are one job."""
     if kind.read is None:
-        return refusal(kind.wrap(msgspec.json.decode(raw)))
+        job = kind.wrap(msgspec.json.decode(raw))
+        if kind.child is not None:
+            group, version, plural = kind.child.group, kind.child.version, kind.child.plural
+            path = objects(group, version, plural, namespace=namespace)
+            with suppress(NotFoundError):
+                name = text(job.object, "metadata", "name")
+                job.child = msgspec.json.decode(await client.request("GET", f"{path}/{name}"))
+        return refusal(job)
     found = [kind.read(raw)]
     group = group_name_of(found[0].object)
     if group:

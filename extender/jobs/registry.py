@@ -80,6 +80,7 @@ class Integration:
 _SAID: Final = ("integration", "kind", "group", "version", "plural")
 _CLASSES: Final[Sequence[type]] = (
     BatchJob,
+    TrainJob,  # before the JobSet of the same name, where no kind is said
     JobSet,
     MPIJob,
     PyTorchJob,
@@ -89,7 +90,6 @@ _CLASSES: Final[Sequence[type]] = (
     PaddleJob,
     RayJob,
     RayCluster,
-    TrainJob,
     SparkApplication,
     AppWrapper,
 )

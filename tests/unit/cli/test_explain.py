@@ -14,6 +14,7 @@ from extender.queueing.rules import AdmissionOptions
 from gang_tools.cli.explain import lacks_rights
 from gang_tools.cli.main import app
 from gang_tools.explanations import asks_for_less
+from tests.harness.kinds import jobset, trainjob
 from tests.queue_makers import Admissions, cluster_queue, condition, local_queue, workload
 from tests.snapshots import JOBS, PODS, snapshot_of
 
@@ -144,6 +145,27 @@ def test_a_job_without_a_workload_is_told_why(
     result = CliRunner().invoke(app, [*argv, "--from-snapshot", str(file)])
 
     assert (result.exit_code, result.stdout) == (1, "")
+    assert want in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("made", "want"),
+    [
+        (["train"], "TrainJob team/train has no Workload yet."),
+        ([], "TrainJob team/train has no Workload: Trainer has not made its JobSet yet"),
+    ],
+)
+def test_a_trainjob_is_read_with_its_jobset(tmp_path: Path, made: list[str], want: str) -> None:
+    job = {**trainjob(), "metadata": queued("TrainJob", QUEUE)["metadata"]}
+    jobsets = [{**jobset(), "metadata": {"name": name, "namespace": "team"}} for name in made]
+    file = tmp_path / "snapshot.json"
+    found = {"/apis/trainer.kubeflow.org/v1alpha1/trainjobs": [job]}
+    found["/apis/jobset.x-k8s.io/v1alpha2/jobsets"] = jobsets
+    file.write_bytes(msgspec.json.encode(snapshot_of(found)))
+
+    argv = ["explain", "job", "train", "-n", "team", "--from-snapshot", str(file)]
+    result = CliRunner().invoke(app, argv)
+
     assert want in result.stderr
 
 
