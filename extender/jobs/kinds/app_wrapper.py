@@ -18,7 +18,7 @@ from extender.jobs.job import Finished, GenericJob, OperatedJob, Slot
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.kinds.jobset import JobSet
 from extender.jobs.kinds.kubeflow import PyTorchJob
-from extender.jobs.kinds.ray import RayCluster, RayJob
+from extender.jobs.kinds.ray import RayCluster, RayJob, RayKind
 from extender.jobs.templates import Placement
 
 _KNOWN: Final = {
@@ -81,6 +81,9 @@ class AppWrapper(OperatedJob):
                         f"spec.components[{number}].podSets[{index}].path: {path!r} is no object "
                         "in the template of the component. Begin it with 'template'"
                     )
+            said = _uncounted(component)
+            if said:
+                return f"spec.components[{number}].{said}"
         return ""
 
     @override
@@ -136,7 +139,10 @@ class AppWrapper(OperatedJob):
                 template = deepcopy(part.slot.template)
                 if index < len(infos):
                     templates.follow(template, {}, templates.unfolded(infos[index]))
-                slot = replace(part.slot, name=f"{own}-{len(found)}", template=template)
+                # A component is immutable: it never gets fewer pods.
+                slot = replace(
+                    part.slot, name=f"{own}-{len(found)}", template=template, min_count=None
+                )
                 found.append(part._replace(slot=slot))
         return found
 
@@ -146,14 +152,32 @@ def _integration(source: Mapping[str, object]) -> str:
     return f"{group}/{fields.text(source, 'kind')}".lstrip("/").lower()
 
 
+def _inside(component: Object) -> GenericJob | None:
+    """Return the job that a component is, if it is of a kind that is queued too."""
+    template = fields.ensure(component, "template")
+    of = _KNOWN.get((fields.text(template, "apiVersion"), fields.text(template, "kind")))
+    return None if of is None else of(template)
+
+
+def _uncounted(component: Object) -> str:
+    """Return the field by which a component could get more pods than are counted, or nothing."""
+    inner, said = _inside(component), fields.objects(component, "podSets")
+    if isinstance(inner, RayKind) and (growth := inner.growth()):
+        return f"template.{growth}"
+    if inner is None or not said:
+        return ""
+    counted = [_at(component, fields.text(each, "path")) for each in said]
+    left = (s.name for s in inner.slots() if not any(s.template is each for each in counted))
+    return next((f"podSets: {name!r} of the {inner.kind} is not among them" for name in left), "")
+
+
 def _parts_of(component: Object) -> Iterator[_Part]:
     """Yield the pod sets of a component: those that it declares, or else those of its kind."""
-    template = fields.ensure(component, "template")
+    template, inner = fields.ensure(component, "template"), _inside(component)
     kind = fields.text(template, "apiVersion"), fields.text(template, "kind")
     known: list[Slot] = []
     late: Collection[str] = ()
-    if kind in _KNOWN:
-        inner: GenericJob = _KNOWN[kind](template)
+    if inner is not None:
         known, late = inner.slots(), inner.late_pod_sets()
     elif kind in _TEMPLATES:
         pods = _at(component, _TEMPLATES[kind])

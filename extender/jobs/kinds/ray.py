@@ -46,7 +46,7 @@ _ENDED: Final = frozenset(("Complete", "Failed", _INVALID))
 """KubeRay goes on from none of these."""
 
 
-class _RayKind(OperatedJob):
+class RayKind(OperatedJob):
     """An object that holds the spec of a Ray cluster."""
 
     group: ClassVar = "ray.io"
@@ -72,12 +72,20 @@ class _RayKind(OperatedJob):
     @override
     def problem(self) -> str:
         """Return how the cluster could become larger than its quota, or which name it has twice."""
-        path, cluster = ".".join(self.cluster_path), fields.mapping(self.object, *self.cluster_path)
-        if fields.flag(cluster, "enableInTreeAutoscaling"):
-            return (
-                f"{path}.enableInTreeAutoscaling: the cluster could become larger than its quota. "
-                "Leave the field out, and ask for all workers with replicas"
-            )
+        return self.growth() or self._named_twice()
+
+    def growth(self) -> str:
+        """Return how the cluster could become larger than its quota, or nothing."""
+        path = ".".join(self.cluster_path)
+        if not fields.flag(self.object, *self.cluster_path, "enableInTreeAutoscaling"):
+            return ""
+        return (
+            f"{path}.enableInTreeAutoscaling: the cluster could become larger than its quota. "
+            "Leave the field out, and ask for all workers with replicas"
+        )
+
+    def _named_twice(self) -> str:
+        path = ".".join(self.cluster_path)
         names = [each.name for each in self.slots()]
         twice = next((each for each in names if names.count(each) > 1), None)
         if twice is None:
@@ -116,7 +124,7 @@ class _RayKind(OperatedJob):
         return counted
 
 
-class RayCluster(_RayKind):
+class RayCluster(RayKind):
     """A RayCluster, which runs until it is deleted."""
 
     integration: ClassVar = "ray.io/raycluster"
@@ -185,7 +193,7 @@ class RayCluster(_RayKind):
         return (kind, name) == ("batch/job", cleaner[-_LONGEST_LABEL:])
 
 
-class RayJob(_RayKind):
+class RayJob(RayKind):
     """A RayJob with a cluster of its own."""
 
     integration: ClassVar = "ray.io/rayjob"

@@ -102,6 +102,37 @@ def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
     assert refused.message.startswith(f"spec.components[1].podSets[0].path: {path!r} is no object")
 
 
+def test_no_component_starts_with_fewer_pods_than_it_makes() -> None:
+    """What is admitted for fewer would run with all: a component is immutable."""
+    spec = {"parallelism": 3, "template": template()}
+    job = component("batch/v1", "Job", spec)
+    job["template"]["metadata"] = {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "1"}}  # type: ignore[index]
+    assert [each.min_count for each in holding(job).pod_sets()] == [None]
+
+
+GROWS: Any = rayjob()
+GROWS["spec"]["rayClusterSpec"]["enableInTreeAutoscaling"] = True
+LESS: Any = {
+    "template": kubeflow("PyTorchJob", "pytorchReplicaSpecs", Worker=3, Master=1),
+    "podSets": [{"path": "template.spec.pytorchReplicaSpecs.Master.template"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        ({"template": GROWS}, "spec.components[0].template.spec.rayClusterSpec.enableInTreeAuto"),
+        (LESS, "spec.components[0].podSets: 'worker' of the PyTorchJob"),
+    ],
+)
+def test_a_component_that_could_get_more_pods_than_are_counted_is_refused(
+    source: Object, want: str
+) -> None:
+    refused = refusal(holding(source))
+    assert refused is not None
+    assert refused.message.startswith(want)
+
+
 def test_pods_that_are_made_late_in_a_component_are_no_members_of_the_gang() -> None:
     assert holding(PODS, {"template": rayjob()}).late_pod_sets() == {"work-4"}
 
