@@ -132,17 +132,23 @@ class JobFacts:
         return [found]
 
     def left_over(self, found: JobObject, services: Iterable[Service]) -> list[WorkloadInfo]:
-        """Return the workloads of an object's services that are gone, and have no pods left."""
+        """Return the workloads of an object's services that are gone, and have no pods left.
+
+        A workload that ended when its object was deleted and left its pods behind has a name that
+        the next object of that name needs.
+        """
         there = {each.workload_name() for each in services}
         others = (w for w in self.workloads([found]) if w.meta.name not in there)
-        return [w for w in others if not ((p := self._pods(w.key)) and p.is_active())]
+        stored = (self._view.workloads.get(f"{found.meta.namespace}/{name}") for name in there)
+        ended = (w for w in stored if w is not None and w.finished and w.lost_owners)
+        return [w for w in (*others, *ended) if not ((p := self._pods(w.key)) and p.is_active())]
 
     def _pods(self, workload: str) -> PlainPods | None:
         """Return the pods that follow a Workload."""
         objects = self._view.unit(group_unit(workload))
         return PlainPods([each.decoded or read(each.raw) for each in objects]) if objects else None
 
-    def _service(self, pods: JobObject, held: Collection[str]) -> Ancestor | None:
+    def _service(self, pods: JobObject, held: Mapping[str, str]) -> Ancestor | None:
         """Return the service of a group of pods, if its Workload is there."""
         view, namespace = self._view, pods.meta.namespace
         workload = view.workloads.get(f"{namespace}/{pods.group}")
@@ -154,7 +160,8 @@ class JobFacts:
         fitting, larger = self._options.pod_groups.fitting(workload, held)
         return Ancestor(
             f"{workload.owner.kind} {workload.owner.name}",
-            admitted=workload.admitted and not workload.evicted,
+            admitted=workload.admitted
+            and not (workload.evicted or workload.finished or workload.meta.terminating),
             workload=workload,
             late=late,
             fitting=fitting,
@@ -354,19 +361,20 @@ class PodGroups:
         return self._room.found_for(workload)
 
     def fitting(
-        self, workload: WorkloadInfo, uids: Collection[str]
+        self, workload: WorkloadInfo, held: Mapping[str, str]
     ) -> tuple[Collection[str], Collection[str]]:
-        """Return the UIDs of those pods that ask for no more than a pod of a workload, and others.
+        """Return the UIDs of those pods that ask for no more than one of their pod set, and others.
 
-        A pod that is in neither has not been seen yet.
+        `held` has the pod set of each pod by its UID. A pod that is in neither has not been seen
+        yet.
         """
-        found = [pod for uid in uids if (pod := self._cluster.pods.get(uid)) is not None]
-        most = [each.shape.requests for each in workload.pod_sets]
+        found = [pod for uid in held if (pod := self._cluster.pods.get(uid)) is not None]
+        most = {each.name: each.shape.requests for each in workload.pod_sets}
         fits = {
             pod.uid
             for pod in found
-            for asked in most
-            if all(n <= asked.get(name, 0) for name, n in pod.shape.requests.items())
+            if (asked := most.get(held[pod.uid], most.get("main"))) is not None
+            and all(n <= asked.get(name, 0) for name, n in pod.shape.requests.items())
         }
         return fits, {pod.uid for pod in found} - fits
 

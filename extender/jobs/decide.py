@@ -135,7 +135,12 @@ def _follow_service(pods: PlainPods, context: Context) -> Actions:
             f"{above.name} to zero and back, which queues it anew"
         )
         wrong = (ReportRefusal(JobReason.EDIT_IGNORED, message),)
-    return (*_start(pods, above.workload, context), *wrong, *((AwaitPods(),) if unseen else ()))
+    starts = _start(pods, above.workload, context)
+    if not pods.is_suspended() and any(isinstance(each, FinishWorkload) for each in starts):
+        # The others run in its quota.
+        failed = next(each.message for each in starts if isinstance(each, FinishWorkload))
+        starts = (ReportRefusal(JobReason.EDIT_IGNORED, f"Its new pods wait: {failed}"),)
+    return (*starts, *wrong, *((AwaitPods(),) if unseen else ()))
 
 
 def _dropped(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
@@ -174,9 +179,10 @@ def _create(job: GenericJob, context: Context) -> Actions:
         stopped = stop(job, "It has no workload yet", workload=None)
         # Nothing can stop a job of an operator that does not know `suspend`.
         return stopped or (_reported(refusal(job), context) if job.problem() else NONE)
-    refused = refusal(job) or _taken(job, context)
-    if refused is not None:
-        return _reported(refused, context)
+    refused, taken = refusal(job), _taken(job, context)
+    if refused is not None or taken is not None:
+        # No change of the job follows when the name is free.
+        return (*_reported(refused or taken, context), *((AwaitPods(),) if taken else NONE))
     if runs(job, context) or not context.has_stopped:  # with quota it could not start
         return NONE
     try:

@@ -253,9 +253,9 @@ class PlainPods(GenericJob):
         return sum(each.is_ready and each.runs for each in self._left)
 
     @property
-    def held(self) -> list[str]:
-        """The UIDs of the pods that wait."""
-        return [each.uid for each in self._left if each.is_held]
+    def held(self) -> Mapping[str, str]:
+        """The pods that wait: the pod set of each, by its UID."""
+        return {each.uid: each.role for each in self._left if each.is_held}
 
     def follow(self, workload: WorkloadInfo, late: Collection[str], fits: Collection[str]) -> None:
         """Join the Workload of the service; of the pods that wait only those that fit may go."""

@@ -93,6 +93,7 @@ class Scene(JobBench):
         await self.controller.reconcile(unit)
 
 
+ROLES = ((5, 1, "leader"), (1, 2, "worker"))
 PODS = ("pod", f"{NAMESPACE}/group/lws-web-0")
 
 
@@ -109,6 +110,32 @@ async def test_pods_are_let_go_in_the_workload_that_they_name(scene: Scene) -> N
 
     assert scene.jobs.started == ["web-0"]
     assert [e.reason for e in scene.events if e.warning] == ["EditIgnored"]
+
+
+async def test_a_worker_has_no_quota_for_what_its_leader_asks_for(scene: Scene) -> None:
+    made = held(0)
+    big, small = (replace(pod_set(cpu, n), name=name) for cpu, n, name in ROLES)
+    scene.store(replace(made, pod_sets=(big, small)))
+    scene.pod("web-0", cpu=5, index="0")
+    scene.pod("web-0-1", cpu=5, index="1")
+
+    await scene.look(PODS)
+
+    assert scene.jobs.started == ["web-0"]
+    assert [e.reason for e in scene.events if e.warning] == ["EditIgnored"]
+
+
+@pytest.mark.parametrize("what", ["Finished", "terminating"])
+async def test_no_pod_runs_in_a_workload_that_has_ended(scene: Scene, what: str) -> None:
+    made = held(0, *(["Finished"] if what == "Finished" else []))
+    ends = replace(made.meta, terminating=what == "terminating")
+    scene.store(replace(made, meta=ends))
+    scene.pod("web-0", held=False, role="main")
+    scene.pod("web-0-1")
+
+    await scene.look(PODS)
+
+    assert (scene.jobs.started, scene.jobs.deleted[:1]) == ([], ["web-0"])
 
 
 async def test_the_workload_of_a_replica_that_is_gone_goes_after_its_pods(scene: Scene) -> None:
@@ -156,6 +183,16 @@ async def test_a_replica_is_ready_when_the_pods_are_that_it_is_admitted_for(scen
         scene.queues.apply(ev.JobApplied(seen(source, "pod")))
         assert scene.controller.pods_ready(scene.queues.view().workloads[key]) is ready
         scene.queues.apply(ev.JobApplied(replace(made, meta=seen(source, "pod").meta)))
+
+
+async def test_what_an_object_of_the_same_name_left_behind_makes_way(scene: Scene) -> None:
+    """`kubectl delete --cascade=orphan` leaves a workload that ends and has no owner."""
+    left = held(0, "Finished")
+    scene.store(replace(left, owners=()))
+
+    assert await scene.controller.reconcile(UNIT) is not None  # it is looked at again
+    assert f"{NAMESPACE}/lws-web-0" not in scene.server.stored
+    assert "WorkloadOwnedByAnother" in [e.reason for e in scene.events]
 
 
 async def test_one_replica_that_is_refused_keeps_no_other_back(scene: Scene) -> None:

@@ -124,7 +124,8 @@ def test_a_workload_is_made_before_there_are_pods() -> None:
 
 
 def test_a_taken_name_a_template_that_was_not_prepared_and_no_replicas() -> None:
-    (taken,) = decide(stateful_set(), [], Context(is_taken=lambda name: name == "sts-web"))
+    taken, again = decide(stateful_set(), [], Context(is_taken=lambda name: name == "sts-web"))
+    assert again == act.AwaitPods()  # a workload of that name that goes is no change of the job
     (bare,) = decide(stateful_set(template=template()), [], Context())
 
     assert isinstance(taken, act.ReportRefusal)
@@ -228,3 +229,19 @@ def test_a_larger_pod_waits_and_is_told() -> None:
     assert [step.member for step in start.steps] == ["web-1"]
     assert isinstance(told, act.ReportRefusal)
     assert told.reason == "EditIgnored"
+
+
+def test_a_pod_that_fits_in_no_flavor_any_more_ends_nothing_while_others_run() -> None:
+    """The others would run without quota."""
+    asked = workload(stateful_set(), admitted=True)
+    above = Ancestor("StatefulSet web", True, workload=asked, late=(), fitting=["web-1"])
+    odd: Any = service_pod("web-1")
+    odd["spec"]["nodeSelector"] = {"tier": "other"}
+    alone, beside = pods(odd), pods(odd, service_pod("web-0", held=False, role="main"))
+
+    found = [decide(each, [], replace(CONTEXT, ancestor=above)) for each in (alone, beside)]
+
+    assert isinstance(found[0][0], act.FinishWorkload)
+    (told,) = found[1]
+    assert isinstance(told, act.ReportRefusal)
+    assert "nodeSelector" in told.message
