@@ -5,7 +5,7 @@ All of it is in the state, or was seen by this process (`JobMemory`).
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
@@ -156,13 +156,14 @@ class JobFacts:
             return None
         above = view.job_of(workload.owner.uid, namespace)
         alike = self.services(above) if above is not None else ()
-        late = next((each.late_pod_sets() for each in alike), None)
+        one = next(iter(alike), None)  # all have the same pods
+        late = None if one is None else one.late_pod_sets()
         fitting, larger = self._options.pod_groups.fitting(workload, held)
         return Ancestor(
             f"{workload.owner.kind} {workload.owner.name}",
             admitted=workload.admitted
             and not (workload.evicted or workload.finished or workload.meta.terminating),
-            workload=workload,
+            workload=workload if one is None else _scaled(workload, one),
             late=late,
             fitting=fitting,
             larger=larger,
@@ -283,6 +284,21 @@ class JobFacts:
 
     def _workloads_of(self, job: JobObject) -> Collection[str]:
         return self._view.workloads_of(job.meta.uid, job.meta.namespace)
+
+
+def _scaled(workload: WorkloadInfo, service: Service) -> WorkloadInfo:
+    """Return the workload of a service with no more pods in its admission than there are to be.
+
+    A pod that is made in place of another does not wait for those that were scaled down.
+    """
+    held, asked = workload.admission, {each.name: each.count for each in service.slots()}
+    if held is None:
+        return workload
+    left = (
+        replace(each, count=max(0, min(each.count, asked.get(each.name, each.count))))
+        for each in held.assignments
+    )
+    return replace(workload, admission=replace(held, assignments=tuple(left)))
 
 
 def _is_foreign(workload: WorkloadInfo | None, objects: Sequence[JobObject]) -> bool:

@@ -32,6 +32,11 @@ class Pods(JobWriter):
     def __init__(self) -> None:
         self.started: list[str] = []
         self.deleted: list[str] = []
+        self.members: list[int] = []
+
+    @override
+    async def make_pod_group(self, *args: Any, min_member: int, **options: Any) -> None:
+        self.members.append(min_member)
 
     @override
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
@@ -82,8 +87,8 @@ class Scene(JobBench):
         for index in range(2):
             self.store(held(index))
 
-    def service(self, replicas: int) -> None:
-        self.queues.apply(ev.JobApplied(seen(leader_worker_set(replicas), UNIT[0])))
+    def service(self, replicas: int, size: int = 3) -> None:
+        self.queues.apply(ev.JobApplied(seen(leader_worker_set(replicas, size), UNIT[0])))
 
     def pod(self, name: str, cpu: int = 1, **options: Any) -> None:
         self.queues.apply(ev.JobApplied(seen(service_pod(name, **options), "pod")))
@@ -123,6 +128,18 @@ async def test_a_worker_has_no_quota_for_what_its_leader_asks_for(scene: Scene) 
 
     assert scene.jobs.started == ["web-0"]
     assert [e.reason for e in scene.events if e.warning] == ["EditIgnored"]
+
+
+async def test_a_pod_that_is_replaced_does_not_wait_for_those_that_were_scaled_down(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scene.groups, "are_made_in", lambda _: True)
+    for size in (3, 2):
+        scene.service(replicas=2, size=size)
+        scene.pod("web-0", held=False, role="main")
+        scene.pod("web-0-1")
+        await scene.look(PODS)
+    assert scene.jobs.members == [3, 2]
 
 
 @pytest.mark.parametrize("what", ["Finished", "terminating"])
