@@ -320,11 +320,13 @@ KINDS: Final = {
         ends_early="exec-1",
         gives_back=False,
         left_out=_FIXED
-        | {
-            "test_as_a_gang_it_waits_for_room_and_starts_whole": (
-                "its driver is alone until it runs, and makes the executors"
-            )
-        },
+        | dict.fromkeys(
+            (
+                "test_as_a_gang_it_waits_for_room_and_starts_whole",
+                "test_on_a_cluster_that_grows_it_starts_from_zero_as_a_gang",
+            ),
+            "its driver is alone until it runs, and makes the executors",
+        ),
     ),
     "TrainJob": Kind(
         "TrainJob",
