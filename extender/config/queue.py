@@ -147,8 +147,9 @@ class Queue(Section):
     for, such as best-effort-atomic-scale-up.autoscaling.x-k8s.io; without one, or where the API
     server serves none, they are asked for by CapacityBuffers"""
     provision_timeout_seconds: Annotated[Seconds, Field(gt=0)] = 900
-    """with requireRoom: Provision, how long a workload holds its quota while no nodes come; then
-    another one may have it, and this one asks again after a back-off of 1 to 30 minutes"""
+    """with requireRoom: Provision, or after its admission checks, how long a workload holds its
+    quota while its pods lack room; then another one may have it, and this one asks again after a
+    back-off of 1 to 30 minutes"""
     aging_seconds: Seconds = 300
     """how long a workload that lacks nothing but room on nodes waits before room is kept for it;
     workloads that come after it get only what is left beside that; 0: never"""

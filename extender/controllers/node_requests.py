@@ -56,7 +56,9 @@ class NodesAsked:
     version: str
     names: frozenset[str]
     templates: frozenset[str] = frozenset()
-    """The PodTemplates; none where it is not known whether all objects were created."""
+    """The PodTemplates; none where they are not known."""
+    complete: bool = False
+    """True if all objects are known to have been created."""
 
 
 class NodeRequests:
@@ -86,8 +88,9 @@ class NodeRequests:
 
     def on_change(self, workloads: Set[str], notice: Callable[[str], None]) -> None:
         """Call `notice` for those of these workloads that await nodes, or have a request."""
-        for key in workloads & (self._view.reserved_only | self._asked.keys()):
-            notice(key)
+        for key in workloads:
+            if key in self._view.reserved_only or key in self._asked:
+                notice(key)
 
     async def run(self, notice: Callable[[str], None], wake: Callable[[], None]) -> None:
         """Look again and again at what is served; call `wake` where that changes.
@@ -114,6 +117,8 @@ class NodeRequests:
         self, served: Mapping[str, str], chosen: str, notice: Callable[[str], None]
     ) -> None:
         """Find what another leader has asked for, and delete what was asked for in another way."""
+        for key, asked in self._asked.items():  # objects go with their definition
+            self._asked[key] = replace(asked, complete=False)
         names: dict[str, set[str]] = {}
         for plural, version in served.items():
             for key, name in await self._autoscaling.owners(plural, version) if version else ():
@@ -161,12 +166,13 @@ class NodeRequests:
         for each in made:
             fields.ensure(each, "metadata")["labels"] = {MANAGED_BY_LABEL: MANAGER}
         names = frozenset(fields.text(each, "metadata", "name") for each in made)
-        asked = NodesAsked(plural, version, names, frozenset(each.name for each in pods))
+        templates = frozenset(each.name for each in pods)
+        asked = NodesAsked(plural, version, names, templates, complete=True)
         known = self._asked.get(workload.key)
         if known is not None and known.names != names:
             await self._withdraw(workload.key, known)
         if known != asked:
-            self._asked[workload.key] = replace(asked, templates=frozenset())
+            self._asked[workload.key] = replace(asked, complete=False)
             try:
                 # Autoscalers give up a request whose templates are missing.
                 for template in (each.template for each in pods):

@@ -56,6 +56,7 @@ from extender.state.queue.view import QueueView
 _PENDING: Final = "Pending"
 _LONGEST_PAUSE: Final = 1800.0
 """Seconds before nodes are asked for again at the latest, as in Kueue's ProvisioningRequests."""
+_LACKS_ROOM: Final = (NotYetAdmitted.WAITING_FOR_NODES, NotYetAdmitted.WAITING_FOR_ROOM)
 _LONGEST_CAUSE: Final = 316
 """Characters that the API server stores of a reason or cause of evictions."""
 _MAY_WAIT_FOR_ROOM: Final = frozenset(
@@ -441,8 +442,12 @@ def _without_target(workload: WorkloadInfo) -> WorkloadInfo:
     return replace(without(workload, WorkloadCondition.DEACTIVATION_TARGET), requeue=requeue)
 
 
-def _is_stopped(queue: ClusterQueueInfo | LocalQueueInfo | None) -> bool:
-    return queue is not None and queue.stop_policy != "None"
+def _why_closed(queue: ClusterQueueInfo | LocalQueueInfo | None) -> str:
+    """Return why a queue admits nothing of what it has only reserved quota for, if that is so."""
+    if queue is None or (queue.stop_policy == "None" and not queue.meta.terminating):
+        return ""
+    kind = "ClusterQueue" if isinstance(queue, ClusterQueueInfo) else "LocalQueue"
+    return f"{kind} {queue.meta.name} is {'terminating' if queue.meta.terminating else 'stopped'}"
 
 
 def _stopped(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
@@ -453,10 +458,10 @@ def _stopped(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadSte
     if workload.admission is None:
         return None
     if workload.admission.reserved_only and not workload.evicted:
-        stopping = cluster_queue if _is_stopped(cluster_queue) else queue
-        if stopping is not None and _is_stopped(stopping):
-            kind = "ClusterQueue" if stopping is cluster_queue else "LocalQueue"
-            text = f"{kind} {stopping.meta.name} is stopped"
+        text = _why_closed(cluster_queue) or _why_closed(queue)
+        if cluster_queue is None:
+            text = f"ClusterQueue {name} doesn't exist"
+        if text:
             return WorkloadStep(unreserved(workload, Unadmitted.SUSPENDED, text, now=now))
     if cluster_queue is not None and cluster_queue.stop_policy == "HoldAndDrain":
         message = "The ClusterQueue is stopped"
@@ -540,7 +545,7 @@ def _in_time(
 def _without_nodes_in_time(
     workload: WorkloadInfo, view: QueueView, now: float, *, rules: LifecycleRules
 ) -> WorkloadStep | None:
-    """Release the quota of a workload for which the nodes that it asked for did not come in time.
+    """Release the quota of a workload that lacks room for too long: no nodes came in time.
 
     Others may have its quota until it asks again, after a back-off that doubles.
     """
@@ -550,7 +555,7 @@ def _without_nodes_in_time(
         workload.condition(each)
         for each in (WorkloadCondition.ADMITTED, WorkloadCondition.QUOTA_RESERVED)
     )
-    if waits is None or held is None or waits.reason != NotYetAdmitted.WAITING_FOR_NODES:
+    if waits is None or held is None or waits.reason not in _LACKS_ROOM:
         return None
     since = max(held.transition, *(each.last_transition for each in workload.checks), 0.0)
     until = since + rules.options.provision_timeout

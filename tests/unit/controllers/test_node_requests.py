@@ -33,6 +33,8 @@ class Store:
         """The version by resource."""
         self.objects: dict[str, dict[str, Any]] = {}
         self.error: Exception | None = None
+        self.refused = ""
+        """The kind that may not be created."""
         self.calls: list[str] = []
 
     async def request(self, method: str, path: str, body: bytes = b"") -> bytes:
@@ -46,6 +48,8 @@ class Store:
             raise self.error
         if method == "POST":
             made = json.loads(body)
+            if made["kind"] == self.refused:
+                raise ForbiddenError("exceeded quota")
             where = f"{path}/{made['metadata']['name']}"
             if where in self.objects:
                 raise ConflictError("exists")
@@ -233,3 +237,29 @@ async def test_another_leader_goes_on_and_takes_back_what_is_not_needed() -> Non
     await third.reconcile("stays")
     assert "CapacityBuffer" not in store.kinds()
     assert store.one("ProvisioningRequest")
+
+
+async def test_what_went_with_its_definition_is_asked_for_again() -> None:
+    bench = Bench(Store(capacitybuffers="v1beta1"))
+    await bench.look()
+    bench.waiting()
+    await bench.reconcile()
+    served, bench.store.served = bench.store.served, {}
+    bench.store.objects.clear()
+    await bench.look()
+    assert not bench.requests.can_ask()
+    bench.store.served = served
+    await bench.look()
+    await bench.reconcile()
+    assert bench.store.kinds() == ["CapacityBuffer", "PodTemplate"]
+
+
+async def test_templates_of_a_request_that_is_refused_go() -> None:
+    bench = Bench(Store(provisioningrequests="v1"), "atomic")
+    await bench.look()
+    bench.waiting()
+    bench.store.refused = "ProvisioningRequest"
+    assert await bench.reconcile() is None
+    assert bench.store.kinds() == ["PodTemplate"]
+    await bench.reconcile()
+    assert bench.store.kinds() == []

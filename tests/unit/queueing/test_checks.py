@@ -223,6 +223,19 @@ def test_a_stopped_queue_takes_back_what_is_only_reserved(policy: Any, which: st
     assert found.condition("Evicted") is None
 
 
+def test_a_cluster_queue_that_goes_takes_back_what_is_only_reserved() -> None:
+    queues, held = holds(reserved_only=True)
+    leaving = cluster_queue(meta=meta("cq", terminating=True, finalizers=("f",)))
+    queues.put(leaving)
+    found = step(held, queues).after
+    assert found is not None
+    assert stated(found, "QuotaReserved")[1:] == ("Suspended", "ClusterQueue cq is terminating")
+    queues.drop(leaving)
+    found = step(held, queues).after
+    assert found is not None
+    assert stated(found, "QuotaReserved")[1:] == ("Suspended", "ClusterQueue cq doesn't exist")
+
+
 def test_what_was_said_of_an_earlier_reservation_counts_no_more() -> None:
     asks = replace(workload("w"), checks=(check("a", "Ready", "stale"),))
     (state,) = to.reserved(asks, admission(asks), NOW).checks

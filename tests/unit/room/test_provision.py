@@ -186,6 +186,25 @@ def test_quota_is_released_where_no_nodes_come() -> None:
     )
 
 
+@pytest.mark.parametrize("said", ["true", "provision"])
+def test_quota_is_not_held_for_ever_where_nodes_are_no_longer_asked_for(said: str) -> None:
+    queues, _ = waiting_since(1000.0)
+    queues.put(
+        cluster_queue("cq", 100, meta=meta("cq", annotations={REQUIRE_ROOM_ANNOTATION: said}))
+    )
+    (outcome,) = play(queues).values()
+    assert outcome.startswith("WaitingForRoom" if said == "true" else "WaitingForNodes")
+    (late,) = steps(queues.view.workloads[key("w")], queues, 1900.0)
+    assert late.after.evicted
+
+
+def test_what_nodes_are_awaited_for_is_admitted_where_no_room_is_required_any_more() -> None:
+    queues, _ = waiting_since(1000.0)
+    annotations = {REQUIRE_ROOM_ANNOTATION: "false"}
+    queues.put(cluster_queue("cq", 100, meta=meta("cq", annotations=annotations)))
+    assert play(queues) == {"w": "admitted"}
+
+
 def test_the_pause_doubles_up_to_half_an_hour() -> None:
     queues, waits = waiting_since(1000.0)
     pauses = []
