@@ -197,7 +197,7 @@ class NodeRequests:
         them alone. The one that comes shows a domain, and then they are asked for there.
         """
         held, flavors = workload.admission, self._view.flavors
-        given, attempt = held.assignments if held else (), _attempts(workload)
+        given, attempt = held.assignments if held else (), lifecycle.nodes_missed(workload)
         domains = self._room.to_grow(workload, given, attempt=attempt)
         there = {pod_set: labels for pod_set, labels in domains.items() if labels is not None}
         alone = domains.keys() - there
@@ -230,14 +230,9 @@ def _awaits_nodes(workload: WorkloadInfo) -> bool:
     )
 
 
-def _attempts(workload: WorkloadInfo) -> int:
-    """Return how many reservations of quota ended without nodes before this one."""
-    return workload.requeue.count if workload.requeue else 0
-
-
 def _name(workload: WorkloadInfo, end: str) -> str:
     """Return the name of a request, another one for each reservation of quota."""
-    attempt = _attempts(workload) + 1
+    attempt = lifecycle.nodes_missed(workload) + 1
     reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     at = int(reserved.transition) if reserved is not None else 0
     return short_name(f"{workload.meta.name}-nodes-{attempt}-{at}{end}")

@@ -457,6 +457,7 @@ class Cycle:
             return NotAdmitted(key, waits, f"quota yes; {lack}")
         others = self._unready.holds(workload)
         if others:
+            self._await_pods.add(key)
             return NotAdmitted(key, NotYetAdmitted.WAITING_FOR_PODS_READY, others)
         self._unready.admit(workload)
         if room is not None:

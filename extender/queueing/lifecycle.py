@@ -564,12 +564,18 @@ def _without_nodes_in_time(
     return nodes_refused(workload, f"{waits.message}; no nodes came in time", now=now)
 
 
+def nodes_missed(workload: WorkloadInfo) -> int:
+    """Return how many reservations of quota ended because no nodes came."""
+    reason = EvictionReason.NODES_TIMEOUT
+    return sum(each.count for each in workload.evictions if each.reason == reason)
+
+
 def nodes_refused(workload: WorkloadInfo, message: str, *, now: float) -> WorkloadStep:
     """Return the step that releases the quota of a workload that does not get its nodes."""
-    times = (workload.requeue.count if workload.requeue else 0) + 1
-    pause = back_off(times, PodsReady(backoff_max=_LONGEST_PAUSE))
+    pause = back_off(nodes_missed(workload) + 1, PodsReady(backoff_max=_LONGEST_PAUSE))
     after = evicted(workload, EvictionReason.NODES_TIMEOUT, message, now=now)
-    after = replace(after, requeue=RequeueInfo(times, float(ceil(now + pause))))
+    count = workload.requeue.count if workload.requeue else 0  # of pods that were not ready
+    after = replace(after, requeue=RequeueInfo(count, float(ceil(now + pause))))
     return WorkloadStep(after, reason=EventReason.EVICTED, message=message)
 
 

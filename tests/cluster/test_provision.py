@@ -187,7 +187,10 @@ def test_a_request_that_fails_releases_the_quota_and_a_restart_goes_on(
         evicted = queues.await_condition("one", "Evicted", timeout=SECONDS)
         assert (evicted["reason"], evicted["message"]) == ("NodesTimeout", "capacity is not found")
         await_none(api, REQUESTS, queues.namespace)
-        assert queues.its_workload("one")["status"]["requeueState"]["count"] == 1
+        assert (
+            queues.its_workload("one")["status"]["schedulingStats"]["evictions"][0]["reason"]
+            == "NodesTimeout"
+        )
         queues.job("small", 2, run_for="1h")
         await_running(api, queues, "small", 2)
         assert queues.is_suspended("one")

@@ -178,7 +178,7 @@ def test_quota_is_released_where_no_nodes_come() -> None:
     assert (before.after, before.again) == (None, 1)
     assert late.after.evicted
     assert late.after.requeue is not None
-    assert (late.after.requeue.count, late.after.requeue.at) == (1, 1000.0 + 960)
+    assert (late.after.requeue.count, late.after.requeue.at) == (0, 1000.0 + 960)
     evicted = late.after.condition("Evicted")
     assert (evicted.reason, evicted.message) == (
         "NodesTimeout",
@@ -211,8 +211,27 @@ def test_the_pause_doubles_up_to_half_an_hour() -> None:
     for _ in range(7):
         (late,) = steps(waits, queues, 2000.0)
         pauses.append(late.after.requeue.at - 2000.0)
-        waits = replace(waits, requeue=late.after.requeue)
+        waits = replace(waits, evictions=late.after.evictions)
     assert pauses == [60, 120, 240, 480, 960, 1800, 1800]
+
+
+def test_nodes_that_did_not_come_count_for_no_limit_of_pods_that_are_not_ready() -> None:
+    queues, waits = waiting_since(1000.0)
+    for _ in range(3):
+        (late,) = steps(waits, queues, 2000.0)
+        waits = replace(waits, requeue=late.after.requeue, evictions=late.after.evictions)
+    assert waits.admission is not None
+    held = replace(waits.admission, reserved_only=False)
+    waits = lifecycle.admitted(waits, held, 3000.0)
+    waits = lifecycle.with_conditions(
+        waits, 3000.0, lifecycle.condition("PodsReady", "WaitForStart", "", holds=False)
+    )
+    options = replace(PROVISION, pods_ready=PodsReady(timeout=60, backoff_limit=3))
+    rules = lifecycle.LifecycleRules(options=options)
+    step = lifecycle.decide(waits, queues.view, 4000.0, orphaned=False, rules=rules)
+    assert step.after is not None
+    assert step.after.requeue is not None
+    assert (step.after.evicted, step.after.requeue.count) == (True, 1)
 
 
 def test_the_next_reservation_has_its_own_time() -> None:
@@ -348,6 +367,7 @@ def test_one_at_a_time_is_admitted_where_pods_block_admission() -> None:
     add_node(cluster, "more")
     waits = "WaitingForPodsReady: waiting until the pods of 1 admitted workload(s) are ready"
     assert play(queues) == {"w": "admitted", "x": waits}
+    assert queues.last.held
     assert play(queues) == {"x": waits}
     started = queues.view.workloads[key("w")]
     queues.put(replace(started, conditions=(*started.conditions, ready)))
