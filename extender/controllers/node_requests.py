@@ -33,7 +33,7 @@ from extender.kube.recorder import Event
 from extender.queueing import lifecycle
 from extender.queueing.provisioning import PodsAsked, pod_templates, request, short_name
 from extender.room.nodes import NodeRoom
-from extender.runtime.clock import Clock
+from extender.runtime.clock import Clock, in_turns
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
 
@@ -152,45 +152,51 @@ class NodeRequests:
     async def _ask(self, workload: WorkloadInfo, plural: str, version: str) -> str | None:
         """Create a request unless it was made; return why no nodes will come, if that is known."""
         try:
-            name, pods = self._needed(workload)
+            name, pods = await self._needed(workload)
         except (PlacementError, FlavorNotFoundError, msgspec.MsgspecError) as error:
             return f"its pods cannot be asked for: {error}"
+        if self._view.workloads.get(workload.key) is not workload:
+            return None  # it has changed meanwhile, and is looked at again
+        made = [_buffer(each) for each in pods]
         if plural == REQUESTS:
-            made = [
-                request(
-                    workload, name, pods, class_name=self._class, parameters={}, version=version
-                )
-            ]
-        else:
-            made = [_buffer(each) for each in pods]
-        for each in made:
-            fields.ensure(each, "metadata")["labels"] = {MANAGED_BY_LABEL: MANAGER}
+            of, no = self._class, dict[str, str]()
+            made = [request(workload, name, pods, class_name=of, parameters=no, version=version)]
         names = frozenset(fields.text(each, "metadata", "name") for each in made)
         templates = frozenset(each.name for each in pods)
         asked = NodesAsked(plural, version, names, templates, complete=True)
-        known = self._asked.get(workload.key)
-        if known is not None and known.names != names:
-            await self._withdraw(workload.key, known)
-        if known != asked:
-            self._asked[workload.key] = replace(asked, complete=False)
-            try:
-                # Autoscalers give up a request whose templates are missing.
-                for template in (each.template for each in pods):
-                    await self._autoscaling.create(TEMPLATES, template)
-                news = [each for each in made if await self._autoscaling.create(plural, each)]
-            except RefusedError as error:
-                return f"nodes cannot be asked for: {error}"
-            self._asked[workload.key] = asked
-            if news:
+        try:
+            if await self._create(workload.key, asked, pods=pods, made=made):
                 count, kind = sum(each.count for each in pods), made[0]["kind"]
                 note = f"Asked for nodes for {count} pod(s) by {kind} {', '.join(sorted(names))}"
                 self._record(event(workload, JobReason.NODES_REQUESTED, note, occasion=name))
+        except RefusedError as error:
+            return f"nodes cannot be asked for: {error}"
         if plural == REQUESTS:
             where = {"version": version, "namespace": workload.meta.namespace}
             return await self._autoscaling.failure(name, **where)
         return None
 
-    def _needed(self, workload: WorkloadInfo) -> tuple[str, Sequence[PodsAsked]]:
+    async def _create(
+        self, key: str, asked: NodesAsked, *, pods: Sequence[PodsAsked], made: Sequence[Object]
+    ) -> bool:
+        """Create the objects of a request in place of earlier ones; return whether any is new."""
+        known = self._asked.get(key)
+        if known is not None and known.names != asked.names:
+            await self._withdraw(key, known)
+        if known == asked:
+            return False
+        self._asked[key] = replace(asked, complete=False)
+        # Autoscalers give up a request whose templates are missing.
+        for template in (each.template for each in pods):
+            await self._autoscaling.create(TEMPLATES, template)
+        news = False
+        for each in made:
+            fields.ensure(each, "metadata")["labels"] = {MANAGED_BY_LABEL: MANAGER}
+            news = await self._autoscaling.create(asked.plural, each) or news
+        self._asked[key] = asked
+        return news
+
+    async def _needed(self, workload: WorkloadInfo) -> tuple[str, Sequence[PodsAsked]]:
         """Return the name of a request, and its pods; raises what `pod_templates` does.
 
         Where no node shows in which domain the pods of a set could be, nodes are asked for one of
@@ -198,7 +204,8 @@ class NodeRequests:
         """
         held, flavors = workload.admission, self._view.flavors
         given, attempt = held.assignments if held else (), lifecycle.nodes_missed(workload)
-        domains = self._room.to_grow(workload, given, attempt=attempt)
+        steps = self._room.to_grow(workload, given, attempt=attempt)
+        domains = await in_turns(steps, self._clock)
         there = {pod_set: labels for pod_set, labels in domains.items() if labels is not None}
         alone = domains.keys() - there
         name = _name(workload, "-first" if alone else "")

@@ -274,7 +274,7 @@ class NodeRoom:
 
     def to_grow(
         self, workload: WorkloadInfo, assignments: Sequence[Assignment], *, attempt: int
-    ) -> Mapping[str, Mapping[str, str] | None]:
+    ) -> Steps[Mapping[str, Mapping[str, str] | None]]:
         """Return by pod set the labels of the domain in which nodes are to be asked for.
 
         Only where its pods require one domain above the host: an autoscaler would spread the nodes.
@@ -289,10 +289,14 @@ class NodeRoom:
             if not levels:
                 continue
             shape, rooms = self._shapes.of_pod_set(workload, each).shape, dict[Domain, int]()
-            for domain, nodes in self._domains.nodes(levels).items():
-                usable = [node.name for node in nodes if is_feasible(shape, node)]
-                if usable:
-                    rooms[domain] = sum(slots(shape, left.get(name, {})) for name in usable)
+            domains = self._domains.nodes(levels).items()
+            there = ((domain, node) for domain, nodes in domains for node in nodes)
+            for number, (domain, node) in enumerate(there, 1):
+                if number % PIECE == 0:
+                    yield
+                if is_feasible(shape, node):
+                    room = slots(shape, left.get(node.name, {}))
+                    rooms[domain] = rooms.get(domain, 0) + room
             if not rooms:
                 found[each.pod_set.name] = None
                 continue

@@ -17,6 +17,7 @@ from extender.room.nodes import NodeRoom
 from extender.state.queue import events as ev
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
+from extender.steps import Steps
 from tests.makers import ManualClock, cluster_of, key
 from tests.queue_makers import admission, flavor, meta, pod_set, workload
 from tests.unit.controllers.queue_server import Server
@@ -261,5 +262,22 @@ async def test_templates_of_a_request_that_is_refused_go() -> None:
     bench.store.refused = "ProvisioningRequest"
     assert await bench.reconcile() is None
     assert bench.store.kinds() == ["PodTemplate"]
+    await bench.reconcile()
+    assert bench.store.kinds() == []
+
+
+async def test_nothing_is_asked_for_what_changes_while_its_domain_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(Store(capacitybuffers="v1beta1"))
+    await bench.look()
+    waits = bench.waiting()
+
+    def changing(*_: object, **__: object) -> Steps[dict[str, dict[str, str]]]:
+        bench.put(lifecycle.unreserved(waits, "Suspended", "stopped", now=1001.0))
+        yield
+        return {}
+
+    monkeypatch.setattr(NodeRoom, "to_grow", changing)
     await bench.reconcile()
     assert bench.store.kinds() == []

@@ -20,6 +20,7 @@ from extender.state.queue.records import (
     TopologyInfo,
     WorkloadInfo,
 )
+from extender.steps import at_once
 from tests.makers import cluster_of, key, node, observe, pod
 from tests.queue_makers import (
     Admissions,
@@ -317,7 +318,7 @@ def test_each_attempt_asks_for_nodes_in_another_domain() -> None:
     assert queues.room is not None
     assert waits.admission is not None
     given = waits.admission.assignments
-    found = [queues.room.to_grow(waits, given, attempt=n) for n in range(5)]
+    found = [at_once(queues.room.to_grow(waits, given, attempt=n)) for n in range(5)]
     racks = [(each["main"] or {}).get(RACK) for each in found]
     assert racks == ["b", "a", "c", None, "b"]
 
@@ -402,6 +403,6 @@ def test_without_a_node_that_shows_a_domain_none_is_named() -> None:
     assert queues.room is not None
     assert waits.admission is not None
     given = waits.admission.assignments
-    assert queues.room.to_grow(waits, given, attempt=0) == {"main": None}
+    assert at_once(queues.room.to_grow(waits, given, attempt=0)) == {"main": None}
     observe(cluster, rack("b", 1))
-    assert queues.room.to_grow(waits, given, attempt=0) == {"main": {RACK: "b"}}
+    assert at_once(queues.room.to_grow(waits, given, attempt=0)) == {"main": {RACK: "b"}}
