@@ -9,7 +9,7 @@ from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.cluster.groups import SECONDS, Groups
 from tests.cluster.held import held_in
-from tests.cluster.queues import QUEUE, Queues
+from tests.cluster.queues import QUEUE, WORKLOADS, Queues
 from tests.cluster.services import NEW_IMAGE, Services
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
@@ -257,3 +257,21 @@ def test_a_stateful_set_is_a_gang_where_room_is_required(
     assert {p["metadata"]["labels"][group] for p in services.pods("web")} == {"sts-web"}
     services.api.delete(SETS, "web", queues.namespace)
     services.await_workloads()
+
+
+def test_pods_of_a_stateful_set_go_where_its_flavor_is_and_stop_with_its_workload(
+    services: Services, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "8", prefix="other")
+    (own,) = nodes(1, "8", prefix="own", labels={"pool": "own"})
+    flavor = queues.flavor("own", nodeLabels={"pool": "own"})
+    queues.simple(cpu=4, flavor=flavor)
+    services.create(stateful_set("web", 2, queues.namespace, **PARALLEL))
+    services.await_pods("web", running=2)
+    assert {p["spec"]["nodeName"] for p in services.pods("web")} == {own}
+
+    name = queues.its_workload("web")["metadata"]["name"]
+    for active, running in ((False, 0), (True, 2)):
+        body = {"spec": {"active": active}}
+        services.api.patch(WORKLOADS, name, queues.namespace, body=body)
+        services.await_pods("web", running=running, waiting=2 - running)

@@ -16,6 +16,7 @@ from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.objects import Object
 from tests.harness.partners import LWS, start_partner, uninstall
+from tests.harness.reconciler import Reconciler
 
 pytestmark = [
     pytest.mark.xdist_group("LeaderWorkerSet"),
@@ -136,9 +137,9 @@ def test_a_replica_is_a_gang_where_room_is_required(
 
 
 def test_a_replica_that_is_made_again_goes_on_in_its_quota(
-    services: Services, queues: Queues, nodes: NodeFactory
+    services: Services, queues: Queues, nodes: NodeFactory, reconciler: Reconciler
 ) -> None:
-    """Its pods end together (`RecreateGroupOnPodRestart`), and in a rolling update."""
+    """Its pods end together (`RecreateGroupOnPodRestart`), in a rolling update after a restart."""
     nodes(1, "16")
     queues.simple(cpu=6)
     services.create(workers("web", 2, queues.namespace))
@@ -155,6 +156,8 @@ def test_a_replica_that_is_made_again_goes_on_in_its_quota(
         return leader["metadata"]["uid"] not in uids and len(uids) == 6
 
     services.api.wait_for("the replica is made again", made_again, SECONDS)
+
+    reconciler.restart()
 
     def change(spec: Object) -> None:
         found = spec["leaderWorkerTemplate"]["workerTemplate"]
