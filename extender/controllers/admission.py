@@ -595,7 +595,9 @@ def _is_written(workload: WorkloadInfo | None, reason: str) -> bool:
 def _is_said(workload: WorkloadInfo | None, wait: NotAdmitted) -> bool:
     """Return whether a workload that holds quota says already why it is not admitted."""
     known = workload.condition(WorkloadCondition.ADMITTED) if workload is not None else None
-    return known is not None and (known.status, known.reason) == ("False", wait.reason)
+    if known is None or known.message == lifecycle.NO_NODES:
+        return False
+    return (known.status, known.reason) == ("False", wait.reason)
 
 
 def _says_all(before: WorkloadInfo, after: WorkloadInfo) -> bool:

@@ -308,11 +308,10 @@ _UNSATISFIED_CHECKS: Final = condition(
     "The workload has not all checks ready",
     holds=False,
 )
+NO_NODES: Final = "quota yes; its pods do not fit on the nodes yet"
+"""The message with a reservation, until a cycle says what its pods lack."""
 _NO_NODES: Final = condition(
-    WorkloadCondition.ADMITTED,
-    NotYetAdmitted.WAITING_FOR_NODES,
-    "quota yes; its pods do not fit on the nodes yet",
-    holds=False,
+    WorkloadCondition.ADMITTED, NotYetAdmitted.WAITING_FOR_NODES, NO_NODES, holds=False
 )
 _NO_RESERVATION: Final = condition(
     WorkloadCondition.ADMITTED, "NoReservation", "The workload has no reservation", holds=False

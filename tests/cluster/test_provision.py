@@ -104,11 +104,13 @@ def test_a_buffer_asks_for_the_nodes_and_goes_with_the_admission(
     }
     template = api.get("podtemplates", buffer["metadata"]["name"], queues.namespace)["template"]
     assert template["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
-    waits = queues.await_condition("one", "Admitted", "False", timeout=SECONDS)
-    assert (waits["reason"], waits["message"]) == (
-        "WaitingForNodes",
-        "quota yes; room for 2 of 4: 2 cpu short on 1 node",
-    )
+
+    def says_what_it_lacks() -> bool:
+        waits = queues.condition("one", "Admitted")
+        lacks = "quota yes; room for 2 of 4: 2 cpu short on 1 node"
+        return (waits.get("reason"), waits.get("message")) == ("WaitingForNodes", lacks)
+
+    api.wait_for("it says what it lacks", says_what_it_lacks, SECONDS)
     assert queues.condition("one", "QuotaReserved")["status"] == "True"
     assert queues.is_suspended("one")
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
 from extender.controllers.timing import LATE
 from extender.kube.errors import ForbiddenError
 from extender.queueing import lifecycle
@@ -14,7 +15,7 @@ from extender.queueing.cycle import ROOM_PERIOD
 from extender.state.cluster.store import Cluster
 from extender.state.queue.records import WorkloadInfo
 from tests.makers import key, node, nodes, observe
-from tests.queue_makers import admission, pod_set, workload
+from tests.queue_makers import admission, cluster_queue, meta, pod_set, stated, workload
 from tests.unit.controllers.test_admission_room import Bench
 
 pytestmark = pytest.mark.looptime
@@ -31,10 +32,12 @@ def reserving(name: str, count: int) -> WorkloadInfo:
 
 
 @asynccontextmanager
-async def awaiting(cluster: Cluster) -> AsyncIterator[Bench]:
+async def awaiting(cluster: Cluster, room: str = "") -> AsyncIterator[Bench]:
     """Have a workload of four pods hold quota beside one node with two CPUs."""
     observe(cluster, *nodes(2))
     bench = Bench(cluster)
+    annotations = {REQUIRE_ROOM_ANNOTATION: room}
+    bench.put(cluster_queue("cq", 100, meta=meta("cq", annotations=annotations)))
     bench.put(reserving("w", 4))
     task = asyncio.create_task(bench.admission.run())
     yield bench
@@ -51,6 +54,15 @@ async def test_an_admission_that_is_refused_is_tried_again_after_a_pause(cluster
         bench.server.script.clear()
         await asyncio.sleep(LATE)
         assert bench.server.stored[key("w")].admitted
+
+
+async def test_what_its_pods_lack_is_said_soon(cluster: Cluster) -> None:
+    async with awaiting(cluster, "Provision") as bench:
+        assert stated(bench.server.stored[key("w")], "Admitted")[2] == lifecycle.NO_NODES
+        await asyncio.sleep(1)
+        lacks = "quota yes; room for 2 of 4: 2 cpu short on 1 node"
+        said = stated(bench.server.stored[key("w")], "Admitted")
+        assert said == ("False", "WaitingForNodes", lacks)
 
 
 async def test_what_has_lost_its_quota_says_no_more_that_it_awaits_nodes(cluster: Cluster) -> None:
