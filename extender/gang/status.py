@@ -639,8 +639,8 @@ def maker_of(pods: Iterable[PodInfo]) -> Maker | None:
                 f"; LeaderWorkerSet {name} makes workers only when their leader is ready: "
                 "create it again with startupPolicy: LeaderCreated",
             )
-        if member := pod.labels.get("statefulset.kubernetes.io/pod-name"):
-            name = member.rpartition("-")[0]
+        member = pod.labels.get("statefulset.kubernetes.io/pod-name", "")
+        if name := member.rpartition("-")[0]:  # any user may have written the label
             return Maker(
                 f"/apis/apps/v1/namespaces/{pod.namespace}/statefulsets/{name}",
                 *("podManagementPolicy", "OrderedReady"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang.status import pending_of
+from extender.gang.status import maker_of, pending_of
 from extender.gang.verdicts import GangOptions, Pending
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo
@@ -193,3 +193,8 @@ def test_in_strict_order_one_waits_for_those_ahead() -> None:
     )
     first = pending_of(key("older"), view=view, options=strict)
     assert first.reason is Reason.WAITING_FOR_BIND
+
+
+@pytest.mark.parametrize("label", ["odd", ""])
+def test_a_label_that_names_no_stateful_set_is_not_asked_for(label: str) -> None:
+    assert maker_of([pod("p", labels={STATEFUL: label})]) is None
