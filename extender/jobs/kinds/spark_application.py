@@ -25,8 +25,10 @@ _MIB: Final = 2**20
 _UNITS: Final = {"b": 1, "k": 2**10, "m": _MIB, "g": 2**30, "t": 2**40, "p": 2**50}
 _MEMORY: Final = re.compile(r"(\d{1,15})([bkmgtp]?)b?", re.IGNORECASE)
 _AMOUNTS: Final = re.compile(
-    r"spark\.(driver|executor)\.(cores|memory|memoryOverhead|memoryOverheadFactor|resource\..*)"
-    r"|spark\.kubernetes\.((driver|executor)\.request\.cores|memoryOverheadFactor)"
+    r"spark\.(driver|executor)\.(cores|memory|(minM|m)emoryOverhead(Factor)?|resource\..*)"
+    r"|spark\.yarn\.(driver|executor)\.memoryOverhead"  # Spark reads the former name everywhere
+    r"|spark\.kubernetes\.((driver|executor)\.(request\.cores|podTemplateFile)"
+    r"|memoryOverheadFactor)"
     r"|spark\.executor\.instances|spark\.dynamicAllocation\.(enabled|\w+Executors)",
 )
 """The keys of `sparkConf` that say what fields of the spec say too."""

@@ -191,6 +191,21 @@ PROBLEMS: dict[str, tuple[Object, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.kubernetes.driver.podTemplateFile",
+        "spark.driver.minMemoryOverhead",
+        "spark.executor.memoryOverheadFactor",
+        "spark.yarn.executor.memoryOverhead",
+    ],
+)
+def test_what_makes_pods_larger_is_said_in_fields(key: str) -> None:
+    refused = refusal(wrap(NAME, app(sparkConf={key: "9g"})))
+    assert refused is not None
+    assert refused.message.startswith(f"spec.sparkConf: {key} is not counted")
+
+
 @pytest.mark.parametrize(("source", "want"), PROBLEMS.values(), ids=PROBLEMS)
 def test_what_cannot_be_counted_is_refused_with_the_field(source: Object, want: str) -> None:
     refused = refusal(wrap(NAME, source))
