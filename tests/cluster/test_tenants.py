@@ -347,6 +347,40 @@ def test_the_cluster_of_a_rayjob_is_made_and_enlarged_by_its_controller_alone(
 
 
 @pytest.mark.usefixtures("gang", "reconciler")
+@pytest.mark.parametrize(
+    ("above", "below", "larger"),
+    [
+        (kinds.trainjob, kinds.jobset, {"replicatedJobs": []}),
+        (kinds.appwrapper, kinds.jobset, {"replicatedJobs": []}),
+        (kinds.appwrapper, kinds.rayjob, {"rayClusterSpec": {"workerGroupSpecs": []}}),
+    ],
+)
+def test_the_parts_of_a_job_are_made_and_enlarged_by_its_controller_alone(
+    api: Api,
+    tenant: Tenant,
+    above: Callable[[], Object],
+    below: Callable[[], Object],
+    larger: Object,
+) -> None:
+    api.apply(CRDS)
+    where = tenant.namespace
+    job = api.create(fresh(above(), namespace=where))
+    part = fresh(below(), namespace=where)
+    part["metadata"]["ownerReferences"] = [objects.owner(job)]
+    assert "metadata.ownerReferences: " in said(lambda: tenant.api.create(part))
+
+    name = api.create(part)["metadata"]["name"]
+
+    resource = f"{part['apiVersion']}/{part['kind'].lower()}s"
+
+    def change(spec: Object) -> str:
+        return said(lambda: tenant.api.patch(resource, name, where, body={"spec": spec}))
+
+    assert "spec: " in change(larger)
+    assert change({"suspend": True}) == ""
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
 def test_a_prebuilt_workload_asks_for_what_its_job_does(
     tenant: Tenant, queues: Queues, others: Others
 ) -> None:
