@@ -56,7 +56,7 @@ def choosing(group: str, *, view: ClusterView) -> Steps[Release]:
     """Return where the pods of a group go that are about to lose our gate.
 
     The domain is that of its other pods, or else the one that takes most of it now, of those that
-    were not given up. Nodes that its pods may not use are in no domain.
+    were not given up, or at least not last. Nodes that its pods may not use are in no domain.
     """
     pod_group = view.pod_group(group)
     label = required_label(pod_group, view)
@@ -66,9 +66,13 @@ def choosing(group: str, *, view: ClusterView) -> Steps[Release]:
     for domain in domains_in_use(group, asked, view=view):
         if domain is not None:
             return Release((label, domain))
+    tried = tried_domains(pod_group.status)
     for pod in view.members(group):
-        if not pod.terminating and label in pod.shape.node_selector:
-            return Release((label, pod.shape.node_selector[label]))
+        asks = pod.shape.node_selector.get(label)
+        # Pods leave the domain that was given up one by one, and new ones come meanwhile.
+        leaves = DOMAIN_LABEL in pod.labels and asks in tried[-1:]
+        if asks is not None and not pod.terminating and not leaves:
+            return Release((label, asks))
     pods = candidates(None, group, view=view)
     if not pods:
         return ANYWHERE
@@ -79,8 +83,10 @@ def choosing(group: str, *, view: ClusterView) -> Steps[Release]:
     there = domains.by_label(usable, label)
     if not there:
         return PROBE
-    tried = tried_domains(pod_group.status)
-    left = {domain: nodes for domain, nodes in there.items() if domain not in tried} or there
+    lefts = (
+        {d: n for d, n in there.items() if d not in given_up} for given_up in (tried, tried[-1:])
+    )
+    left = next(filter(None, lefts), there)
     order = view.left.all()
     counts = yield from domains.counting(
         left,

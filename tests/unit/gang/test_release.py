@@ -76,6 +76,18 @@ CASES: dict[str, tuple[list[Any], Release]] = {
         [replace(GROUP, status=tried("b")), PODS, SMALL, LARGE],
         to("a"),
     ),
+    "its other pods are still to leave where it was given up": (
+        [replace(GROUP, status=tried("a")), PODS, SMALL, LARGE, released("e", domain="a")],
+        to("b"),
+    ),
+    "they are to leave, and all were given up": (
+        [replace(GROUP, status=tried("a", "b")), PODS, SMALL, LARGE, released("e", domain="b")],
+        to("a"),
+    ),
+    "they are to go where it was given up before": (
+        [replace(GROUP, status=tried("a", "b")), PODS, SMALL, LARGE, released("e", domain="a")],
+        to("a"),
+    ),
     "all were given up": ([replace(GROUP, status=tried("b", "a")), PODS, SMALL, LARGE], to("b")),
     "none is asked for": ([pod_group(min_member=4), PODS, SMALL, LARGE], ANYWHERE),
     "one is preferred": (
