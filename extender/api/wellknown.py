@@ -35,6 +35,8 @@ INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 """The completion index of a pod of an Indexed Job, as a label and as an annotation."""
 JOB_SET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
 """The JobSet of a pod."""
+JOB_SET_RESTARTS_LABEL: Final = "jobset.sigs.k8s.io/restart-attempt"
+"""How often a JobSet had restarted when it made a Job."""
 JOB_SET_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
 """The index of a pod's Job among the equal Jobs of a JobSet."""
 

@@ -95,8 +95,7 @@ class PodGroupController:
         Raises ApiError when something could not be written.
         """
         for job in [*self._view.resumable(group)]:
-            if job.resumes is not None:
-                await self._writer.resume(job.uid, job.resumes)
+            if job.resumes is not None and await self._writer.resume(job.uid, job.resumes):
                 _log.info("job resumed", job=job.resumes.job_set or job.resumes.job, group=group)
         why = await self._why(group)
         ordered = await self._starts_in_order(group, why)

@@ -21,6 +21,8 @@ from extender.api.wellknown import (
     GANG_READY,
     GROUP_NATIVE,
     INDEX_LABEL,
+    JOB_SET_LABEL,
+    JOB_SET_RESTARTS_LABEL,
     MANAGED_BY_LABEL,
     MANAGER,
     MIN_RUN_SECONDS,
@@ -446,15 +448,23 @@ _WORDS: Final = frozenset(
 
 
 def _resumes(job: core.Job, key: str, maker: str | None) -> Resumption | None:
-    """Return what is to go on: we have suspended it, and the Job has no pods or was resumed."""
+    """Return what is to go on: we have suspended it, and the Job has no pods or was resumed.
+
+    A JobSet that restarts makes its Jobs anew, without our mark: only the JobSet has it then.
+    """
     said = job.metadata.annotations.restarting if job.metadata.annotations else None
+    labels = job.metadata.labels or {}
+    ours = said is not None or labels.get(JOB_SET_RESTARTS_LABEL, "0") != "0"
+    if maker is not None:
+        said = said or labels.get(JOB_SET_LABEL)
     stopped = any(
         each.type == "Suspended" and each.status == "True" for each in job.status.conditions or ()
     )
     is_stopped = stopped and job.spec.suspend and not job.status.active
     if said is None or not (is_stopped or (maker is None and not job.spec.suspend)):
         return None
-    return Resumption(key, f"{job.metadata.namespace}/{said}" if maker is not None else None)
+    job_set = f"{job.metadata.namespace}/{said}" if maker is not None else None
+    return Resumption(key, job_set, ours)
 
 
 def _words(annotations: Mapping[str, str] | None) -> Mapping[str, str]:

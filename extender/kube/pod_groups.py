@@ -293,8 +293,12 @@ class PodGroupWriter:
         await self._mark_job(path, precise, OF_ITSELF, suspend=True)
         return True
 
-    async def resume(self, uid: str, found: Resumption) -> None:
-        """Have a Job, or its JobSet, go on that we have suspended; one that is gone is no error."""
+    async def resume(self, uid: str, found: Resumption) -> bool:
+        """Have a Job, or its JobSet, go on if we have suspended it; return whether it does.
+
+        One that is gone is no error.
+        """
+        goes_on = found.job_set is None
         with suppress(NotFoundError, ConflictError):
             if found.job_set is not None:
                 path = _job_path(found.job_set, of_set=True)
@@ -302,8 +306,10 @@ class PodGroupWriter:
                 said = job_set.metadata.annotations if job_set is not None else None
                 if job_set is not None and said is not None and said.restarting is not None:
                     await self._mark_job(path, {"uid": job_set.metadata.uid}, None, suspend=False)
+                    goes_on = True
             suspend = False if found.job_set is None else None
             await self._mark_job(_job_path(found.job), {"uid": uid}, None, suspend=suspend)
+        return goes_on
 
     async def _job(self, path: str) -> Job | None:
         try:

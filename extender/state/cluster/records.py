@@ -488,6 +488,8 @@ class Resumption(NamedTuple):
 
     job: str
     job_set: str | None = None
+    may_be_ours: bool = True
+    """False for a Job that is suspended with its JobSet, and does not say by whom."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,8 +292,10 @@ class ClusterView:
         jobs = self._jobs.by_uid
         for job in (jobs[uid] for uid in self._jobs.of_group.get(key, ())):
             beside = (jobs[uid] for uid in self.made_by(job.maker or ""))
-            if job.resumes is not None and all(
-                each.resumes or each.completed or not each.begun for each in beside
+            if (
+                job.resumes is not None
+                and job.resumes.may_be_ours
+                and all(each.resumes or each.completed or not each.begun for each in beside)
             ):
                 yield job
 

@@ -52,8 +52,9 @@ class Writer(PodGroupWriter):
         return True
 
     @override
-    async def resume(self, uid: str, found: Resumption) -> None:
+    async def resume(self, uid: str, found: Resumption) -> bool:
         self.jobs.append(("resume", found.job))
+        return True
 
     @override
     async def apply_budget(self, pod_group: PodGroupInfo, budget: BudgetInfo) -> None:

@@ -85,5 +85,8 @@ def test_the_jobs_of_a_job_set_go_on_together() -> None:
     first, last = (replace(each, resumes=Resumption(f"ns/{each.uid}", "ns/set")) for each in SET)
     assert not [*cluster_of(first, SET[1]).view().resumable(key("gang"))]
     assert {*cluster_of(first, last).view().resumable(key("gang"))} == {first, last}
+    # All of its pods had lost their nodes, so it was not told by whom it is suspended.
+    silent = replace(last, resumes=Resumption(f"ns/{last.uid}", "ns/set", may_be_ours=False))
+    assert [*cluster_of(first, silent).view().resumable(key("gang"))] == [first]
     done = replace(SET[1], completed=1.0)
     assert [*cluster_of(first, done).view().resumable(key("gang"))] == [first]

@@ -814,6 +814,11 @@ OWNED = {"ownerReferences": [{"name": "s", "uid": "y", "controller": True}]}
 STOPPED = {"conditions": [{"type": "Suspended", "status": "True"}]}
 OURS = {"annotations": {"scheduling.x-k8s.io/restarting": "true"}}
 OF_SET = {**OWNED, "annotations": {"scheduling.x-k8s.io/restarting": "set"}}
+UNMARKED = {**OWNED, "labels": {"jobset.sigs.k8s.io/jobset-name": "set"}}
+MADE_ANEW = {
+    **OWNED,
+    "labels": {**UNMARKED["labels"], "jobset.sigs.k8s.io/restart-attempt": "1"},  # type: ignore[dict-item]
+}
 OF_QUEUE = {**OURS, "labels": {"kueue.x-k8s.io/queue-name": "q"}}
 ITSELF = Resumption("ns/p")
 
@@ -829,6 +834,10 @@ ITSELF = Resumption("ns/p")
         (OF_QUEUE, True, STOPPED, None),
         (OF_SET, True, STOPPED, Resumption("ns/p", "ns/set")),
         (OF_SET, False, {}, None),  # its JobSet is not suspended yet
+        # Only another Job of the JobSet, or the JobSet itself, says that we have suspended it.
+        (UNMARKED, True, STOPPED, Resumption("ns/p", "ns/set", may_be_ours=False)),
+        (MADE_ANEW, True, STOPPED, Resumption("ns/p", "ns/set")),
+        (MADE_ANEW, False, {}, None),
     ],
 )
 def test_which_job_is_to_go_on(meta: Any, suspend: Any, status: Any, want: Any) -> None:
