@@ -267,7 +267,7 @@ def test_its_steps_give_a_command_that_runs(image: Machine) -> None:
     [program] = start_command(image)
     assert image.call(program, "--version") == f"gang-extender {VERSION}\n"
     assert "listen.port" in image.call(program, "render", "settings")
-    assert len([*image.root.rglob("extender/manifests/crds/*.yaml")]) == 9
+    assert len([*image.root.rglob("extender/manifests/crds/*.yaml")]) == 11
     shipped_roles = [*image.root.rglob("extender/manifests/rbac/*.yaml")]
     assert {path.name for path in shipped_roles} >= {"extender.yaml", "reconciler.yaml"}
     assert not list((image.root / "app").rglob("pytest")), "development tools are in the image"
