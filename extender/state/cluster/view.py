@@ -289,14 +289,15 @@ class ClusterView:
 
         Those of one JobSet go on together.
         """
-        jobs = self._jobs.by_uid
+        jobs, ready = self._jobs.by_uid, dict[str, bool]()
         for job in (jobs[uid] for uid in self._jobs.of_group.get(key, ())):
-            beside = (jobs[uid] for uid in self.made_by(job.maker or ""))
-            if (
-                job.resumes is not None
-                and job.resumes.may_be_ours
-                and all(each.resumes or each.completed or not each.begun for each in beside)
-            ):
+            if job.resumes is None or not job.resumes.may_be_ours:
+                continue
+            maker = job.maker or ""
+            if maker not in ready:  # a JobSet may have made thousands
+                beside = (jobs[uid] for uid in self.made_by(maker))
+                ready[maker] = all(e.resumes or e.completed or not e.begun for e in beside)
+            if ready[maker]:
                 yield job
 
     @property

@@ -1,5 +1,6 @@
 """Which Jobs are suspended in the place of evictions."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from extender.api.wellknown import JOB_SET_LABEL
 from extender.gang.restart import parted
 from extender.state.cluster.records import AdmittedPods, JobInfo, PodInfo, Resumption
+from extender.state.cluster.view import ClusterView
 from tests.makers import cluster_of, key, node, pod, pod_group
 
 JOB = JobInfo("u-job", key("gang"), 3)
@@ -90,3 +92,18 @@ def test_the_jobs_of_a_job_set_go_on_together() -> None:
     assert [*cluster_of(first, silent).view().resumable(key("gang"))] == [first]
     done = replace(SET[1], completed=1.0)
     assert [*cluster_of(first, done).view().resumable(key("gang"))] == [first]
+
+
+def test_the_jobs_of_a_job_set_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [
+        replace(SET[0], uid=f"u-{i}", resumes=Resumption(f"ns/{i}", "ns/set")) for i in range(50)
+    ]
+    view, looks, made_by = cluster_of(jobs).view(), list[str](), ClusterView.made_by
+
+    def counted(self: ClusterView, maker: str) -> Collection[str]:
+        looks.append(maker)
+        return made_by(self, maker)
+
+    monkeypatch.setattr(ClusterView, "made_by", counted)
+    assert len([*view.resumable(key("gang"))]) == 50
+    assert looks == ["u-set"]
