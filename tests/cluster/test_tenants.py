@@ -381,6 +381,26 @@ def test_the_parts_of_a_job_are_made_and_enlarged_by_its_controller_alone(
 
 
 @pytest.mark.usefixtures("gang", "reconciler")
+@pytest.mark.parametrize("below", [kinds.jobset, kinds.raycluster])
+def test_a_part_of_a_job_that_is_not_queued_may_be_queued_itself(
+    api: Api, tenant: Tenant, queues: Queues, below: Callable[[], Object]
+) -> None:
+    """The reconciler writes into it what the admission gives its pods, and starts it."""
+    api.apply(CRDS)
+    queue_of(tenant, queues, cpu=100)
+    where = tenant.namespace
+    job = api.create(fresh(kinds.appwrapper(), namespace=where))
+    part = fresh(below(), namespace=where, queue="queue")
+    part["metadata"]["ownerReferences"] = [objects.owner(job)]
+    name = api.create(part)["metadata"]["name"]
+
+    resource = f"{part['apiVersion']}/{part['kind'].lower()}s"
+    tenant.api.wait_for(
+        "it is started", lambda: not tenant.api.get(resource, name, where)["spec"]["suspend"]
+    )
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
 def test_a_prebuilt_workload_asks_for_what_its_job_does(
     tenant: Tenant, queues: Queues, others: Others
 ) -> None:
