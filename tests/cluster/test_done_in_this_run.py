@@ -83,7 +83,7 @@ def test_pods_without_a_job_that_succeeded_count_while_others_of_the_start_live(
 
     api.wait_for("it is counted", counted)
     gangs.delete(["g-1"])
-    gangs.add("g", 1, start=1, cpu="1")
+    gangs.add("g", 1, start=3, cpu="1")
     await_running(gangs, 2)
 
 
