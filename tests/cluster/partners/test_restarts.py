@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.alone import alone, pair_of, priority_class
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import Gangs
+from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.groups import SECONDS
 from tests.harness import objects
 from tests.harness.control_plane import ControlPlane
@@ -44,15 +44,18 @@ def job_sets(control_plane: ControlPlane) -> Iterator[Component]:
     found.stop()
 
 
-def job_set(gangs: Gangs) -> Object:
-    """Return a JobSet of two Jobs, each of which may not lose a single pod."""
+def job_set(gangs: Gangs, *, backoff: int = 0, restarts: int = 0) -> Object:
+    """Return a JobSet of two Jobs, each of which may lose no more pods than its back-off says."""
     job = objects.job("x", 1, namespace=gangs.namespace, cpu="3", group="low", run_for="1h")
-    template = {"spec": {**job["spec"], "backoffLimit": 0}}
+    template = {"spec": {**job["spec"], "backoffLimit": backoff}}
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {"name": "low", "namespace": gangs.namespace},
-        "spec": {"replicatedJobs": [{"name": "x", "replicas": 2, "template": template}]},
+        "spec": {
+            "failurePolicy": {"maxRestarts": restarts},
+            "replicatedJobs": [{"name": "x", "replicas": 2, "template": template}],
+        },
     }
 
 
@@ -84,3 +87,32 @@ def test_a_job_set_that_makes_room_goes_on(high: str, gangs: Gangs, nodes: NodeF
     ]
     gangs.delete([pod["metadata"]["name"] for pod in gangs.members("h")])
     gangs.await_phases("low", SECONDS, Running=2)
+
+
+@pytest.mark.parametrize(
+    ("backoff", "restarts"), [(6, 0), (0, 3)], ids=["the Job goes on", "the JobSet restarts"]
+)
+def test_a_job_set_of_which_one_job_has_lost_its_pods_goes_on(
+    gangs: Gangs, nodes: NodeFactory, backoff: int, restarts: int
+) -> None:
+    """The Job without pods, or the Jobs that are made anew, do not say that we suspended them."""
+    nodes(2)
+    gangs.create_group("low", 2, annotations={"scheduling.x-k8s.io/on-partial": "restart"})
+    gangs.api.create(job_set(gangs, backoff=backoff, restarts=restarts))
+    gangs.await_phases("low", SECONDS, Running=2)
+
+    def is_known() -> bool:
+        status = gangs.api.get(POD_GROUPS, "low", gangs.namespace).get("status", {})
+        return bool(status.get("phase") == "Running")
+
+    gangs.api.wait_for("the reconciler knows that it is whole", is_known, SECONDS)
+    before = {pod["metadata"]["uid"] for pod in gangs.members("low")}
+    gangs.delete([gangs.members("low")[0]["metadata"]["name"]])
+
+    def are_new() -> bool:
+        now = {pod["metadata"]["uid"] for pod in gangs.members("low")}
+        return len(now) == 2 and now.isdisjoint(before)
+
+    gangs.api.wait_for("its pods are made anew", are_new, SECONDS)
+    gangs.await_phases("low", SECONDS, Running=2)
+    assert gangs.api.get(JOB_SETS, "low", gangs.namespace)["spec"]["suspend"] is False
