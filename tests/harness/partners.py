@@ -235,6 +235,17 @@ APPWRAPPER: Final = Partner(
     arguments=lambda _: (),
     env=lambda start: {"KUBECONFIG": str(start.kubeconfig), "NAMESPACE": NAMESPACE},
     objects=_appwrapper_configuration,
+    # It reads the Jobs that it has just made from a cache. On a busy machine one of them may not be
+    # there yet, and the AppWrapper is given up.
+    changes=(
+        (
+            "internal/controller/appwrapper/appwrapper_controller.go",
+            "if compStatus.deployed != compStatus.expected {",
+            "if deployed := meta.FindStatusCondition(aw.Status.Conditions, "
+            "string(awv1beta2.ResourcesDeployed)); compStatus.deployed != compStatus.expected && "
+            "deployed != nil && time.Since(deployed.LastTransitionTime.Time) > 20*time.Second {",
+        ),
+    ),
 )
 _SPARK_WEBHOOK: Final = "cmd/operator/webhook/start.go"
 _SPARK: Final[dict[str, Any]] = {
