@@ -344,7 +344,9 @@ def _why_no_room(attempt: PlanAttempt, found: Fit) -> Steps[Refuse]:
         return never
     text = attempt.about + (yield from found.explained()).sentence()
     of_offer = attempt.offer.complete and bool(attempt.offer.nodes)
-    return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, of_offer=of_offer, lack=lack)
+    unseen = of_offer and lack.is_filled_beside({*attempt.offer.nodes}, view)
+    reason = Reason.NOT_ENOUGH_RESOURCES
+    return Refuse(reason, text, deny=True, of_offer=of_offer, unseen=unseen, lack=lack)
 
 
 def _placed_by_index(attempt: PlanAttempt) -> Steps[Fit | None]:

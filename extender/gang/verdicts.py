@@ -5,9 +5,10 @@ every node and every member, names no node, and has no per cent sign: kube-sched
 texts, and older releases use them as format strings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
+from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from extender.api.reasons import TOO_LARGE, Reason
@@ -94,6 +95,19 @@ class Lack:
             gained[name] = self._slots(name, view)
             total += gained[name]
             if total >= self.missing:
+                return True
+        return False
+
+    def is_filled_beside(self, sent: Collection[str], view: ClusterView) -> bool:
+        """Return whether nodes that were not sent have room for the missing pods.
+
+        kube-scheduler may not have seen that room yet. Of very many nodes only some are looked at.
+        """
+        others = (name for name in view.nodes if name not in sent)
+        found = 0
+        for name in islice(others, MOST_LOOKS // max(1, len(self.shapes))):
+            found += self._slots(name, view)
+            if found >= self.missing:
                 return True
         return False
 
@@ -188,6 +202,9 @@ class Refuse:
     reserve: Mapping[str, str] = field(default_factory=dict)
     lost: bool = False
     of_offer: bool = field(default=False, compare=False)
+    unseen: bool = field(default=False, compare=False)
+    """True if nodes that were not sent have the room that is missing: kube-scheduler may yet see
+    it, and nothing that the extender's watch shows would tell."""
     again: bool = field(default=False, compare=False)
     pauses: bool = field(default=False, compare=False)
     """True if kube-scheduler is to put off the whole native group of the pod."""

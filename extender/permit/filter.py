@@ -262,6 +262,8 @@ class PodFilter:
             self._no_node(pod.uid)
         if refusal.deny and not refusal.again:
             self._verdicts.failed(group, refusal)
+        if refusal.unseen:
+            self._scheduler_lag.refused(group)
         self._set_wake_time(pod, group, refusal)
 
     def _set_wake_time(self, pod: PodInfo, group: str, refusal: Refuse) -> None:

@@ -173,6 +173,8 @@ class GroupMemory:
         if never:
             return  # Other nodes would help it, and time would not: there is no use in a window.
         kind, seconds = VerdictKind.DENIED, self.options.denied
+        if refusal.unseen:  # its siblings are refused at once; the group is woken after a moment
+            seconds = min(seconds, MOMENT_SECONDS / 2)
         denied = self.failed_within_window(group)
         if refusal.reason is Reason.BINDING_REFUSED and denied is None:
             first = max(1.0, seconds)

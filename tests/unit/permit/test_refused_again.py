@@ -7,6 +7,8 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.gang import gates
+from extender.gang.verdicts import GangOptions
+from extender.permit.timing import MOMENT_SECONDS
 from extender.state.cluster.store import Cluster
 from tests.makers import deleted, key, node, nodes, observe, pod, pod_group, pods
 from tests.unit.server.scene import Scene, said
@@ -117,3 +119,22 @@ async def test_a_group_that_is_planned_anew_is_refused_in_the_words_of_its_failu
 
     assert words(scene, MEMBERS[1].name) == FOUND
     assert refused_with(scene, MEMBERS[1].name) == Reason.PLANNING
+
+
+async def test_room_that_kube_scheduler_has_yet_to_see_is_looked_for_soon(
+    cluster: Cluster,
+) -> None:
+    there = [nodes(4, 4, 4), pod("plain", 2, on="n0"), pod_group("gang", 3)]
+    members = pods(3, 3, group="gang")
+    scene = Scene(cluster, *there, members, options=GangOptions(denied=300.0))
+    first, second, _ = (each.name for each in members)
+    assert words(scene, first, ["n1", "n2"]).endswith("fit, short of cpu 3")
+    assert scene.verdicts.denied_left(key("gang")) == 300.0
+    observe(cluster, deleted("plain"))  # our watch shows it first
+
+    assert words(scene, first, ["n1", "n2"]).endswith("fit, no node has room for another")
+    assert scene.woken == [(key("gang"), MOMENT_SECONDS)]
+    await asyncio.sleep(MOMENT_SECONDS)
+    answer = scene.filter(second, ["n0", "n1", "n2"], group="gang")
+
+    assert len(answer["NodeNames"]) == 1
