@@ -294,6 +294,15 @@ def bind_requests(api: Api) -> float:
     )
 
 
+def await_bind_requests(api: Api, want: float) -> None:
+    """Wait until so many requests for Bindings were made in all, and no more.
+
+    The API server counts a request after its answer, when the watch may long have shown the pod.
+    """
+    api.wait_for("the Bindings are counted", lambda: bind_requests(api) >= want)
+    assert bind_requests(api) == want
+
+
 def await_held(
     api: Api, scheduler: GangScheduler, count: int, timeout: float = PATIENCE_SECONDS
 ) -> None:
