@@ -196,7 +196,7 @@ class Admissions:
         self.pending = PendingQueues(self.options)
         self.room = NodeRoom(self.view, cluster.view()) if cluster is not None else None
         self.served = True
-        """Whether an autoscaler can be asked for nodes."""
+        """True if an autoscaler can be asked for nodes."""
         self.now = 1_000_000.0
         self.tree = QuotaTree(self.view)
         self.last = cycle.Result()

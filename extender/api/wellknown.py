@@ -36,7 +36,7 @@ INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 JOB_SET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
 """The JobSet of a pod."""
 JOB_SET_RESTARTS_LABEL: Final = "jobset.sigs.k8s.io/restart-attempt"
-"""How often a JobSet had restarted when it made a Job."""
+"""The number of times a JobSet had restarted when it made a Job."""
 JOB_SET_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
 """The index of a pod's Job among the equal Jobs of a JobSet."""
 

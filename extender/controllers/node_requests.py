@@ -30,8 +30,8 @@ from extender.kube.autoscaling import (
 )
 from extender.kube.errors import ApiError, RefusedError
 from extender.kube.recorder import Event
-from extender.queueing import lifecycle
-from extender.queueing.provisioning import PodsAsked, pod_templates, request, short_name
+from extender.queueing import lifecycle, provisioning
+from extender.queueing.provisioning import PodsAsked
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock, in_turns
 from extender.state.queue.records import WorkloadInfo
@@ -132,7 +132,7 @@ class NodeRequests:
             notice(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """Ask, or ask no more; return in how many seconds to look again. Raises ApiError."""
+        """Ask for nodes, or withdraw; return the seconds until the next look. Raises ApiError."""
         workload, asked = self._view.workloads.get(key), self._asked.get(key)
         if workload is None or not _awaits_nodes(workload):
             if asked is not None:
@@ -159,8 +159,8 @@ class NodeRequests:
             return None  # it has changed meanwhile, and is looked at again
         made = [_buffer(each) for each in pods]
         if plural == REQUESTS:
-            of, no = self._class, dict[str, str]()
-            made = [request(workload, name, pods, class_name=of, parameters=no, version=version)]
+            asked_for = {"class_name": self._class, "version": version}
+            made = [provisioning.request(workload, name, pods, parameters={}, **asked_for)]
         names = frozenset(fields.text(each, "metadata", "name") for each in made)
         templates = frozenset(each.name for each in pods)
         asked = NodesAsked(plural, version, names, templates, complete=True)
@@ -209,7 +209,7 @@ class NodeRequests:
         there = {pod_set: labels for pod_set, labels in domains.items() if labels is not None}
         alone = domains.keys() - there
         name = _name(workload, "-first" if alone else "")
-        pods = pod_templates(workload, flavors, name, domains=there)
+        pods = provisioning.pod_templates(workload, flavors, name, domains=there)
         if alone:
             pods = [replace(each, count=1) for each in pods if alone.intersection(each.pod_sets)]
         return name, pods
@@ -240,9 +240,8 @@ def _awaits_nodes(workload: WorkloadInfo) -> bool:
 def _name(workload: WorkloadInfo, end: str) -> str:
     """Return the name of a request, another one for each reservation of quota."""
     attempt = lifecycle.nodes_missed(workload) + 1
-    reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
-    at = int(reserved.transition) if reserved is not None else 0
-    return short_name(f"{workload.meta.name}-nodes-{attempt}-{at}{end}")
+    at = provisioning.reservation_of(workload)
+    return provisioning.short_name(f"{workload.meta.name}-nodes-{attempt}-{at}{end}")
 
 
 def _buffer(pods: PodsAsked) -> Object:

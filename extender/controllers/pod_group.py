@@ -77,9 +77,9 @@ class PodGroupController:
         self._bound: dict[str, tuple[frozenset[str], float]] = {}
         self._waiting: dict[str, Waiting] = {}
         self._awaited: dict[str, tuple[AwaitedNodes, float]] = {}
-        """Where each group waits for nodes, and since when, by the monotonic clock."""
+        """The domain where each group waits for nodes, and since when, by the monotonic clock."""
         self._makers: dict[str, tuple[Maker, str | None]] = {}
-        """What makes the pods of an incomplete gang, and in which order, by group."""
+        """The object that makes the pods of each incomplete gang, and in which order."""
 
     def phases(self) -> Counter[str]:
         """Return how many groups are in each phase, as last written by this process."""

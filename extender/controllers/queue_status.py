@@ -117,7 +117,7 @@ class QueueStatusController:
         return None
 
     async def _admission_check(self, check: AdmissionCheckInfo | None) -> float | None:
-        """Keep a check that is listed; say of one that asks for nodes whether it is active."""
+        """Keep a check that a queue lists, and write whether one that asks for nodes is active."""
         if check is None:
             return None
         queues = self._view.cluster_queues.values()

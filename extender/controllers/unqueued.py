@@ -1,6 +1,6 @@
-"""Reports objects that name a queue for nothing.
+"""Reports objects that name a queue and are not queued.
 
-Their kind is one that the settings leave out, or they are Deployments whose pods name no queue.
+The settings leave their kind out, or they are Deployments whose pods name no queue.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ class Unqueued:
         """True if this process reports them."""
 
     def feed(self, kind: str) -> Feed[Identity]:
-        """Return what takes in the objects of a kind."""
+        """Return the feed that takes the objects of a kind."""
 
         def listed(found: Sequence[Identity], _: int) -> Iterator[None]:
             there = {each.uid for each in found}

@@ -70,7 +70,7 @@ def decide(
     now: float,
     enabled: bool,
 ) -> BudgetStep:
-    """Return what is to be done about the budget of a group with this status.
+    """Return the next step for the budget of a group with this status.
 
     Once made it stays while members come and go, until the group is over. Where another budget
     covers one of its pods there is none: the API server refuses to evict a pod of two budgets.

@@ -1,4 +1,4 @@
-"""Where a gang goes whose gate is taken away, on a cluster that grows.
+"""The domain that a gang gets when its gate is removed, on a cluster that grows.
 
 A gang that asks for one domain of a topology gets it written on its pods when it is released: an
 autoscaler, which looks at one pod after the other, then adds its nodes there. Without that it adds
@@ -29,7 +29,7 @@ MOST_TRIED: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Where released pods go."""
+    """The nodes that released pods may use."""
 
     domain: tuple[str, str] | None = None
     """The label that their nodes have to have, and its value; None for any nodes."""
@@ -53,7 +53,7 @@ def required_label(pod_group: PodGroupInfo | None, view: ClusterView) -> str | N
 
 
 def choosing(group: str, *, view: ClusterView) -> Steps[Release]:
-    """Return where the pods of a group go that are about to lose our gate.
+    """Return the nodes for pods of a group that are about to lose our gate.
 
     The domain is that of its other pods, or else the one that takes most of it now, of those that
     were not given up, or at least not last. Nodes that its pods may not use are in no domain.
@@ -120,7 +120,7 @@ class AwaitedNodes:
 
 
 def awaited(pod_group: PodGroupInfo, *, view: ClusterView) -> AwaitedNodes | None:
-    """Return where a whole group waits for nodes that was released, None for any other group."""
+    """Return the domain in which a released group waits for nodes; None for any other group."""
     label = required_label(pod_group, view)
     pods = [pod for pod in view.members(pod_group.key) if not pod.terminating]
     if label is None or len(pods) < view.quorum(pod_group):

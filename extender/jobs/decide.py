@@ -198,7 +198,7 @@ def _create(job: GenericJob, context: Context) -> Actions:
 
 
 def _taken(job: GenericJob, context: Context) -> ReportRefusal | None:
-    """Return that another Workload has the name by which the pods of a service find theirs."""
+    """Return a refusal where another Workload has the name that the pods of a service look for."""
     if not job.serves or not context.is_taken(job.workload_name()):
         return None
     message = f"There is another workload {job.workload_name()}, which its pods would follow"

@@ -482,7 +482,7 @@ class OperatedJob(GenericJob):
     """True if the operator resumes a child Job with the template that it was made with. Otherwise
     it adds what the owner's template has, and takes nothing away."""
     forgets_after: ClassVar[float] = 0.0
-    """For how many seconds after a stop the operator waits for pods that it has made and not seen.
+    """The seconds after a stop for which the operator waits for pods that it has made and not seen.
     A job that is started before gets its pods minutes later."""
 
     @abstractmethod

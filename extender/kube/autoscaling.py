@@ -1,4 +1,4 @@
-"""What an autoscaler is asked for nodes by: CapacityBuffers, ProvisioningRequests, PodTemplates.
+"""The objects that ask an autoscaler for nodes: buffers, requests, and their PodTemplates.
 
 Source: https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/apis
 """

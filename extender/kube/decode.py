@@ -448,7 +448,7 @@ _WORDS: Final = frozenset(
 
 
 def _resumes(job: core.Job, key: str, maker: str | None) -> Resumption | None:
-    """Return what is to go on: we have suspended it, and the Job has no pods or was resumed.
+    """Return the object to resume: we have suspended it, and the Job has no pods or was resumed.
 
     A JobSet that restarts makes its Jobs anew, without our mark: only the JobSet has it then.
     """

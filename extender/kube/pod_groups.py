@@ -294,7 +294,7 @@ class PodGroupWriter:
         return True
 
     async def resume(self, uid: str, found: Resumption) -> bool:
-        """Have a Job, or its JobSet, go on if we have suspended it; return whether it does.
+        """Resume a Job, or its JobSet, if we have suspended it; return whether it runs on.
 
         One that is gone is no error.
         """

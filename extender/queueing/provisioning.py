@@ -180,7 +180,7 @@ def parameters_of(workload: WorkloadInfo, parameters: Mapping[str, str]) -> dict
 
 
 def reservation_of(workload: WorkloadInfo) -> str:
-    """Return what tells one reservation of quota from another: its time in whole seconds."""
+    """Return the identity of a reservation of quota: its time in whole seconds."""
     reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     return str(int(reserved.transition)) if reserved is not None else ""
 
@@ -202,7 +202,7 @@ def _metadata(workload: WorkloadInfo, name: str) -> Object:
 
 
 def _as_asked(template: Object) -> None:
-    """Have a template say what a scheduler will see of its pods."""
+    """Change a template to what a scheduler will see of its pods."""
     spec = fields.ensure(template, "spec")
     gates = fields.objects(spec, "schedulingGates")
     fields.put(spec, "schedulingGates", [e for e in gates if e.get("name") != ADMISSION_GATE])
@@ -247,7 +247,7 @@ where nodes were taken back, which also ends an admitted workload."""
 
 @dataclass(frozen=True, slots=True)
 class RequestsStep:
-    """What is due for the checks of one workload."""
+    """The next step for the checks of one workload."""
 
     checks: tuple[CheckState, ...]
     """Their states."""
@@ -263,7 +263,7 @@ def decide(
     *,
     now: float,
 ) -> RequestsStep:
-    """Return what is due for the checks of a workload that are ours.
+    """Return the next step for the checks of a workload that are ours.
 
     `configs` has the configuration of each of them, None for one that is not active. `requests` are
     all that were made for the workload.
@@ -366,7 +366,7 @@ def _lost(
 def _updates(
     workload: WorkloadInfo, found: ProvisioningRequestInfo, config: ProvisioningConfigInfo
 ) -> tuple[PodSetUpdate, ...]:
-    """Return what the pods get for which nodes were asked: they may use what is booked."""
+    """Return the additions to the pods for which nodes were asked, so that they use the booking."""
     class_name = found.spec.provisioning_class_name
     annotations = {CONSUME_ANNOTATION: found.meta.name, CLASS_ANNOTATION: class_name}
     labels = config.spec.pod_set_updates.get("nodeSelector", ())

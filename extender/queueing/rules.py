@@ -70,7 +70,7 @@ class AdmissionOptions:
     quota_check: Literal["BlockUndeclared", "IgnoreUndeclared"] = "BlockUndeclared"
     require_room: bool = False
     provision: bool = False
-    """Where room is required and there is none, ask an autoscaler for nodes."""
+    """True if an autoscaler is asked for nodes where room is required and there is none."""
     provision_timeout: float = 900.0
     aging: float = 300.0
     preempt_for_room: PreemptForRoom = "Never"

@@ -368,7 +368,7 @@ def test_without_checks_quota_and_admission_are_one_write(api: Api, queues: Queu
 
 
 class Autoscaler:
-    """What Cluster Autoscaler says of the ProvisioningRequests of a namespace."""
+    """Writes to the ProvisioningRequests of a namespace as Cluster Autoscaler does."""
 
     def __init__(self, queues: Queues) -> None:
         self.api, self.namespace = queues.api, queues.namespace

@@ -201,7 +201,7 @@ class ProvisioningRequestInfo:
     """`namespace/name`."""
     spec: ProvisioningRequestSpec
     details: Mapping[str, str] = field(default_factory=dict)
-    """What the autoscaler says of the nodes (`status.provisioningClassDetails`)."""
+    """The details of the nodes that the autoscaler reports (`status.provisioningClassDetails`)."""
     conditions: tuple[ConditionInfo, ...] = ()
 
     def condition(self, kind: str) -> ConditionInfo | None:

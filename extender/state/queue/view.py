@@ -47,7 +47,7 @@ class QueueTables:
     provisioning_configs: dict[str, ProvisioningConfigInfo] = field(default_factory=dict)
     provisioning_requests: dict[str, ProvisioningRequestInfo] = field(default_factory=dict)
     requests_of: defaultdict[str, set[str]] = field(default_factory=_sets)
-    """By workload: the ProvisioningRequests that were made for it."""
+    """The ProvisioningRequests that were made for each workload."""
     cluster_queues: dict[str, ClusterQueueInfo] = field(default_factory=dict)
     cohorts: dict[str, CohortInfo] = field(default_factory=dict)
     local_queues: dict[str, LocalQueueInfo] = field(default_factory=dict)

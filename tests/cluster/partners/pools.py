@@ -12,7 +12,7 @@ _NODE_CLASSES: Final = "karpenter.kwok.sh/v1alpha1/kwoknodeclasses"
 NODE_CLAIMS: Final = "karpenter.sh/v1/nodeclaims"
 ZONE: Final = "topology.kubernetes.io/zone"
 _MILLICPU: Final = 4100
-"""Of one node, of which 4 CPUs are left for pods."""
+"""The CPUs of one node, which leaves 4 of them for pods."""
 SECONDS: Final = 180
 
 

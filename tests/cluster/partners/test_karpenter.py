@@ -42,7 +42,7 @@ GATE_POLICY = ROOT / "manifests" / "optional" / "gang-gate-policy.yaml"
 
 control_plane, api = alone(controllers=True, kubelet=True)
 gang = pair_of("gang", settings={"gang": {"growing": True, "agingSeconds": 0}})
-"""As docs/tasks/admin/clusters-that-grow.md says."""
+"""The extender with the settings of docs/tasks/admin/clusters-that-grow.md."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What is asked of an autoscaler for workloads that await nodes, and when it is taken back."""
+"""Requests to an autoscaler for workloads that await nodes, and their withdrawal."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Which disruption budget a group gets, and when it has none."""
+"""The disruption budget of a group, and the groups that have none."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where a gang goes whose gate is taken away on a cluster that grows."""
+"""The domain of a gang that is released on a cluster that grows."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which Jobs are suspended in the place of evictions."""
+"""The Jobs that are suspended instead of having their pods evicted."""
 
 from collections.abc import Collection
 from dataclasses import replace

@@ -103,7 +103,7 @@ def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
 
 
 def test_no_component_starts_with_fewer_pods_than_it_makes() -> None:
-    """What is admitted for fewer would run with all: a component is immutable."""
+    """A component is immutable, so it would run with all pods when admitted for fewer."""
     spec = {"parallelism": 3, "template": template()}
     job: Any = component("batch/v1", "Job", spec)
     job["template"]["metadata"] = {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "1"}}

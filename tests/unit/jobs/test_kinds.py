@@ -67,7 +67,7 @@ MADE: dict[str, tuple[str | int, ...]] = {
         *("spec", "groups", 1, "pods", "spec"),
     ),
 }
-"""By kinds whose templates are no parts of their objects: where these say it."""
+"""The field that holds a selector, for kinds whose templates are no parts of their objects."""
 
 
 @pytest.mark.parametrize("name", KINDS)
