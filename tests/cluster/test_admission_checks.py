@@ -109,6 +109,7 @@ def test_a_job_starts_when_all_its_checks_are_ready_with_what_they_add(
     one, two = check("one"), check("two")
     cluster_queue, _ = queues.simple(cpu=1, **listing(one, two))
     queues.job("first", run_for="1h")
+    queues.await_condition("first", "QuotaReserved")
     queues.job("second")
     update = {
         "name": "main",

@@ -65,7 +65,10 @@ def served(api: Api) -> Iterator[None]:
         api.wait_for(f"{kind} is served", established, SECONDS)
     yield
     for kind in kinds:
-        api.delete(CRDS, f"{kind.lower()}s.autoscaling.x-k8s.io")
+        name = f"{kind.lower()}s.autoscaling.x-k8s.io"
+        api.delete(CRDS, name)
+        # Another module of this worker may create it again.
+        api.wait_for(f"{name} is gone", lambda: api.find(CRDS, name) is None, SECONDS)  # noqa: B023
 
 
 def growing(queues: Queues, cpu: int, **spec: Any) -> str:
