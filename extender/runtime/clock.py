@@ -164,7 +164,7 @@ class LoopLag:
     def __init__(self, clock: Clock, observe: Callable[[float], None]) -> None:
         self._clock = clock
         self._observe = observe
-        self._lags: deque[tuple[float, float]] = deque()
+        self._lags = deque[tuple[float, float]](maxlen=round(WINDOW_SECONDS / EVERY_SECONDS))
         """The time and the length of each lag of the last minute."""
 
     async def run(self) -> None:
@@ -179,7 +179,6 @@ class LoopLag:
         """Add a lag."""
         self._observe(lag)
         self._lags.append((now, lag))
-        self._last_minute(now)
 
     @property
     def longest(self) -> float:

@@ -17,16 +17,17 @@ class WorkQueue(Generic[K]):
     """Keys to handle, in order of arrival; adding one that waits already changes nothing."""
 
     def __init__(self) -> None:
-        self._ready: dict[K, None] = {}
+        self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._waiting: set[K] = set()
         self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
         """The time of the loop at which each key is due. For a pause that rounds to zero uvloop
         returns a handle without a time."""
-        self._wakeup = asyncio.Event()
 
     def add(self, key: K) -> None:
         """Add a key."""
-        self._ready.setdefault(key)
-        self._wakeup.set()
+        if key not in self._waiting:
+            self._waiting.add(key)
+            self._ready.put_nowait(key)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add a key after so many seconds, or earlier where that was requested before."""
@@ -47,11 +48,8 @@ class WorkQueue(Generic[K]):
         """Return the next key, waiting for one."""
         # A worker that handles many keys without a write awaits nothing else.
         await asyncio.sleep(0)
-        while not self._ready:
-            self._wakeup.clear()
-            await self._wakeup.wait()
-        key = next(iter(self._ready))
-        del self._ready[key]
+        key = await self._ready.get()
+        self._waiting.discard(key)
         return key
 
 

@@ -26,6 +26,7 @@ from extender.controllers.job_facts import JobOptions, PodGroups
 from extender.controllers.node_requests import NodeRequests
 from extender.controllers.provisioning import ProvisioningChecks
 from extender.controllers.queue_status import QueueStatusController
+from extender.controllers.timing import CONCURRENT_WRITES
 from extender.controllers.unqueued import Unqueued
 from extender.controllers.workload import WorkloadController, Workloads, about
 from extender.explain.facts import Facts
@@ -506,6 +507,7 @@ class QueueControllers:
             self._job_counts.counting(jobs.reconcile),
             observer=observer("job"),
             settle=self._settle,
+            parallel=CONCURRENT_WRITES,
         )
         status = QueueStatusController(
             self.queues, QueueWriter(client), record=recorder.record, clock=clock
