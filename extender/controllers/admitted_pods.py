@@ -54,9 +54,10 @@ _log = structlog.get_logger(__name__)
 
 
 class GrantKeeper:
-    """Checks one PodGroup at a time, from stored state only.
+    """Checks one PodGroup at a time, as long as room is kept for it.
 
-    The caches must be complete: an unknown Workload backs no grant.
+    The first pod on a node ends that in every process. What is stored is withdrawn where no pods
+    come. The caches must be complete: an unknown Workload backs no grant.
     """
 
     def __init__(
@@ -76,7 +77,8 @@ class GrantKeeper:
     async def reconcile(self, group: str) -> float | None:
         """Withdraw ended grants; return the seconds until the next one ends. Raises ApiError."""
         now, pauses = self._clock.wall(), []
-        for pod_group in self._cluster.stored_grants(group):
+        kept = group in self._cluster.grants
+        for pod_group in self._cluster.stored_grants(group) if kept else ():
             reason = why_over(pod_group, cluster=self._cluster, queues=self._queues, now=now)
             if reason is None and pod_group.grant is not None:
                 pauses.append(pod_group.grant.until - now)
@@ -105,19 +107,17 @@ class GrantKeeper:
             self._record(Event(about, reason, note, reason, warning=True, occasion=note))
 
     def granted(self, groups: Iterable[str]) -> Iterable[str]:
-        """Return those of the groups whose PodGroup has a stored grant.
+        """Return those of the groups for which room is kept.
 
         The groups that the queue made for the pods of these ones count too.
         """
         known = dict.fromkeys(groups)
         pods = chain.from_iterable(islice(self._cluster.members(group), 1) for group in known)
         made = [made_for(pod.workload) for pod in pods if pod.workload]
-        return [
-            each for each in dict.fromkeys((*known, *made)) if self._cluster.stored_grants(each)
-        ]
+        return dict.fromkeys((*known, *made)).keys() & self._cluster.grants.keys()
 
     def backed_by(self, workloads: Iterable[str]) -> Iterable[str]:
-        """Return the groups made for Workloads (`namespace/name`) that have a stored grant."""
+        """Return the groups made for Workloads (`namespace/name`) for which room is kept."""
         return self.granted(map(made_for, workloads))
 
 

@@ -30,7 +30,6 @@ from extender.jobs.actions import (
     CreateWorkload,
     DeleteWorkload,
     DropFinalizer,
-    DropGrant,
     FinalizeJob,
     FinishWorkload,
     MakePodGroup,
@@ -345,9 +344,6 @@ class JobController:
                 await self._workloads.create(action.object)
             case MakePodGroup():
                 await self._make_pod_group(action)
-            case DropGrant():
-                with suppress(NotFoundError):
-                    await self._writer.drop_grant(action.namespace, action.name)
             case StartJob():
                 await self._change_children(action.children, of)
                 await self.take(action.steps, of)

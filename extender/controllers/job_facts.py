@@ -353,7 +353,6 @@ class PodGroups:
         return PodGroupState(
             made_by_queue=held is not None and self.are_made_in(held.cluster_queue),
             size=size,
-            granted=bool(self._cluster.stored_grants(group)),
             domains=domains,
         )
 

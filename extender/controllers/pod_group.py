@@ -1,12 +1,12 @@
 """Keeps the status of each PodGroup in line with its pods, and acts on partial gangs.
 
-A status in which nothing but counts moved is written a second after the last one, so that what
-comes meanwhile is one write. Everything else is written at once.
+What a group passes on its way is written a second late, so that what comes meanwhile is one write,
+and one Event. How it ends, and what is done about it, is written at once.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -18,12 +18,14 @@ from extender.gang.release import AwaitedNodes, awaited, movable
 from extender.gang.restart import parted
 from extender.gang.status import (
     Maker,
+    Notice,
     Report,
     Waiting,
-    counts_alone,
+    changes,
     decide,
     deciding_pending,
     maker_of,
+    may_wait,
     ours,
     waiting_of,
     why_no_more_pods,
@@ -41,16 +43,28 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _StatusSoFar:
-    """The last status that we wrote, and when, by the monotonic clock."""
+class _KnownGroup:
+    """The memory of one PodGroup; times are by the monotonic clock."""
 
     uid: str
     written: PodGroupStatusInfo
+    """The last status that we wrote or found."""
     at: float
+    """The time of that."""
     decided: PodGroupStatusInfo
-    """The status that is to be written: it may have other counts."""
+    """The status that is to be written."""
+    since: float | None = None
+    """The time when it began to differ."""
     is_whole: bool = True
     """False if the API server has no place for a part of it, so that the watch never shows it."""
+    reported: set[str] = field(default_factory=set)
+    bound: tuple[frozenset[str] | None, float] = (None, 0.0)
+    """The members with a node, and since when they are these."""
+    waiting: Waiting | None = None
+    awaited: tuple[AwaitedNodes, float] | None = None
+    """The domain where it waits for nodes, and since when."""
+    maker: tuple[Maker | None, str | None] = (None, None)
+    """The object that makes the pods of an incomplete gang, and in which order."""
 
 
 class PodGroupController:
@@ -72,22 +86,15 @@ class PodGroupController:
         self._clock = clock
         self._options = options
         self._on_partial = on_partial
-        self._known: dict[str, _StatusSoFar] = {}
-        self._reported: dict[str, tuple[str, frozenset[str]]] = {}
-        self._bound: dict[str, tuple[frozenset[str], float]] = {}
-        self._waiting: dict[str, Waiting] = {}
-        self._awaited: dict[str, tuple[AwaitedNodes, float]] = {}
-        """The domain where each group waits for nodes, and since when, by the monotonic clock."""
-        self._makers: dict[str, tuple[Maker, str | None]] = {}
-        """The object that makes the pods of each incomplete gang, and in which order."""
+        self._known: dict[str, _KnownGroup] = {}
 
     def phases(self) -> Counter[str]:
-        """Return how many groups are in each phase, as last written by this process."""
-        return Counter(known.written.phase for known in self._known.values())
+        """Return how many groups are in each phase."""
+        return Counter(known.decided.phase for known in self._known.values())
 
     def waiting(self) -> Iterable[Waiting]:
         """Return how each group waits that does."""
-        return self._waiting.values()
+        return [known.waiting for known in self._known.values() if known.waiting is not None]
 
     async def reconcile(self, group: str) -> float | None:
         """Bring one group up to date; return in how many seconds to look again.
@@ -101,27 +108,21 @@ class PodGroupController:
         ordered = await self._starts_in_order(group, why)
         pod_group = self._view.pod_group(group)
         if pod_group is None:
-            self._makers.pop(group, None)
             self._known.pop(group, None)
-            self._reported.pop(group, None)
-            self._bound.pop(group, None)
-            self._waiting.pop(group, None)
-            self._awaited.pop(group, None)
             return None
         known = self._known_of(pod_group)
-        stored = known.decided if known is not None else ours(pod_group.status)
+        before = known.written
         # For how long the set of members with a node has not changed.
         now, bound = self._clock.monotonic(), frozenset(self._view.tally(group).bound)
-        before, since = self._bound.get(group, (None, now))
-        since = since if before == bound else now
-        self._bound[group] = (bound, since)
+        since = known.bound[1] if known.bound[0] == bound else now
+        known.bound = bound, since
         if why is not None and ordered is not None:
             guess = why_no_more_pods(self._view.members(group))
             why = replace(why, message=why.message.removesuffix(guess) + ordered)
         found = decide(
             pod_group,
             view=self._view,
-            stored=stored,
+            stored=known.decided,
             now=self._clock.wall(),
             options=self._options,
             watched=Watched(
@@ -130,18 +131,14 @@ class PodGroupController:
                 gives_up=self._given_up(pod_group),
             ),
         )
-        waits = waiting_of(found.status, self._view.members(group))
-        if waits is None:
-            self._waiting.pop(group, None)
-        else:
-            self._waiting[group] = waits
+        known.waiting = waiting_of(found.status, self._view.members(group))
         await self._evict(pod_group, found.evict)
         pause = await self._write(pod_group, found.status)
         await self._evict(pod_group, found.move)  # who chooses the next domain reads the status
-        self._report(pod_group, found)
+        told = changes(before, found.status) if pause is None else ()
+        self._report(pod_group, (*told, *found.notices))
         await self._write_readiness(found)
-        is_shown = self._known[group].is_whole
-        if pause is None and is_shown and ours(pod_group.status) != found.status:
+        if pause is None and known.is_whole and ours(pod_group.status) != found.status:
             pause = WATCH_LAG
         looks = pause, found.look_again, await self._keep_budget(pod_group, found.status)
         return min((each for each in looks if each is not None), default=None)
@@ -179,50 +176,50 @@ class PodGroupController:
         """
         lacks = why is not None and why.reason is Reason.NOT_ENOUGH_PODS
         maker = maker_of(self._view.members(group)) if lacks else None
-        if maker is None:
+        pod_group = self._view.pod_group(group)
+        if maker is None or pod_group is None:
             return None
-        known, said = self._makers.get(group, (None, None))
-        if known != maker:
-            said = await self._writer.order_of(maker.path, maker.field)
-            self._makers[group] = maker, said
+        known = self._known_of(pod_group)
+        if known.maker[0] != maker:
+            known.maker = maker, await self._writer.order_of(maker.path, maker.field)
+        said = known.maker[1]
         return None if said is None else maker.remedy * (said == maker.in_order)
 
     async def _write(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> float | None:
         """Write a status that differs; return in how many seconds, where it is to wait."""
         known, now = self._known_of(pod_group), self._clock.monotonic()
-        before = known.written if known is not None else ours(pod_group.status)
+        known.decided = status
         lost = (  # another writer has overwritten what we wrote a while ago
-            known is not None
-            and known.is_whole
+            known.is_whole
             and ours(pod_group.status) != known.written
             and now >= known.at + WATCH_LAG
         )
-        if known is not None and not lost:
-            left = known.at + LOOK_AGAIN - now
-            waits = status != before and left > 0 and counts_alone(before, status)
-            if waits or status == before:
-                known.decided = status
-                return left if waits else None
-        is_whole = True
-        if status != before or lost:
-            is_whole = await self._writer.apply_status(pod_group, status)
-            _log.debug("status written", group=pod_group.key, phase=status.phase)
-        at = self._clock.monotonic()
-        self._known[pod_group.key] = _StatusSoFar(pod_group.uid, status, at, status, is_whole)
+        if not lost and status == known.written:
+            known.since = None
+            return None
+        if not lost and may_wait(known.written, status):
+            known.since = now if known.since is None else known.since
+            if (left := known.since + LOOK_AGAIN - now) > 0:
+                return left
+        known.is_whole = await self._writer.apply_status(pod_group, status)
+        _log.debug("status written", group=pod_group.key, phase=status.phase)
+        known.written, known.at, known.since = status, self._clock.monotonic(), None
         return None
 
-    def _known_of(self, pod_group: PodGroupInfo) -> _StatusSoFar | None:
+    def _known_of(self, pod_group: PodGroupInfo) -> _KnownGroup:
         known = self._known.get(pod_group.key)
-        return known if known is not None and known.uid == pod_group.uid else None
+        if known is None or known.uid != pod_group.uid:
+            found, now = ours(pod_group.status), self._clock.monotonic()
+            known = _KnownGroup(pod_group.uid, found, now, found)
+            self._known[pod_group.key] = known
+        return known
 
-    def _report(self, pod_group: PodGroupInfo, found: Report) -> None:
-        uid, reported = self._reported.get(pod_group.key, ("", frozenset()))
-        if uid != pod_group.uid:
-            reported = frozenset()
-        for notice in found.notices:
+    def _report(self, pod_group: PodGroupInfo, notices: Iterable[Notice]) -> None:
+        reported = self._known_of(pod_group).reported
+        for notice in notices:
             if notice.key and notice.key in reported:
                 continue
-            reported |= {notice.key}
+            reported.add(notice.key)
             event = Event(
                 about=about(pod_group),
                 reason=notice.reason,
@@ -232,7 +229,6 @@ class PodGroupController:
                 occasion=notice.key or str(self._clock.wall()),
             )
             self._record(event)
-        self._reported[pod_group.key] = pod_group.uid, reported
 
     async def _write_readiness(self, found: Report) -> None:
         readiness = found.readiness
@@ -249,13 +245,14 @@ class PodGroupController:
     def _given_up(self, pod_group: PodGroupInfo) -> str | None:
         """Return the domain in which no node has come for a group for too long."""
         now, where = self._clock.monotonic(), awaited(pod_group, view=self._view)
-        before, since = self._awaited.pop(pod_group.key, (None, now))
+        known = self._known_of(pod_group)
+        before, known.awaited = known.awaited, None
         if where is None:
             return None
-        since = since if where == before else now
+        since = before[1] if before is not None and where == before[0] else now
         over = where.split or (where.others and now - since >= self._options.domain_timeout)
         over = over and bool(movable(pod_group, view=self._view))
-        self._awaited[pod_group.key] = where, now if over else since
+        known.awaited = where, now if over else since
         return where.domain if over else None
 
     async def _evict(self, pod_group: PodGroupInfo, pods: Collection[PodInfo]) -> None:

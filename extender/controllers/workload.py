@@ -166,7 +166,7 @@ _log = structlog.get_logger(__name__)
 
 
 class AdmissionWriter:
-    """Writes the decisions of a cycle, and an Event for each of them.
+    """Writes the decisions of a cycle, and an Event for those that no job reports.
 
     Many writes are under way at once. A write without an answer may have been carried out: it is
     sent again until the API server accepts or refuses it. That is safe because each write holds for
@@ -247,6 +247,8 @@ class AdmissionWriter:
             since, waited = "reservation", max(0.0, now - held.transition)
             if before.checks:
                 self._metrics.checked(before, queue, waited=waited)
+        if any(each.group_kind in (self._options.kinds or ()) for each in before.owners):
+            return  # the Event of its job says that it starts
         note = f"Admitted by ClusterQueue {queue}, wait time since {since} was {waited:.0f}s"
         self._record(event(before, "Admitted", note, occasion=str(now)))
 

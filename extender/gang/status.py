@@ -41,6 +41,13 @@ _BAD: Final = frozenset((
     Reason.MEMBER_UNSCHEDULABLE, EventReason.PODS_FAILED,
 ))  # fmt: skip
 
+_ENDS: Final = frozenset((Phase.FINISHED, Phase.FAILED))
+_ACTED_ON: Final = frozenset((EventReason.PARTIAL_GANG, EventReason.EVICTED))
+_ON_ITS_WAY: Final = frozenset((
+    Reason.NOT_ENOUGH_PODS, Reason.WAITING_FOR_BIND, EventReason.PARTIALLY_SCHEDULED,
+))  # fmt: skip
+"""The reasons of every group before it starts: the conditions say them, and no Event."""
+
 _CLAIMING: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TURN))
 """The reasons of a group that has a claim, or would have one but for a limit."""
 
@@ -58,7 +65,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The status of the group, the Events to write, and the actions to take."""
+    """The status of the group, the Events beside those of its `changes`, and the actions."""
 
     status: PodGroupStatusInfo
     notices: tuple[Notice, ...] = ()
@@ -141,7 +148,6 @@ def decide(
     return Report(
         status=status,
         notices=(
-            *_changes(stored, status),
             *_mixed_priorities(pods),
             *_policy(pod_group.on_partial, watched),
             *_protection(pod_group.disruption_budget),
@@ -161,28 +167,30 @@ def decide(
     )
 
 
-def counts_alone(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
-    """Return whether only counts differ, and messages of conditions, which contain counts."""
-    return _without_counts(before) == _without_counts(after)
+def may_wait(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
+    """Return whether a status may be written later: a group is on its way, or its pods end.
+
+    Its end is written at once, and so is what is done about it: a restart finds it there.
+    """
+    ends = after.phase in _ENDS and after.phase != before.phase
+    return not ends and _done_about(after) <= _done_about(before)
 
 
-def _without_counts(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
-    silent = tuple(replace(each, message="") for each in status.conditions)
-    return replace(status, scheduled=0, running=0, succeeded=0, failed=0, conditions=silent)
+def _done_about(status: PodGroupStatusInfo) -> set[str]:
+    part, tried = map(status.condition, (ConditionType.PARTIAL, ConditionType.DOMAINS_TRIED))
+    acted = {part.reason} & _ACTED_ON if part is not None else set()
+    return acted | ({tried.message} if tried is not None else set())
 
 
-def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable[Notice]:
-    """Yield an Event for each condition with a new reason; new numbers alone are not worth one."""
-    for now in status.conditions:
-        before = stored.condition(now.type)
-        if before is not None and before.reason == now.reason:
+def changes(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> Iterable[Notice]:
+    """Yield an Event for each condition with a new reason that lasts; numbers are worth none."""
+    for now in after.conditions:
+        said = before.condition(now.type)
+        if said is not None and said.reason == now.reason:
             continue
-        if now.type == ConditionType.SCHEDULED:
+        if now.type == ConditionType.SCHEDULED and now.reason not in _ON_ITS_WAY:
             yield Notice(now.reason, now.message, "Scheduling", warning=now.reason in _BAD)
-        elif now.type == ConditionType.PARTIAL and now.reason in {
-            EventReason.PARTIAL_GANG,
-            EventReason.EVICTED,
-        }:
+        elif now.type == ConditionType.PARTIAL and now.reason in _ACTED_ON:
             action = "Evicting" if now.reason == EventReason.EVICTED else "Keeping"
             yield Notice(EventReason.PARTIAL_GANG, now.message, action, warning=True)
 

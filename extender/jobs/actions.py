@@ -77,7 +77,7 @@ class FinishWorkload(_OnWorkload):
 
     reason: str
     message: str
-    note: Note
+    note: Note | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,6 @@ class MakePodGroup:
     """The key of the workload whose room, found at its admission, is granted to the PodGroup."""
     domains: Mapping[str, DomainAssignment] = field(default_factory=dict)
     """The domains of pods in flavors with a topology, by pod set."""
-    note: None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DropGrant:
-    """Withdraw the room that a PodGroup was granted."""
-
-    namespace: str
-    name: str
     note: None = None
 
 
@@ -203,7 +194,6 @@ Action = (
     | DeleteWorkload
     | FinishWorkload
     | MakePodGroup
-    | DropGrant
     | StartJob
     | StopJob
     | FinalizeJob
@@ -381,8 +371,6 @@ class PodGroupState:
     """True if the ClusterQueue that admitted it makes a PodGroup for pods that bring none."""
     size: tuple[int, int] | None = None
     """The PodGroup's minMember and how many of these are known to be done; None without one."""
-    granted: bool = False
-    """True if its status grants room."""
     domains: Mapping[str, DomainAssignment] = field(default_factory=dict)
     """The domains that it gives to its pods, by pod set."""
 

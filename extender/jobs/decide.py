@@ -16,7 +16,6 @@ from extender.jobs.actions import (
     AwaitPods,
     Context,
     CreateWorkload,
-    DropGrant,
     FinalizeJob,
     FinishWorkload,
     Note,
@@ -47,7 +46,6 @@ from extender.jobs.workload import (
     ensure_one,
     left_to_clean,
     pod_group,
-    pod_group_key,
     prebuilt_name,
     priority_of,
     refusal,
@@ -164,9 +162,8 @@ def _dropped(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Contex
 
 
 def _ended(workload: WorkloadInfo, ended: Finished) -> FinishWorkload:
-    return finish(
-        workload, FinishReason.SUCCEEDED if ended.success else FinishReason.FAILED, ended.message
-    )
+    reason = FinishReason.SUCCEEDED if ended.success else FinishReason.FAILED
+    return replace(finish(workload, reason, ended.message), note=None)  # the job says it itself
 
 
 # -- no workload yet
@@ -302,10 +299,7 @@ def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     left = lowered(job, workload, context)
     release = ReleaseQuota(workload.key, workload.meta.uid, reason in _AT_ONCE, left)
     blocked = _block(workload, _unqueueable(job, context))
-    # The room that is kept for pods which no longer come is released.
-    namespace, _, name = pod_group_key(workload).partition("/")
-    granted = context.pod_group(workload).granted
-    return (*((DropGrant(namespace, name),) if granted else ()), release, *blocked, *stopped)
+    return (release, *blocked, *stopped)
 
 
 def _unqueueable(job: GenericJob, context: Context) -> ReportRefusal | None:

@@ -1,10 +1,10 @@
 """Events of events.k8s.io/v1: what people read with `kubectl describe` and `kubectl events`.
 
-Events help people and decide nothing. So recording one never waits and never fails: what is too
-much for the API server is written later, and what is too much for the reader, or to be kept, is
-dropped and counted. Namespaces take turns: a tenant whose objects give many Events delays its own.
-Warnings and other Events take turns, too: the Warning about one job does not wait for what is to be
-written about a thousand others.
+Events help people and decide nothing. So recording one never waits and never fails: writing takes a
+part of the time, as long as that keeps up, and a few connections at most. What is too much for the
+reader, or to be kept, is dropped and counted. Namespaces take turns: a tenant whose objects give
+many Events delays its own. Warnings and other Events take turns, too: the Warning about one job
+does not wait for what is to be written about a thousand others.
 
 The name of an Event is made from the word for its occasion. Notices that have a key are named after
 it: a second process, or the same one after a restart, makes no second Event of those. All others
@@ -32,10 +32,11 @@ from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS, REMEMBERED
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
-LONGEST_REST: Final = 2.0
-"""Most seconds from one Event to the next that waits."""
-SHARE: Final = 0.2
-"""The part of the time in which Events are written: the API server has more important writes."""
+_WRITERS: Final = 4
+"""Events that are written at once: the API server has more important writes. As long as none is
+late, one is written for a fifth of the time."""
+_LATE: Final = 2.0
+"""Seconds after which an Event is late, and the longest rest of a writer."""
 BURST: Final = 10
 """The number of Events of one object at once; later ones come `INTERVAL` seconds apart."""
 INTERVAL: Final = 30.0
@@ -71,7 +72,7 @@ class Event:
 
 
 class Recorder:
-    """Writes Events one after the other, at most so many about each object.
+    """Writes a few Events at a time, at most so many about each object.
 
     `count` gets the outcome of each: written, known already, dropped or failed.
     """
@@ -83,11 +84,8 @@ class Recorder:
         clock: Clock,
         instance: str,
         count: Callable[[str], None],
-        share: float = SHARE,
     ) -> None:
-        """Write for at most `share` of the time."""
         self._client = client
-        self._share = share
         self._clock = clock
         self._instance = instance
         self._count = count
@@ -122,22 +120,28 @@ class Recorder:
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(_WRITERS):
+                tasks.create_task(self._write_on())
+
+    async def _write_on(self) -> None:
         while True:
-            while self._lines:
-                key, line = self._lines.popitem(last=False)
-                at, event = line.popleft()
-                if line:
-                    self._lines[key] = line  # behind all others
-                began = self._clock.monotonic()
-                try:
-                    self._count(await self._write(event, at))
-                except Exception as error:  # noqa: BLE001 - an Event decides nothing
-                    self._count("failed")
-                    FAULTS.report("recorder", error, key=event.about.name)
-                took = self._clock.monotonic() - began
-                await asyncio.sleep(min(LONGEST_REST, took * (1 / self._share - 1)))
-            self._wakeup.clear()
-            await self._wakeup.wait()
+            while not self._lines:
+                self._wakeup.clear()
+                await self._wakeup.wait()
+            key, line = self._lines.popitem(last=False)
+            at, event = line.popleft()
+            if line:
+                self._lines[key] = line  # behind all others
+            began = self._clock.wall()
+            try:
+                self._count(await self._write(event, at))
+            except Exception as error:  # noqa: BLE001 - an Event decides nothing
+                self._count("failed")
+                FAULTS.report("recorder", error, key=event.about.name)
+            now = self._clock.wall()
+            rest = min(_LATE, (now - began) * (5 * _WRITERS - 1))
+            await asyncio.sleep(rest if now - at < _LATE else 0)
 
     async def _write(self, event: Event, at: float) -> str:
         """Return the outcome of writing an Event, again and again while that may help."""

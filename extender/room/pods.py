@@ -402,8 +402,6 @@ def why_over(
     grant = pod_group.grant
     if grant is None or not now < grant.until <= now + LONGEST_SECONDS:
         return "its time is over"
-    if cluster.tally(pod_group.key).assigned:
-        return "the group has pods on nodes"
     backing = backing_of(pod_group, queues)
     if backing is None:
         return "no admitted Workload asks for it"

@@ -177,7 +177,6 @@ class Extender:
             clock=clock,
             instance=socket.gethostname(),
             count=lambda result: self.metrics.events.labels(result).inc(),
-            share=0.5,
         )
 
     def _show(

@@ -69,11 +69,9 @@ def test_the_second_goes_on_where_the_first_ended(
 ) -> None:
     first, second = pair
     groups = Groups(api, gangs.namespace)
-    gangs.create("g", 2, min_member=3, gates=["harness/never"])
-    groups.await_reported("NotEnoughPods", "2 of the 3 pods that it needs exist")
-    api.wait_for(
-        "there is an Event or a condition", lambda: groups.reasons() == ["NotEnoughPods"], SECONDS
-    )
+    gangs.create("g", 3, gates=["harness/never"])
+    groups.await_reported("Gated", "0 of the 3 pods that it needs are free of gates")
+    api.wait_for("there is an Event", lambda: groups.reasons() == ["Gated"], SECONDS)
     before = groups.status(), holder(api)
     assert (first.leads, second.leads) == (True, False)
 
@@ -86,10 +84,11 @@ def test_the_second_goes_on_where_the_first_ended(
     second.await_looks()
     assert groups.status() == before[0]
     assert holder(api) != before[1]
+    gangs.delete(["g-2"])
+    groups.await_status(phase="Pending")
     gangs.add("g", 1, start=2, gates=["harness/never"])
-    groups.await_status(phase="PreScheduling")
-    api.wait_for("there is an Event or a condition", lambda: len(groups.reasons()) == 2, SECONDS)
-    assert groups.reasons() == ["NotEnoughPods", "Gated"]
+    api.wait_for("there is an Event", lambda: len(groups.reasons()) == 2, SECONDS)
+    assert groups.reasons() == ["Gated", "Gated"]
 
 
 def test_a_leader_that_was_out_for_too_long_ends_and_writes_no_more(

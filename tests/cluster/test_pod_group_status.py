@@ -24,12 +24,6 @@ def groups(api: Api, namespace: str) -> Groups:
     return Groups(api, namespace)
 
 
-def lasting(groups: Groups) -> list[str]:
-    """Return the reasons of Events, without those that a quick binding does not leave time for."""
-    passing = {"WaitingForBind", "PartiallyScheduled"}
-    return [reason for reason in groups.reasons() if reason not in passing]
-
-
 def rest_stays(before: Object, after: Object) -> None:
     """Check that two readings are the same, times of conditions included."""
     assert {**after, "conditions": None} == {**before, "conditions": None}
@@ -49,14 +43,14 @@ def test_a_jobs_gang_is_reported_in_each_phase_and_after_a_restart_the_same(
     def settles(*reasons: str, **want: Any) -> Object:
         status = groups.await_status(**want)
         events.extend(reasons)
-        api.wait_for(f"the Events are {events}", lambda: lasting(groups) == events, SECONDS)
+        api.wait_for(f"the Events are {events}", lambda: groups.reasons() == events, SECONDS)
         reconciler.restart()
         reconciler.await_looks()
         rest_stays(status, groups.await_status(**want))
         return status
 
     gangs.create_group("g", 3)
-    settles("NotEnoughPods", phase="Pending", scheduled=0)
+    settles(phase="Pending", scheduled=0)
     job = objects.job(
         "work",
         3,
@@ -94,7 +88,7 @@ def test_a_jobs_gang_is_reported_in_each_phase_and_after_a_restart_the_same(
     api.delete("batch/v1/jobs", "work", gangs.namespace)
     api.wait_for("the pods are gone", lambda: not gangs.members("g"), SECONDS)
     settles(phase="Finished", scheduled=3, succeeded=3, occupiedBy=f"{gangs.namespace}/work")
-    assert lasting(groups) == events
+    assert groups.reasons() == events
 
 
 def test_a_group_of_the_older_api_group_is_reported_as_well(
@@ -150,7 +144,7 @@ def test_what_a_group_waits_for_is_reported_with_numbers_and_one_event_each(
         "the last one is reported", lambda: groups.reasons()[-1:] == ["Scheduled"], SECONDS
     )
     seen = groups.reasons()
-    assert seen[0] == "NotEnoughPods"
+    assert seen[0] == "NotEnoughResources"
     assert Counter(seen).most_common(1)[0][1] == 1, seen
     notes = {event["reason"]: event["note"] for event in groups.events()}
     # Behind that may stand the gang of an earlier test, which is on its way out.

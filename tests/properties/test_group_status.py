@@ -124,5 +124,5 @@ def test_what_is_written_last_is_what_is_decided_at_rest(
     assert written[-1][1] == play.decided()
     for (at, before), (then, after) in pairwise(written):
         assert before != after
-        if status.counts_alone(before, after):
+        if status.may_wait(before, after):
             assert then - at >= LOOK_AGAIN - 1e-6

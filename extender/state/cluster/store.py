@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from extender.api.reasons import Reason
-from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED
+from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED, Phase
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange, ClusterEvent, ObjectsListed
 from extender.state.cluster.index import GroupTally, change_of_pod
@@ -588,12 +588,17 @@ class Cluster:
         return ClusterChange(room=True) if ended else _NOTHING
 
     def _grant(self, pod_group: PodGroupInfo) -> None:
-        """Reserve the room that a group is given from now on; one that has begun needs none."""
+        """Reserve the room that a group is given from now on; one that has begun needs none.
+
+        The pods of one that has ended may be gone.
+        """
         key = pod_group.key
         self._end_of_group(key, self._tables.reservations.grants)
         asks = self._view.pod_group(key)
-        grant = asks.grant if asks is not None else None
-        if grant is not None and not self._view.tally(key).committed:
+        if asks is None or (grant := asks.grant) is None:
+            return
+        ended = asks.status.phase in (Phase.FINISHED, Phase.FAILED)
+        if not ended and not self._view.tally(key).committed:
             given = Reservation(key, 0, grant.rooms, ReservationKind.GRANTED, until=grant.until)
             self._tables.reservations.put(given)
 

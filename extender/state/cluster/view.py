@@ -319,7 +319,7 @@ class ClusterView:
         return self._tables.queue
 
     def stored_grants(self, key: str) -> list[PodGroupInfo]:
-        """Return the PodGroups of that `namespace/name` that room is granted to, used or not."""
+        """Return the PodGroups of that `namespace/name` with a grant, whether it counts or not."""
         found = (self._tables.pod_groups.get((group, key)) for group in POD_GROUP_GROUPS)
         return [each for each in found if each is not None and each.grant is not None]
 

@@ -12,7 +12,7 @@ from extender.controllers.admitted_pods import GrantKeeper
 from extender.jobs.workload import made_for
 from extender.kube.errors import NotFoundError
 from extender.kube.queues import JobWriter
-from extender.state.cluster.records import LONGEST_SECONDS, Grant
+from extender.state.cluster.records import LONGEST_SECONDS, Grant, PodGroupStatusInfo
 from extender.state.queue import events as ev
 from extender.state.queue.store import Queues
 from tests.makers import NAMESPACE, ManualClock, cluster_of, key, nodes, observe, pod, pod_group
@@ -91,7 +91,6 @@ ENDS: dict[str, Callable[[Scene], object]] = {
     "deactivated": lambda scene: scene.change(active=False),
     "deleted": lambda scene: scene.queues.apply(ev.Deleted(scene.workload)),
     "released": lambda scene: scene.change(admission=None, conditions=()),
-    "placed": lambda scene: observe(scene.cluster, pod("p", 1, group="w", on="n0")),
     "inflated": lambda scene: scene.see(scene.grant(n0={"cpu": 2001})),
     "prolonged": lambda scene: scene.see(scene.grant(LONGEST_SECONDS + 1)),
 }
@@ -103,6 +102,21 @@ async def test_it_is_withdrawn(end: Callable[[Scene], object]) -> None:
     end(scene)
     assert await scene.look() is None
     assert scene.writer.dropped == [(key("w"), GROUP_X)]
+
+
+async def test_what_has_ended_in_the_state_is_not_withdrawn() -> None:
+    """With its first pod on a node no process keeps the room, and neither does one that starts."""
+    scene = Scene()
+    observe(scene.cluster, pod("p", 1, group="w", on="n0"))
+    assert await scene.look() is None
+    scene.clock.now += 60
+    assert await scene.look() is None
+
+    ended = PodGroupStatusInfo(phase="Finished")
+    scene.cluster = cluster_of(nodes(4), pod_group("w", 2, grant=scene.grant(), status=ended))
+    ENDS["finished"](scene)
+    assert await scene.look() is None
+    assert scene.writer.dropped == []
 
 
 async def test_what_a_restart_left_behind_is_withdrawn_in_both_api_groups() -> None:

@@ -9,7 +9,6 @@ from typing_extensions import override
 from extender.api.wellknown import GROUP_X
 from extender.controllers.timing import LATE
 from extender.gang.verdicts import GangOptions
-from extender.kube.errors import NotFoundError
 from extender.permit.background import NodeClaims
 from extender.state.cluster.records import Grant, PodGroupInfo
 from extender.state.queue import events as ev
@@ -32,7 +31,6 @@ class Groups(Jobs):
     def __init__(self) -> None:
         super().__init__()
         self.made: list[tuple[int, int, Grant | None]] = []
-        self.dropped: list[str] = []
 
     @override
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
@@ -53,11 +51,6 @@ class Groups(Jobs):
     ) -> None:
         assert (f"{namespace}/{name}", owners[0]["name"]) == (GROUP, "job")
         self.made.append((min_member, done, grant))
-
-    @override
-    async def drop_grant(self, namespace: str, name: str, *, api_group: str = "") -> None:
-        self.dropped.append(f"{namespace}/{name}")
-        raise NotFoundError("it is gone already")
 
 
 class Known(NoPodGroups):
@@ -167,10 +160,9 @@ async def test_one_that_does_not_appear_is_made_again(scene: Scene) -> None:
     assert len(scene.jobs.made) == 2
 
 
-async def test_what_is_not_used_is_given_back_with_the_quota(scene: Scene) -> None:
+async def test_none_is_made_of_what_loses_its_quota(scene: Scene) -> None:
     scene.see((2, 0), grant=Grant(ROOMS, scene.clock.now + LATE))
     scene.touch(GROUP, conditions=(condition("QuotaReserved"), condition("Evicted", "Preempted")))
     await scene.look()
-    assert scene.jobs.dropped == [GROUP]
     assert not scene.jobs.made
     assert scene.server.stored[GROUP].admission is None

@@ -115,6 +115,12 @@ class Bench:
         observe(self.cluster, *facts)
         return await self.controller.reconcile(GROUP)
 
+    async def settle(self, *facts: Any) -> float | None:
+        """Have two looks, so far apart that what may wait is written."""
+        await self.look(*facts)
+        self.clock.now += LOOK_AGAIN
+        return await self.look()
+
     def seen(self, *others: ConditionInfo) -> None:
         """Have the watch show what was written last, beside what others say."""
         last = self.writer.statuses[-1]
@@ -137,20 +143,54 @@ def bench(cluster: Cluster) -> Bench:
 
 
 async def test_a_status_is_written_when_it_changed_and_only_then(bench: Bench) -> None:
-    await bench.look(pods(2))
-    await bench.look()
+    await bench.settle(pods(2))
+    await bench.settle()
     bench.seen(ConditionInfo("Permitted", "False", "Gated"))
-    await bench.look()
+    await bench.settle()
     assert bench.phases == ["Pending"]
 
-    await bench.look(pods(3))
+    await bench.settle(pods(3))
     assert bench.phases == ["Pending", "PreScheduling"]
-    assert bench.reasons == ["NotEnoughPods", "Gated"]
+    assert bench.reasons == ["Gated"]
+
+
+async def test_what_a_gang_passes_within_a_second_is_one_write_and_one_event(bench: Bench) -> None:
+    await bench.look()
+    for facts in (pods(3), pods(2, on="n0"), pods(3, on="n0"), pods(2, **RUNS), pods(3, **RUNS)):
+        bench.clock.now += 0.1
+        assert await bench.look(facts) == pytest.approx(
+            LOOK_AGAIN + 1000 - bench.clock.now, abs=0.01
+        )
+    assert (bench.phases, bench.reasons) == ([], [])
+    assert bench.controller.phases() == {"Running": 1}
+
+    bench.clock.now += 0.5
+    await bench.look()
+    assert (bench.phases, bench.reasons) == (["Running"], ["Scheduled"])
+
+    bench.clock.now += LOOK_AGAIN
+    for done in (1, 2):
+        assert await bench.look(pods(done, **DONE)) == pytest.approx(LOOK_AGAIN)
+    await bench.look(pods(3, **DONE))
+    assert (bench.phases, bench.reasons) == (["Running", "Finished"], ["Scheduled"])
+
+
+@pytest.mark.parametrize(
+    ("then", "phase"),
+    [
+        (pods(3, **DONE), "Finished"),
+        (pod("gang-2", group="gang", on="n0", phase="Failed", finished=True), "Failed"),
+    ],
+)
+async def test_an_end_is_written_at_once(bench: Bench, then: Any, phase: str) -> None:
+    await bench.settle(pods(3, **RUNS))
+    await bench.look(then)
+    assert bench.phases == ["Running", phase]
 
 
 async def test_a_group_is_among_those_that_wait_until_it_has_its_nodes(bench: Bench) -> None:
     began = float(int(bench.clock.wall()))
-    await bench.look(pods(2, created=began - 50))
+    await bench.settle(pods(2, created=began - 50))
     assert [*bench.controller.waiting()] == [("NotEnoughPods", began)]
 
     bench.clock.now += 60
@@ -170,18 +210,27 @@ async def test_a_group_that_is_gone_does_not_wait(bench: Bench) -> None:
 
 
 async def test_a_restart_writes_no_status_and_no_event_again(bench: Bench) -> None:
-    await bench.look(pods(2))
+    gated = pods(3, gates=("other",))
+    await bench.settle(gated)
     bench.seen()
     bench.start()
-    await bench.look()
+    await bench.settle()
 
     assert len(bench.writer.statuses) == len(bench.events) == 1
+
+
+async def test_a_restart_before_a_status_was_written_loses_nothing(bench: Bench) -> None:
+    await bench.look(pods(3, **RUNS))
+    bench.start()
+    await bench.settle()
+
+    assert (bench.phases, bench.reasons) == (["Running"], ["Scheduled"])
 
 
 async def test_a_status_that_another_writer_overwrote_is_written_again_when_the_watch_had_time(
     bench: Bench,
 ) -> None:
-    again = await bench.look(pods(2))
+    again = await bench.settle(pods(3, gates=("other",)))
     assert again == WATCH_LAG
     bench.seen()
     bench.group = replace(bench.group, status=PodGroupStatusInfo(phase="Running"))
@@ -191,7 +240,7 @@ async def test_a_status_that_another_writer_overwrote_is_written_again_when_the_
 
     bench.clock.now += WATCH_LAG
     await bench.look()
-    assert bench.phases == ["Pending"] * 2
+    assert bench.phases == ["PreScheduling"] * 2
     await bench.look()
     assert len(bench.writer.statuses) == 2
     assert len(bench.events) == 1
@@ -202,36 +251,36 @@ async def test_a_status_that_is_stored_in_part_is_not_written_again_and_again(
 ) -> None:
     """The CRD of another project lacks fields, so that the watch never shows all of it."""
     bench.writer.is_whole = False
-    await bench.look(pods(2))
+    await bench.settle(pods(2))
     bench.clock.now += 2 * WATCH_LAG
     await bench.look()
     assert len(bench.writer.statuses) == 1
 
-    await bench.look(pods(4, **RUNS))
+    await bench.settle(pods(4, **RUNS))
     assert len(bench.writer.statuses) == 2
 
 
 async def test_a_status_that_could_not_be_written_gets_its_event_when_it_is(bench: Bench) -> None:
     bench.writer.errors = [UnavailableError("down")]
     with pytest.raises(UnavailableError):
-        await bench.look(pods(2))
+        await bench.settle(pods(3, gates=("other",)))
     assert bench.events == []
 
     await bench.look()
-    assert (len(bench.writer.statuses), bench.reasons) == (1, ["NotEnoughPods"])
+    assert (len(bench.writer.statuses), bench.reasons) == (1, ["Gated"])
 
 
-async def test_counts_alone_are_written_a_second_after_the_last_write(bench: Bench) -> None:
-    await bench.look(pods(3, **RUNS))
+async def test_counts_are_written_a_second_late(bench: Bench) -> None:
+    await bench.settle(pods(3, **RUNS))
+    bench.seen()
+    bench.clock.now += 30
+    assert await bench.look(pods(4, **RUNS)) == pytest.approx(LOOK_AGAIN)
     bench.clock.now += 0.4
-    assert await bench.look(pods(4, **RUNS)) == pytest.approx(LOOK_AGAIN - 0.4)
-    bench.clock.now += 0.4
-    assert await bench.look(pods(5, **RUNS)) == pytest.approx(LOOK_AGAIN - 0.8)
+    assert await bench.look(pods(5, **RUNS)) == pytest.approx(LOOK_AGAIN - 0.4)
     assert [status.running for status in bench.writer.statuses] == [3]
-    bench.clock.now += 0.2
+    bench.clock.now += 0.6
     await bench.look()
-    bench.clock.now += LOOK_AGAIN
-    await bench.look(pods(6, **RUNS))
+    await bench.settle(pods(6, **RUNS))
 
     assert [status.running for status in bench.writer.statuses] == [3, 5, 6]
     texts = [condition.message for condition in bench.writer.statuses[1].conditions]
@@ -239,7 +288,7 @@ async def test_counts_alone_are_written_a_second_after_the_last_write(bench: Ben
 
 
 async def test_counts_that_wait_are_written_with_what_does_not_wait(bench: Bench) -> None:
-    await bench.look(pods(3, **RUNS))
+    await bench.settle(pods(3, **RUNS))
     await bench.look(pods(5, **RUNS))
     await bench.look(pods(5, **DONE))
 
@@ -248,7 +297,7 @@ async def test_counts_that_wait_are_written_with_what_does_not_wait(bench: Bench
 
 
 async def test_counts_that_go_back_before_they_are_written_are_no_write(bench: Bench) -> None:
-    await bench.look(pods(4, **RUNS))
+    await bench.settle(pods(4, **RUNS))
     bench.seen()
     await bench.look(deleted("gang-3"))
     assert await bench.look(pods(4, **RUNS)) is None
@@ -271,28 +320,14 @@ async def test_counts_that_wait_are_not_forgotten_with_the_pods_that_they_came_f
     assert [status.succeeded for status in bench.writer.statuses] == [3, 4]
 
 
-async def test_a_status_that_could_not_be_written_while_counts_wait_gets_its_event(
-    bench: Bench,
-) -> None:
-    await bench.look(pods(1))
-    await bench.look(pods(2))
-    bench.writer.errors = [UnavailableError("down")]
-    with pytest.raises(UnavailableError):
-        await bench.look(pods(3))
-    await bench.look()
-
-    assert bench.phases == ["Pending", "PreScheduling"]
-    assert bench.reasons == ["NotEnoughPods", "WaitingForBind"]
-
-
 async def test_a_new_group_of_the_same_name_starts_anew(bench: Bench) -> None:
-    await bench.look(pods(3))
+    await bench.settle(pods(3, gates=("other",)))
     bench.clock.now += 500
     bench.group = replace(bench.group, uid="u-2")
-    await bench.look(bench.group)
+    await bench.settle(bench.group)
 
     first, second = bench.writer.statuses
-    assert (first.started, second.started) == (1000.0, 1500.0)
+    assert (first.started, second.started) == (1000.0, 1501.0)
     assert [event.about.uid for event in bench.events] == ["u-1", "u-2"]
 
 
@@ -305,20 +340,21 @@ async def test_a_group_that_is_gone_is_forgotten(bench: Bench) -> None:
 
 
 async def test_an_event_is_about_the_group(bench: Bench) -> None:
-    await bench.look(pods(2))
+    await bench.settle(pods(3, gates=("other",)))
     [event] = bench.events
 
     about = event.about
     assert (about.api_version, about.kind) == ("scheduling.x-k8s.io/v1alpha1", "PodGroup")
     assert (about.namespace, about.name, about.uid) == ("ns", "gang", "u-1")
-    assert (event.note, event.warning) == ("2 of the 3 pods that it needs exist", False)
+    text = "0 of the 3 pods that it needs are free of gates"
+    assert (event.note, event.warning) == (text, False)
 
 
 async def test_mixed_priorities_get_one_event_and_are_known_again_after_a_restart(
     bench: Bench,
 ) -> None:
     mixed = [*pods(2), pod("gang-2", group="gang", priority=5)]
-    await bench.look(mixed)
+    await bench.settle(mixed)
     await bench.look()
     assert bench.reasons.count("MixedPriorities") == 1
     bench.seen()
@@ -330,12 +366,11 @@ async def test_mixed_priorities_get_one_event_and_are_known_again_after_a_restar
 
 
 async def test_the_same_reason_later_is_another_occasion(bench: Bench) -> None:
-    await bench.look(pods(2))
-    await bench.look(pods(3))
-    bench.clock.now += 1
-    await bench.look(deleted("gang-2"))
+    gated, free = pods(3, gates=("other",)), pods(3)
+    for facts in (gated, free, gated):
+        await bench.settle(facts)
 
-    first, second = (e.occasion for e in bench.events if e.reason == "NotEnoughPods")
+    first, second = (e.occasion for e in bench.events if e.reason == "Gated")
     assert first != second
 
 
@@ -348,8 +383,7 @@ async def test_members_get_the_condition_that_their_gang_is_ready(bench: Bench) 
 async def test_a_refused_eviction_does_not_keep_the_others_and_is_tried_again(
     bench: Bench,
 ) -> None:
-    await bench.look(pods(2, **RUNS), pod("gang-2", group="gang"))
-    await bench.look()
+    await bench.settle(pods(2, **RUNS), pod("gang-2", group="gang"))
     bench.clock.now += 61
     bench.writer.errors = []
     status, *_ = bench.writer.statuses
@@ -390,7 +424,7 @@ async def test_it_watches_anew_when_others_have_the_nodes(bench: Bench) -> None:
 
 
 async def test_it_watches_anew_when_the_group_was_gone(bench: Bench) -> None:
-    await bench.look(pods(2, **RUNS), pod("gang-2", group="gang"))
+    await bench.settle(pods(2, **RUNS), pod("gang-2", group="gang"))
     bench.seen()
     bench.clock.now += 61
     await bench.look(deleted((bench.group.api_group, GROUP), PodGroupInfo))
@@ -403,7 +437,7 @@ async def test_a_gang_has_a_budget_while_it_runs_and_none_when_it_is_evicted(ben
     ours = BudgetInfo("ns", "gang-gang", gang="gang", gang_uid="u-1", need=3)
     bench.protects = True
     bench.start()
-    assert await bench.look(pods(3, **RUNS)) == AFTER
+    assert await bench.settle(pods(3, **RUNS)) == AFTER - LOOK_AGAIN
     assert bench.writer.budgets == []
     bench.clock.now += AFTER + 1
     await bench.look()
@@ -439,8 +473,8 @@ async def test_an_ordered_start_is_reported_with_its_mend_and_read_once(
     if order is not None:
         bench.writer.orders["web"] = order
 
-    await bench.look([pod("web-0", group="gang", **made)])
-    await bench.look([pod("web-1", group="gang", **made)])
+    await bench.settle([pod("web-0", group="gang", **made)])
+    await bench.settle([pod("web-1", group="gang", **made)])
 
     said = bench.writer.statuses[0].condition("Scheduled")
     assert said is not None
