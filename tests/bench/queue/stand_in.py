@@ -30,26 +30,14 @@ _LOCAL_QUEUES = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/localqueues"
 _CONFLICT = 409
 
 
-class StandIn:
-    """Admits while it runs."""
+class Served:
+    """The queues of a load: says of each that it is active, and knows their quota."""
 
-    def __init__(self, http: aiohttp.ClientSession, tasks: asyncio.TaskGroup) -> None:
-        self._http = http
-        self._tasks = tasks
-        self._changed = asyncio.Event()
-        self._cohorts: dict[str, str] = {}  # by queue
-        self._limits: dict[str, int] = {}
-        self._quota: Counter[str] = Counter()  # by cohort
-        self._pending: dict[str, Workload] = {}
-        self._assumed: dict[str, Workload] = {}  # admitted by us, not seen yet
-        self._held: dict[str, tuple[str, int]] = {}  # queue and amount
-
-    async def follow(self) -> None:
-        """Take in what happens to Workloads, without end."""
-        version = await watching.newest(self._http, WORKLOADS)
-        async for event in watching.events(self._http, WORKLOADS, version, of=WorkloadEvent):
-            self._take(event)
-            self._changed.set()
+    def __init__(self, http: aiohttp.ClientSession) -> None:
+        self.http = http
+        self.cohorts: dict[str, str] = {}  # by queue
+        self.limits: dict[str, int] = {}
+        self.quota: Counter[str] = Counter()  # by cohort
 
     async def activate(self) -> None:
         """Say of each queue that it is active, without end."""
@@ -60,6 +48,56 @@ class StandIn:
             for each in await self._list(_LOCAL_QUEUES):
                 await self._activate(_LOCAL_QUEUES, each)
             await asyncio.sleep(_LOOK_SECONDS)
+
+    def _learn(self, queue: dict[str, Any]) -> None:
+        name, spec = queue["metadata"]["name"], queue["spec"]
+        if name in self.cohorts:
+            return
+        quota = spec["resourceGroups"][0]["flavors"][0]["resources"][0]
+        nominal = amount(CPU, quota["nominalQuota"])
+        self.cohorts[name] = spec["cohortName"]
+        self.limits[name] = nominal + amount(CPU, quota.get("borrowingLimit", "1000000"))
+        self.quota[spec["cohortName"]] += nominal
+
+    async def _activate(self, path: str, queue: dict[str, Any]) -> None:
+        if not queue.get("status", {}).get("conditions"):
+            condition = Condition("Active", "True", "Ready", "It is served", timestamp())
+            body = {"status": {"conditions": [condition]}}
+            await self.send(f"{path}/{queue['metadata']['name']}/status", body)
+
+    async def _list(self, path: str) -> list[dict[str, Any]]:
+        async with self.http.get(path) as answer:
+            answer.raise_for_status()
+            return cast("list[dict[str, Any]]", msgspec.json.decode(await answer.read())["items"])
+
+    async def send(self, path: str, body: object) -> int:
+        """Merge a patch, and return 200 or 409. Raises RuntimeError for other answers."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        data = msgspec.json.encode(body)
+        async with self.http.patch(path, data=data, headers=headers) as answer:
+            if not answer.ok and answer.status != _CONFLICT:
+                raise RuntimeError(f"PATCH {path}: {answer.status} {await answer.text()}")
+            await answer.read()
+            return answer.status
+
+
+class StandIn(Served):
+    """Admits while it runs."""
+
+    def __init__(self, http: aiohttp.ClientSession, tasks: asyncio.TaskGroup) -> None:
+        super().__init__(http)
+        self._tasks = tasks
+        self._changed = asyncio.Event()
+        self._pending: dict[str, Workload] = {}
+        self._assumed: dict[str, Workload] = {}  # admitted by us, not seen yet
+        self._held: dict[str, tuple[str, int]] = {}  # queue and amount
+
+    async def follow(self) -> None:
+        """Take in what happens to Workloads, without end."""
+        version = await watching.newest(self.http, WORKLOADS)
+        async for event in watching.events(self.http, WORKLOADS, version, of=WorkloadEvent):
+            self._take(event)
+            self._changed.set()
 
     async def admit(self) -> None:
         """Admit what fits whenever something changed, without end."""
@@ -91,16 +129,16 @@ class StandIn:
             by_queue[each.spec.queue_name] += each.request
         by_cohort: Counter[str] = Counter()
         for queue, held in by_queue.items():
-            by_cohort[self._cohorts[queue]] += held
+            by_cohort[self.cohorts[queue]] += held
         refused = set()
         for each in sorted(self._pending.values(), key=lambda one: -one.spec.priority):
             queue, request = each.spec.queue_name, each.request
             if (queue, request) in refused:
                 continue
-            cohort = self._cohorts[queue]
+            cohort = self.cohorts[queue]
             if (
-                by_queue[queue] + request > self._limits[queue]
-                or by_cohort[cohort] + request > self._quota[cohort]
+                by_queue[queue] + request > self.limits[queue]
+                or by_cohort[cohort] + request > self.quota[cohort]
             ):
                 refused.add((queue, request))
                 continue
@@ -135,37 +173,7 @@ class StandIn:
         conditions = merged(workload.status.conditions, changed, timestamp())
         version = {"resourceVersion": workload.metadata.resource_version}
         body = {"metadata": version, "status": {**status, "conditions": conditions}}
-        return await self._send(f"{WORKLOADS}/{name}/status", body)
-
-    def _learn(self, queue: dict[str, Any]) -> None:
-        name, spec = queue["metadata"]["name"], queue["spec"]
-        if name in self._cohorts:
-            return
-        quota = spec["resourceGroups"][0]["flavors"][0]["resources"][0]
-        nominal = amount(CPU, quota["nominalQuota"])
-        self._cohorts[name] = spec["cohortName"]
-        self._limits[name] = nominal + amount(CPU, quota.get("borrowingLimit", "1000000"))
-        self._quota[spec["cohortName"]] += nominal
-
-    async def _activate(self, path: str, queue: dict[str, Any]) -> None:
-        if not queue.get("status", {}).get("conditions"):
-            condition = Condition("Active", "True", "Ready", "It is served", timestamp())
-            body = {"status": {"conditions": [condition]}}
-            await self._send(f"{path}/{queue['metadata']['name']}/status", body)
-
-    async def _list(self, path: str) -> list[dict[str, Any]]:
-        async with self._http.get(path) as answer:
-            answer.raise_for_status()
-            return cast("list[dict[str, Any]]", msgspec.json.decode(await answer.read())["items"])
-
-    async def _send(self, path: str, body: object) -> int:
-        headers = {"Content-Type": "application/merge-patch+json"}
-        data = msgspec.json.encode(body)
-        async with self._http.patch(path, data=data, headers=headers) as answer:
-            if not answer.ok and answer.status != _CONFLICT:
-                raise RuntimeError(f"PATCH {path}: {answer.status} {await answer.text()}")
-            await answer.read()
-            return answer.status
+        return await self.send(f"{WORKLOADS}/{name}/status", body)
 
 
 async def main(kubeconfig: Path) -> None:

@@ -71,6 +71,17 @@ def test_all_jobs_are_complete_within_the_quota(tmp_path: Path) -> None:
         assert line in output
 
 
+def test_the_smallest_program_completes_all_jobs_within_the_quota(tmp_path: Path) -> None:
+    smallest = shlex.join([sys.executable, "-m", "tests.bench.queue.smallest"])
+    code, output, runs = _bench(tmp_path, "--external", smallest)
+
+    assert code == 0, output
+    run = runs["external"]
+    assert (run["measures"]["finished"], run["faults"]) == (JOBS, [])
+    assert run["writes"]["PATCH jobs"] == JOBS
+    assert "POST workloads" not in run["writes"]
+
+
 @LONG
 def test_jobs_that_are_not_complete_fail_the_run(tmp_path: Path) -> None:
     code, output, runs = _bench(
