@@ -53,6 +53,9 @@ class Gang(Section):
     """whether an autoscaler adds nodes for pods that wait. A group that would not fit even on empty
     nodes then has the reason WaitingForNodes in place of NeverFits, no group has more set aside
     than it needs, and minResources beyond what the pods request do not count"""
+    publish_kept_room: bool = False
+    """whether the reconciler makes a CapacityBuffer for each node that is set aside for a group, so
+    that an autoscaler adds nodes for the pods that are kept off it"""
     domain_timeout_seconds: Positive = 600
     """how long a gang with scheduling.x-k8s.io/required-topology waits for nodes in the domain that
     was chosen for it, where `growing` is on and the gate policy is installed. Then its pods are

@@ -20,14 +20,7 @@ from extender.controllers.workload import Workloads, event
 from extender.jobs import fields
 from extender.jobs.fields import Object
 from extender.jobs.templates import FlavorNotFoundError, PlacementError
-from extender.kube.autoscaling import (
-    BUFFER_VERSION,
-    BUFFERS,
-    GROUP,
-    REQUESTS,
-    TEMPLATES,
-    Autoscaling,
-)
+from extender.kube.autoscaling import BUFFERS, REQUESTS, TEMPLATES, Autoscaling, buffer
 from extender.kube.errors import ApiError, RefusedError
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle, provisioning
@@ -157,7 +150,7 @@ class NodeRequests:
             return f"its pods cannot be asked for: {error}"
         if self._view.workloads.get(workload.key) is not workload:
             return None  # it has changed meanwhile, and is looked at again
-        made = [_buffer(each) for each in pods]
+        made = [buffer(fields.mapping(e.template, "metadata"), e.count) for e in pods]
         if plural == REQUESTS:
             asked_for = {"class_name": self._class, "version": version}
             made = [provisioning.request(workload, name, pods, parameters={}, **asked_for)]
@@ -242,14 +235,3 @@ def _name(workload: WorkloadInfo, end: str) -> str:
     attempt = lifecycle.nodes_missed(workload) + 1
     at = provisioning.reservation_of(workload)
     return provisioning.short_name(f"{workload.meta.name}-nodes-{attempt}-{at}{end}")
-
-
-def _buffer(pods: PodsAsked) -> Object:
-    """Return a CapacityBuffer for pods, with the name and the owner of their PodTemplate."""
-    metadata = dict(fields.mapping(pods.template, "metadata"))
-    return {
-        "apiVersion": f"{GROUP}/{BUFFER_VERSION}",
-        "kind": "CapacityBuffer",
-        "metadata": metadata,
-        "spec": {"podTemplateRef": {"name": pods.name}, "replicas": pods.count},
-    }

@@ -34,7 +34,7 @@ from extender.gang.fit import candidates, fits, fitting, pod_shape
 from extender.gang.topology import Places
 from extender.gang.verdicts import GangOptions
 from extender.gang.victims import PATIENCE_SECONDS
-from extender.resources.quantity import Resources, add, subtract
+from extender.resources.quantity import CPU, MEMORY, PODS, Resources, add, subtract
 from extender.state.cluster.records import Domain, NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
@@ -124,6 +124,23 @@ def waits_since(pod_group: PodGroupInfo, *, view: ClusterView) -> float:
     quorum = view.quorum(pod_group)
     created = sorted(pod.created for pod in view.members(pod_group.key))
     return max(pod_group.created, created[quorum - 1] if 0 < quorum <= len(created) else 0.0)
+
+
+def free_on_claimed(view: ClusterView) -> dict[str, tuple[str, Resources]]:
+    """Return the first group with a claim to each node, and what pods leave there, by node.
+
+    That is CPU, memory and what is claimed, on nodes where something claimed is left. A group that
+    could start now has none: its own pods take the room.
+    """
+    first = {name: claim for claim in [*view.claims.values()][::-1] for name in claim.amounts}
+    found, left = dict[str, tuple[str, Resources]](), view.left.all()
+    for name, claim in first.items():
+        there = left.get(name, {})
+        free = {what for what in claim.amounts[name] if what != PODS and there.get(what, 0) > 0}
+        if free and claim.fits_since is None:
+            free |= {what for what in (CPU, MEMORY) if there.get(what, 0) > 0}
+            found[name] = claim.owner, {what: there[what] for what in sorted(free)}
+    return found
 
 
 def _turns(

@@ -100,16 +100,28 @@ class Autoscaling:
         failed = (e for e in conditions if (e.type, e.status) == ("Failed", "True"))
         return next((each.message or "Failed" for each in failed), None)
 
-    async def owners(self, plural: str, version: str) -> list[tuple[str, str]]:
-        """Return for each of our objects its Workload, as `namespace/name`, and its own name."""
+    async def owners(
+        self, plural: str, version: str, kind: str = "Workload"
+    ) -> list[tuple[str, str]]:
+        """Return our objects with an owner of a kind: that, as `namespace/name`, and their name."""
         selector = quote(f"{MANAGED_BY_LABEL}={MANAGER}")
         path = f"{objects(GROUP, version, plural)}?labelSelector={selector}"
         found = decoded(_decode_list, await self._client.request("GET", path))
-        return [*_owners(each.metadata for each in found.items)]
+        return [*_owners((each.metadata for each in found.items), kind)]
 
 
-def _owners(found: Iterable[ObjectMeta]) -> Iterable[tuple[str, str]]:
+def buffer(metadata: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return a CapacityBuffer for so many pods, with the metadata of their PodTemplate."""
+    return {
+        "apiVersion": f"{GROUP}/{BUFFER_VERSION}",
+        "kind": "CapacityBuffer",
+        "metadata": {**metadata},
+        "spec": {"podTemplateRef": {"name": metadata["name"]}, "replicas": count},
+    }
+
+
+def _owners(found: Iterable[ObjectMeta], kind: str) -> Iterable[tuple[str, str]]:
     for each in found:
         for owner in each.owner_references or ():
-            if owner.kind == "Workload":
+            if owner.kind == kind:
                 yield f"{each.namespace}/{owner.name}", each.name

@@ -107,6 +107,18 @@ def about(pod_group: PodGroupInfo) -> ObjectRef:
     return ObjectRef(api_version, "PodGroup", *where, pod_group.uid)
 
 
+def owned(pod_group: PodGroupInfo, name: str) -> dict[str, Any]:
+    """Return the metadata of an object that we make for a PodGroup, and that goes with it."""
+    of = about(pod_group)
+    owner = {"apiVersion": of.api_version, "kind": of.kind, "name": of.name, "uid": of.uid}
+    return {
+        "name": name,
+        "namespace": pod_group.namespace,
+        "labels": {MANAGED_BY_LABEL: MANAGER},
+        "ownerReferences": [owner],
+    }
+
+
 def as_json(status: PodGroupStatusInfo) -> dict[str, Any]:
     """Return a status as the API has it."""
     written: dict[str, Any] = {
@@ -330,21 +342,10 @@ class PodGroupWriter:
         One of the same name that someone else has made or changed is a ConflictError.
         """
         selector = budget.selector.match_labels if budget.selector is not None else None
-        owner = about(pod_group)
         body = _encode({
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
-            "metadata": {
-                "name": budget.name,
-                "namespace": budget.namespace,
-                "labels": {MANAGED_BY_LABEL: MANAGER},
-                "ownerReferences": [{
-                    "apiVersion": owner.api_version,
-                    "kind": owner.kind,
-                    "name": owner.name,
-                    "uid": owner.uid,
-                }],
-            },
+            "metadata": owned(pod_group, budget.name),
             "spec": {
                 "minAvailable": budget.need,
                 "selector": {"matchLabels": selector},

@@ -20,12 +20,14 @@ from fastapi import FastAPI
 from extender.api.wellknown import Phase
 from extender.config.sections import SettingsError
 from extender.config.settings import Settings
+from extender.controllers.claim_buffers import ClaimBuffers
 from extender.controllers.pod_group import PodGroupController
 from extender.controllers.preemption import (
     FailedCalls,
     PreemptionController,
     StoredNominations,
 )
+from extender.kube.autoscaling import Autoscaling
 from extender.kube.certificates import issue
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
@@ -112,6 +114,9 @@ class Reconciler:
         self._victims = self._of_groups("preemption", self._preemption.reconcile, longest=10.0)
         # The extender claims room for groups that have waited long, and this process does too.
         self._aging = NodeClaims(cluster, options=options, clock=clock)
+        self._buffers = ClaimBuffers(
+            view, Autoscaling(client), clock=clock, on=settings.gang.publish_kept_room
+        )
         cluster.subscribe(self._on_change)
 
         # The watches, and the objects that they cannot read.
@@ -308,6 +313,7 @@ class Reconciler:
                 tasks.create_task(self._controller.run())
                 tasks.create_task(self._victims.run())
                 tasks.create_task(self._failed_calls.run())
+                tasks.create_task(self._buffers.run())
                 tasks.create_task(self._recorder.run())
                 if self._queue is not None:
                     tasks.create_task(self._queue.run(after_another=self._election is not None))

@@ -36,6 +36,8 @@ from extender.api.wellknown import (
 )
 from extender.config.sections import SettingsError, read_yaml
 from extender.config.settings import Settings
+from extender.kube.autoscaling import BUFFER_VERSION, BUFFERS
+from extender.kube.autoscaling import GROUP as AUTOSCALING
 from extender.kube.certificates import CertificateSecret
 from extender.kube.client import KubeClient
 from extender.kube.credentials import CERTIFICATE, keyring
@@ -336,6 +338,9 @@ class _Check:
 
     async def _autoscalers(self) -> AsyncIterator[Finding]:
         """Yield what does not go together with an autoscaler, where there is one."""
+        shows = self._settings.gang.publish_kept_room
+        if shows and BUFFER_VERSION not in await self._served(BUFFERS, AUTOSCALING):
+            yield no_buffers()
         found = ["Karpenter"] * bool(await self._reader.items(_NODE_POOLS))
         with suppress(NotFoundError):
             await self._reader.get(_AUTOSCALER_STATUS)
@@ -599,6 +604,16 @@ def others(running: Mapping[str, str], *, queue: bool) -> Iterator[Finding]:
         )
 
 
+def no_buffers() -> Finding:
+    """Return that nothing shows an autoscaler which nodes are set aside, although it should."""
+    return failure(
+        "autoscalers.buffers",
+        f"gang.publishKeptRoom is true, and no {BUFFERS}.{AUTOSCALING} {BUFFER_VERSION} are served",
+        "install their CRD and let the autoscaler read them "
+        "(docs/tasks/admin/clusters-that-grow.md), or set it to false",
+    )
+
+
 def beside_autoscaler(
     settings: Settings, bindings: Sequence[Object], waiting: Sequence[str]
 ) -> Iterator[Finding]:
@@ -620,12 +635,12 @@ def beside_autoscaler(
             "gang.ungateWhen is fits: no node is added for gated pods",
             f"set gang.ungateWhen to complete {see}",
         )
-    if gang.aging_seconds:
+    if gang.aging_seconds and not gang.publish_kept_room:
         yield warning(
             "autoscalers.claims",
             f"gang.agingSeconds is {gang.aging_seconds:g}: an autoscaler takes nodes that are set "
             "aside for free ones, and adds none for the pods that are kept off",
-            f"set it to 0, unless node pools are at their limit {see}",
+            f"set gang.publishKeptRoom to true, or this to 0 {see}",
         )
     if not gang.growing:
         yield warning(

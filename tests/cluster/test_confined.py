@@ -574,6 +574,10 @@ def test_the_reconciler_asks_for_nodes_for_workloads_and_touches_no_other_templa
         reconciler.create(other)
     metadata = {"name": "ours", "namespace": namespace, "ownerReferences": [owner]}
     reconciler.create({**theirs, "metadata": metadata})
+    gang = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "name": "g"}
+    owned = {"name": "kept", "namespace": namespace, "ownerReferences": [{**gang, "uid": "u"}]}
+    reconciler.create({**theirs, "metadata": owned})
+    reconciler.delete("podtemplates", "kept", namespace)
     label = put("/metadata/labels", {"a": "b"})
     assert "what asks for nodes" in refused(reconciler, "podtemplates", "ours", namespace, label)
     reconciler.delete("podtemplates", "ours", namespace)

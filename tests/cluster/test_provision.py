@@ -7,6 +7,7 @@ import pytest
 
 from tests.cluster.alone import in_place_of
 from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.queues import API, Queues, condition
 from tests.cluster.test_require_room import await_running
 from tests.harness.client import Api, Object
@@ -199,3 +200,48 @@ def test_a_request_that_fails_releases_the_quota_and_a_restart_goes_on(
         queues.job("small", 2, run_for="1h")
         await_running(api, queues, "small", 2)
         assert queues.is_suspended("one")
+
+
+@pytest.mark.usefixtures("served")
+def test_nodes_that_are_set_aside_have_buffers_as_long_as_they_are(
+    control_plane: ControlPlane, reconciler: Reconciler, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    api, namespace = gangs.api, gangs.namespace
+    names = nodes(2, "4")
+    for name in names:
+        api.create(gangs.pod(f"on-{name}", cpu="3", node_name=name))
+    shows = {"agingSeconds": 2, "claimNodesPercentage": 100, "publishKeptRoom": True}
+    with in_place_of(reconciler, control_plane, "shows", {"gang": shows}) as other:
+        gangs.create("g", 2, cpu="4")
+        api.wait_for("both are shown", lambda: shown(gangs) == dict.fromkeys(names, "1"), SECONDS)
+        [buffer, _] = api.list(BUFFERS, namespace)
+        [owner] = buffer["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"]) == ("PodGroup", "g")
+
+        other.stop()
+        api.create(gangs.pod("more", cpu="1", node_name=names[0]))
+        other.start()
+        left = dict(zip(names, "01", strict=True))
+        api.wait_for("it shows what is left", lambda: shown(gangs) == left, SECONDS)
+
+        gangs.delete(["g-0", "g-1"])
+        api.delete(POD_GROUPS, "g", namespace)
+        await_none(api, BUFFERS, namespace)
+        await_none(api, "podtemplates", namespace)
+        gangs.create("h", 2, cpu="4")
+        api.wait_for("they are shown again", lambda: shown(gangs) == left, SECONDS)
+    # The reconciler that all tests share makes none.
+    await_none(api, BUFFERS, namespace)
+    await_none(api, "podtemplates", namespace)
+
+
+def shown(gangs: Gangs) -> dict[str, str]:
+    """Return the CPUs that buffers take of each node."""
+    found = {}
+    for buffer in gangs.api.list(BUFFERS, gangs.namespace):
+        name = buffer["spec"]["podTemplateRef"]["name"]
+        template = gangs.api.find("podtemplates", name, gangs.namespace)
+        spec = template["template"]["spec"] if template else {"nodeSelector": {}}
+        for host in spec["nodeSelector"].values():
+            found[host] = spec["containers"][0]["resources"]["requests"].get("cpu", "0")
+    return found

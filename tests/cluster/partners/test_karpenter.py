@@ -20,8 +20,9 @@ from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.held import held_in
 from tests.cluster.leftovers import sweep
 from tests.cluster.partners.pools import SECONDS, ZONE, Pools
-from tests.cluster.queues import API, Queues
+from tests.cluster.queues import API, Queues, condition
 from tests.cluster.services import Services
+from tests.cluster.test_preemption import held, let_go
 from tests.cluster.test_provision import BUFFERS
 from tests.cluster.test_require_room import await_running, pods_of
 from tests.cluster.test_serving import stateful_set
@@ -41,14 +42,20 @@ pytestmark = [
 GATE_POLICY = ROOT / "manifests" / "optional" / "gang-gate-policy.yaml"
 
 control_plane, api = alone(controllers=True, kubelet=True)
-gang = pair_of("gang", settings={"gang": {"growing": True, "agingSeconds": 0}})
+GROWS = {"growing": True, "agingSeconds": 0}
+gang = pair_of("gang", settings={"gang": GROWS})
 """The extender with the settings of docs/tasks/admin/clusters-that-grow.md."""
+AGED = {"growing": True, "agingSeconds": 2, "claimNodesPercentage": 100}
+aged = pair_of("aged", settings={"gang": AGED})
+"""One that sets nodes aside after two seconds."""
+growth_first = pair_of("growth-first", settings={"gang": {**GROWS, "preemption": "AfterGrowth"}})
+"""One whose gangs preempt only where no nodes come."""
 
 
 @pytest.fixture(scope="module")
 def reconciler(control_plane: ControlPlane, karpenter: Component) -> Iterator[Reconciler]:
     """The reconciler, which finds Karpenter's CapacityBuffers when it starts."""
-    settings = {"reconcile": {"leaderElect": False}, "gang": {"growing": True, "agingSeconds": 0}}
+    settings = {"reconcile": {"leaderElect": False}, "gang": GROWS}
     made = Reconciler(control_plane, settings=settings)
     made.wait_leading()
     yield made
@@ -73,6 +80,14 @@ def gates(api: Api) -> None:
 @pytest.fixture
 def pools(api: Api, karpenter: Component) -> Iterator[Pools]:
     """NodePools, which end after the pods of the test."""
+    made = Pools(api)
+    yield made
+    made.clean()
+
+
+@pytest.fixture
+def elsewhere(api: Api, karpenter: Component) -> Iterator[Pools]:
+    """More of them, whose nodes are for other pods."""
     made = Pools(api)
     yield made
     made.clean()
@@ -329,6 +344,104 @@ def test_a_stateful_set_whose_pods_start_together_starts_from_zero(
         assert pools.bought() == 2
 
 
+def test_pods_that_are_kept_off_get_other_nodes_where_the_kept_room_is_published(
+    control_plane: ControlPlane,
+    aged: GangScheduler,
+    reconciler: Reconciler,
+    elsewhere: Pools,
+    pools: Pools,
+    gangs: Gangs,
+) -> None:
+    """They would fit where nodes are set aside for a gang that its pool cannot hold."""
+    api = gangs.api
+    by: dict[str, Any] = {"scheduler_name": "aged", "nodeSelector": pools.selector}
+    pools.create(most=2)
+    of_first = {**pools.selector, "karpenter.sh/nodepool": f"{pools.name}-0"}
+    gangs.create("busy", 2, cpu="3", nodeSelector=of_first)
+    gangs.await_phases("busy", SECONDS, Running=2)
+    pools.create()
+    gangs.create("large", 2, cpu="4", **{**by, "nodeSelector": of_first})
+    api.create(gangs.pod("asks", cpu="0", **by))
+    api.wait_for("it has a claim", lambda: aged.metric("gang_extender_claims") == 1, SECONDS)
+    plain = ["plain-0", "plain-1"]
+    api.create(*(gangs.pod(name, cpu="500m", **by) for name in plain))
+    gangs.create("small", 2, cpu="500m", **by)
+    wait = [*plain, "small-0", "small-1"]
+    api.wait_for("they wait", lambda: all(is_refused(gangs, name) for name in wait), SECONDS)
+    elsewhere.create()
+    await_look(elsewhere, gangs)
+    assert pools.bought() == 2
+    assert {name: gangs.node_of(name) for name in wait} == dict.fromkeys(wait)
+
+    shows = {"gang": {**AGED, "publishKeptRoom": True}}
+    with in_place_of(reconciler, control_plane, "shows", shows):
+        api.wait_for("they have nodes", lambda: all(map(gangs.node_of, wait)), SECONDS)
+        assert pools.bought() == 3
+        assert not gangs.bound("large")
+    api.wait_for("none is shown", lambda: not api.list(BUFFERS, gangs.namespace), SECONDS)
+
+
+def test_a_gang_of_higher_priority_preempts_and_buys_no_node(
+    high: str, pools: Pools, gangs: Gangs
+) -> None:
+    pools.create()
+    gangs.create("low", 2, cpu="4", nodeSelector=pools.selector)
+    gangs.await_phases("low", SECONDS, Running=2)
+
+    gangs.create("h", 2, cpu="4", nodeSelector=pools.selector, priority_class=high)
+
+    gangs.await_phases("h", SECONDS, Running=2)
+    assert gangs.members("low") == []
+    await_look(pools, gangs)
+    assert pools.bought() == 3
+
+
+@pytest.mark.usefixtures("growth_first")
+def test_where_growth_comes_first_nodes_are_added_and_no_pod_is_preempted(
+    high: str, pools: Pools, gangs: Gangs
+) -> None:
+    of: dict[str, Any] = {"scheduler_name": "growth-first", "nodeSelector": pools.selector}
+    pools.create()
+    gangs.create("low", 2, cpu="4", **of)
+    gangs.await_phases("low", SECONDS, Running=2)
+
+    gangs.create("h", 2, cpu="4", priority_class=high, **of)
+
+    gangs.await_phases("h", SECONDS, Running=2)
+    assert gangs.phases("low") == ["Running"] * 2
+    assert pools.bought() == 4
+
+
+def test_where_victims_stay_nodes_are_added_after_all(
+    high: str, pools: Pools, gangs: Gangs
+) -> None:
+    pools.create()
+    held(gangs, "low", 2, nodeSelector=pools.selector)
+
+    gangs.create("h", 2, cpu="4", nodeSelector=pools.selector, priority_class=high)
+
+    gangs.await_phases("h", SECONDS, Running=2)
+    assert pools.bought() == 4
+    let_go(gangs, "low")
+
+
+def test_a_gang_gets_its_nodes_while_plain_pods_keep_coming(pools: Pools, gangs: Gangs) -> None:
+    """The next one comes when the last one has a node, at once or with the nodes that boot."""
+    pools.create(boot_seconds=5)
+    names = ["plain-0"]
+    gangs.api.create(gangs.pod(names[0], cpu="1", nodeSelector=pools.selector))
+    gangs.create("g", 8, cpu="2", nodeSelector=pools.selector)
+
+    def runs() -> bool:
+        if gangs.node_of(names[-1]):
+            names.append(f"plain-{len(names)}")
+            gangs.api.create(gangs.pod(names[-1], cpu="1", nodeSelector=pools.selector))
+        return gangs.phases("g") == ["Running"] * 8
+
+    gangs.api.wait_for("the gang runs", runs, SECONDS)
+    assert len(names) > 1
+
+
 def test_a_check_names_the_settings_that_do_not_go_with_karpenter(
     control_plane: ControlPlane, pools: Pools
 ) -> None:
@@ -373,6 +486,12 @@ def reason_of(gangs: Gangs, group: str) -> str:
     return next(
         (c["reason"] for c in found["status"]["conditions"] if c["type"] == "Scheduled"), ""
     )
+
+
+def is_refused(gangs: Gangs, name: str) -> bool:
+    """Return whether a pod is what autoscalers look at."""
+    found = condition(gangs.api.get("pods", name, gangs.namespace), "PodScheduled")
+    return found.get("reason") == "Unschedulable"
 
 
 def nodes_of(gangs: Gangs, group: str) -> dict[str, str]:

@@ -488,6 +488,10 @@ def of_queue(
 
 
 PLAIN = of_queue()
+BUFFERS = {
+    "/apis/autoscaling.x-k8s.io": {"versions": [{"version": "v1beta1"}]},
+    "/apis/autoscaling.x-k8s.io/v1beta1": {"resources": [{"name": "capacitybuffers"}]},
+}
 KARPENTER = {POOLS: {"items": [{}]}, STATUS: GONE}
 
 
@@ -507,6 +511,16 @@ KARPENTER = {POOLS: {"items": [{}]}, STATUS: GONE}
             {**KARPENTER, **GATED, **PLAIN},
             {"gang": {**GROWING, "ungateWhen": "fits"}},
             {"ungate": "warning"},
+        ),
+        (
+            {**KARPENTER, **GATED, **PLAIN, **BUFFERS},
+            {"gang": {"growing": True, "publishKeptRoom": True}},
+            {"known": "ok"},
+        ),
+        (
+            {**KARPENTER, **GATED, **PLAIN, "/apis/autoscaling.x-k8s.io": GONE},
+            {"gang": {"growing": True, "publishKeptRoom": True}},
+            {"buffers": "failure", "known": "ok"},
         ),
         (
             {**KARPENTER, **GATED, **of_queue(annotations=ROOM)},

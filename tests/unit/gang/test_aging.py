@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import Toleration
-from extender.gang.aging import MOST, deciding, waits_since
+from extender.gang.aging import MOST, deciding, free_on_claimed, waits_since
 from extender.gang.verdicts import GangOptions
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import DomainAssignment, NodeInfo, PodInfo
@@ -479,3 +479,39 @@ def test_groups_that_fit_and_do_not_start_keep_no_other_from_a_claim() -> None:
     for _ in range(3):
         found |= cpus(at_once(deciding(share, view=view, now=NOW, options=OPTIONS)))
     assert found == {"large": {"n0": 4, "n1": 4}}
+
+
+CLAIMED = {"cpu": 2000, "pods": 1}
+BOTH = [*nodes(4, 4), pod("x", 1, on="n0")]
+
+
+@pytest.mark.parametrize(
+    ("there", "made", "want"),
+    [
+        (BOTH, [Claim("ns/a", 0, {"n0": CLAIMED})], {"n0": ("ns/a", {"cpu": 3000})}),
+        (
+            [node("n0", 4, gpu=2), pod("x", 4, on="n0")],
+            [Claim("ns/a", 0, {"n0": {**CLAIMED, "example.com/gpu": 1}})],
+            {"n0": ("ns/a", {"example.com/gpu": 2})},
+        ),
+        ([*BOTH, pod("y", 3, on="n0")], [Claim("ns/a", 0, {"n0": CLAIMED})], {}),
+        ([node("n0", 4, gpu=2)], [Claim("ns/a", 0, {"n0": {"example.com/other": 1}})], {}),
+        (
+            BOTH,
+            [Claim("ns/a", 0, {"n0": CLAIMED}), Claim("ns/b", 0, {"n0": CLAIMED, "n1": CLAIMED})],
+            {"n0": ("ns/a", {"cpu": 3000}), "n1": ("ns/b", {"cpu": 4000})},
+        ),
+        (
+            BOTH,
+            [Claim("ns/a", 0, {"n0": CLAIMED}, fits_since=1.0), Claim("ns/b", 0, {"n0": CLAIMED})],
+            {},
+        ),
+        (BOTH, [Claim("ns/a", 0, {"gone": CLAIMED})], {}),
+    ],
+)
+def test_what_is_free_on_claimed_nodes(
+    there: Any, made: list[Claim], want: dict[str, tuple[str, dict[str, int]]]
+) -> None:
+    cluster = cluster_of(there)
+    cluster.apply(ev.Claimed(made))
+    assert free_on_claimed(cluster.view()) == want

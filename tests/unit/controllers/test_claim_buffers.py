@@ -1,0 +1,181 @@
+"""Buffers that show autoscalers which nodes are set aside, and when they come and go."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from extender.api.wellknown import HOSTNAME_LABEL
+from extender.controllers.claim_buffers import ClaimBuffers
+from extender.controllers.timing import LATE
+from extender.kube.autoscaling import Autoscaling
+from extender.kube.client import KubeClient
+from extender.kube.errors import UnavailableError
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import NodeInfo, PodGroupInfo
+from extender.state.cluster.reservations import Claim
+from tests.makers import ManualClock, cluster_of, deleted, key, node, observe, pod, pod_group
+from tests.unit.controllers.test_node_requests import Store
+
+SERVED = {"capacitybuffers": "v1beta1"}
+BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/ns/capacitybuffers/"
+AMOUNTS = {"cpu": 4000, "pods": 1}
+
+
+class Bench:
+    """The buffers of two nodes, with a claim of a gang."""
+
+    def __init__(self, **served: str) -> None:
+        self.store, self.clock = Store(**(served or SERVED)), ManualClock()
+        there = [host("n0"), host("n1"), pod("x", 3, on="n1")]
+        self.cluster = cluster_of(there, pod_group("gang", uid="u"))
+        self.buffers = self.made()
+        self.claim("n0", "n1")
+
+    def made(self, *, on: bool = True) -> ClaimBuffers:
+        client = cast("KubeClient", self.store)
+        view = self.cluster.view()
+        return ClaimBuffers(view, Autoscaling(client), clock=self.clock, on=on)
+
+    def claim(self, *names: str, **fields: Any) -> None:
+        rooms = dict.fromkeys(names, AMOUNTS)
+        claims = [Claim(key("gang"), 0, rooms, **fields)] if names else []
+        self.cluster.apply(ev.Claimed(claims))
+
+    def rooms(self) -> dict[str, dict[str, str]]:
+        """Return what is shown as taken, by node."""
+        found = self.store.objects.values()
+        templates = {each["metadata"]["name"]: each for each in found if "template" in each}
+        named = [each["spec"]["podTemplateRef"]["name"] for each in found if "spec" in each]
+        specs = [templates.pop(name)["template"]["spec"] for name in named]
+        assert not templates, "each template has a buffer"
+        return {
+            each["nodeSelector"][HOSTNAME_LABEL]: each["containers"][0]["resources"]["requests"]
+            for each in specs
+        }
+
+
+def host(name: str) -> NodeInfo:
+    return node(name, 4, labels={HOSTNAME_LABEL: f"host-{name}"})
+
+
+async def test_a_claimed_node_has_a_buffer_of_what_is_free_there() -> None:
+    bench = Bench()
+    await bench.buffers.look()
+
+    assert bench.rooms() == {"host-n0": {"cpu": "4"}, "host-n1": {"cpu": "1"}}
+    buffer = next(each for each in bench.store.objects.values() if "replicas" in str(each))
+    assert buffer["spec"]["replicas"] == 1
+    [owner] = buffer["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("PodGroup", "gang", "u")
+    template = next(each for each in bench.store.objects.values() if "template" in each)
+    spec = template["template"]["spec"]
+    assert (spec["priorityClassName"], spec["priority"]) == ("system-cluster-critical", 2 * 10**9)
+    calls = len(bench.store.calls)
+    await bench.buffers.look()
+    assert len(bench.store.calls) == calls, "nothing has changed"
+
+
+async def test_other_room_is_another_buffer_and_none_is_left_after_the_claim() -> None:
+    bench = Bench()
+    await bench.buffers.look()
+    observe(bench.cluster, pod("y", 2, on="n0"))
+    await bench.buffers.look()
+    assert bench.rooms() == {"host-n0": {"cpu": "2"}, "host-n1": {"cpu": "1"}}
+    observe(bench.cluster, pod("z", 2, on="n0"))
+    await bench.buffers.look()
+    assert bench.rooms() == {"host-n1": {"cpu": "1"}}
+    bench.claim()
+    await bench.buffers.look()
+    assert bench.store.objects == {}
+
+
+async def test_a_gang_that_could_start_takes_the_room_itself() -> None:
+    bench = Bench()
+    bench.claim("n0", "n1", fits_since=1.0)
+    await bench.buffers.look()
+    assert bench.store.objects == {}
+
+
+async def test_a_group_or_a_node_that_is_gone_has_none() -> None:
+    bench = Bench()
+    await bench.buffers.look()
+    bench.cluster.apply(deleted("n0", NodeInfo))
+    await bench.buffers.look()
+    assert [*bench.rooms()] == ["host-n1"]
+    bench.cluster.apply(deleted((pod_group("gang").api_group, key("gang")), PodGroupInfo))
+    await bench.buffers.look()
+    assert bench.store.objects == {}
+
+
+async def test_what_an_earlier_leader_left_goes_where_the_setting_is_off() -> None:
+    bench = Bench()
+    await bench.buffers.look()
+    theirs = {"kind": "CapacityBuffer", "metadata": {"name": "theirs", "namespace": "ns"}}
+    bench.store.objects[f"{BUFFERS}theirs"] = theirs
+
+    await asyncio.wait_for(bench.made(on=False).run(), 5)
+
+    assert [*bench.store.objects] == [f"{BUFFERS}theirs"]
+
+
+async def test_another_leader_keeps_what_is_right_and_deletes_the_rest() -> None:
+    bench = Bench()
+    await bench.buffers.look()
+    before = {*bench.store.objects}
+    bench.claim("n1")
+    await bench.made().look()
+    assert {*bench.store.objects} < before
+    assert [*bench.rooms()] == ["host-n1"]
+
+
+async def test_a_buffer_that_someone_deletes_comes_again() -> None:
+    bench = Bench()
+    await bench.buffers.look()
+    there = dict(bench.store.objects)
+    bench.store.objects.clear()
+    await bench.buffers.look()
+    assert bench.store.objects == {}
+    bench.clock.now += LATE
+    await bench.buffers.look()
+    assert bench.store.objects == there
+
+
+async def test_one_that_is_refused_is_tried_again_after_a_minute() -> None:
+    bench = Bench()
+    bench.store.refused = "CapacityBuffer"
+    await bench.buffers.look()
+    calls = len(bench.store.calls)
+    bench.store.refused = ""
+    await bench.buffers.look()
+    assert len(bench.store.calls) == calls
+    bench.clock.now += LATE
+    await bench.buffers.look()
+    assert len(bench.rooms()) == 2
+
+
+async def test_where_no_buffers_are_served_none_is_made() -> None:
+    bench = Bench(provisioningrequests="v1")
+    await bench.buffers.look()
+    assert bench.store.objects == {}
+    bench.store.served = SERVED
+    bench.clock.now += LATE
+    await bench.buffers.look()
+    assert len(bench.rooms()) == 2
+
+
+async def test_an_error_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, paused = Bench(), asyncio.Event()
+
+    async def pause(_: float) -> None:
+        if bench.store.error is None:
+            paused.set()
+            await asyncio.Event().wait()
+        bench.store.error = None
+
+    monkeypatch.setattr("extender.controllers.claim_buffers.asyncio.sleep", pause)
+    bench.store.error = UnavailableError("down")
+    running = asyncio.create_task(bench.buffers.run())
+    await asyncio.wait_for(paused.wait(), 5)
+    running.cancel()
+    assert len(bench.rooms()) == 2
