@@ -87,6 +87,17 @@ def _reads_settings(name: str, container: int = 0) -> Object:
     return {"target": _target(name), "patch": text}
 
 
+def _values_with(setting: str) -> Object:
+    """Return the values of the chart in the documents that have a setting of gangs."""
+    [found] = [
+        part
+        for block in blocks("yaml")
+        for part in block.parts
+        if isinstance(part, dict) and setting in part.get("settings", {}).get("gang", {})
+    ]
+    return found
+
+
 def _settings(settings: Object, namespace: str = NAMESPACE) -> Object:
     meta = {"name": "gang-extender", "namespace": namespace}
     labels = {"app.kubernetes.io/name": "gang-extender"}
@@ -157,10 +168,7 @@ CHOICES: Final = {
         {"optional": {"gangGatePolicy": True}}, _BESIDE, more=_optional("gang-gate-policy.yaml")
     ),
     "a cluster that grows": Choice(
-        {"settings": {"gang": {"growing": True}}},
-        _BESIDE,
-        patches=(_reads_settings("gang-reconciler"), _reads_settings("gang-scheduler", 1)),
-        more=(*_optional("gang-gate-policy.yaml"), _settings({"gang": {"growing": True}})),
+        _values_with("growing"), ("overlays/growing",), more=_optional("gang-gate-policy.yaml")
     ),
     "a cluster that grows before 1.36": Choice(
         {**_CONTROL_PLANE, "settings": {"gang": {"growing": True}}},
