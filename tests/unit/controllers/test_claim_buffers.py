@@ -108,10 +108,12 @@ async def test_a_group_or_a_node_that_is_gone_has_none() -> None:
     assert bench.store.objects == {}
 
 
-async def test_what_an_earlier_leader_left_goes_where_the_setting_is_off() -> None:
+async def test_what_an_earlier_leader_left_for_gangs_goes_where_the_setting_is_off() -> None:
     bench = Bench()
     await bench.buffers.look()
-    theirs = {"kind": "CapacityBuffer", "metadata": {"name": "theirs", "namespace": "ns"}}
+    owners = [{"kind": "Workload", "name": "w"}]
+    meta = {"name": "theirs", "namespace": "ns", "ownerReferences": owners}
+    theirs = {"kind": "CapacityBuffer", "metadata": meta}
     bench.store.objects[f"{BUFFERS}theirs"] = theirs
 
     await asyncio.wait_for(bench.made(on=False).run(), 5)
