@@ -92,10 +92,16 @@ def test_a_thousand_pods_that_could_fit_leave_room_to_others(
     wide = tenant.gangs.create("wide", 8, cpu="3", **mine)
     limited = partial(api.notes, tenant.namespace, "ClaimLimited", name="wide")
     assert "gang.claimNodesPercentage" in api.wait_for("it is told why", limited, 120)[0]
-    group = tenant.api.get(POD_GROUPS, "wide", tenant.namespace)
-    [scheduled] = [c for c in group["status"]["conditions"] if c["type"] == "Scheduled"]
-    assert "no nodes are set aside for it" in scheduled["message"]
-    assert "may claim 7 nodes" in scheduled["message"]
+
+    def scheduled() -> str:
+        group = tenant.api.get(POD_GROUPS, "wide", tenant.namespace)
+        return str(
+            [c["message"] for c in group["status"]["conditions"] if c["type"] == "Scheduled"]
+        )
+
+    text = "no nodes are set aside for it"
+    api.wait_for("the group says so", lambda: text in scheduled(), 120)
+    assert "may claim 7 nodes" in scheduled()
 
     for number in range(100):
         tenant.gangs.create(f"one-{number:02}", 1, cpu="1200m", **mine)

@@ -7,10 +7,11 @@ is asked to, node by node, and takes new pods in the order in which they were bo
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 from tests.harness.books.amounts import nanos
-from tests.harness.client import Api
+from tests.harness.client import Api, ApiError
 
 Object = dict[str, Any]
 
@@ -54,7 +55,11 @@ class StrictKubelet:
     def _say(self, pod: Object, status: Object) -> None:
         body = {"status": {"startTime": _now(), **status}}
         namespace = pod["metadata"]["namespace"]
-        self._api.patch("pods", _name(pod), namespace, body=body, subresource="status")
+        try:
+            self._api.patch("pods", _name(pod), namespace, body=body, subresource="status")
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:  # it may have been deleted meanwhile
+                raise
 
 
 def _refused() -> Object:
