@@ -111,6 +111,8 @@ class KubeClient:
         self._connections = connections
         self._posts = posts
         self._seconds = timeout
+        self.posting = 0
+        """The number of `post` that are under way."""
         self._connection: _Connection | None = None
         self._retired: list[_Connection] = []
         """Connections with older credentials that are still in use, mostly by watches."""
@@ -175,7 +177,11 @@ class KubeClient:
         It goes by connections of its own, where there are any. Bindings and Events are what is
         written most.
         """
-        await self._patiently(lambda seconds: self._post(path, body, seconds))
+        self.posting += 1
+        try:
+            await self._patiently(lambda seconds: self._post(path, body, seconds))
+        finally:
+            self.posting -= 1
 
     async def _patiently(self, send: Callable[[float], Awaitable[T]]) -> T:
         """Return what `send` returns within the seconds that it is given.

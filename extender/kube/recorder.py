@@ -1,10 +1,10 @@
 """Events of events.k8s.io/v1: what people read with `kubectl describe` and `kubectl events`.
 
-Events help people and decide nothing. So recording one never waits and never fails: writing takes a
-part of the time, as long as that keeps up, and a few connections at most. What is too much for the
-reader, or to be kept, is dropped and counted. Namespaces take turns: a tenant whose objects give
-many Events delays its own. Warnings and other Events take turns, too: the Warning about one job
-does not wait for what is to be written about a thousand others.
+Events help people and decide nothing. So recording one never waits and never fails: what would slow
+Bindings down is written later, and what is too much for the reader, or to be kept, is dropped and
+counted. Namespaces take turns: a tenant whose objects give many Events delays its own. Warnings and
+other Events take turns, too: the Warning about one job does not wait for what is to be written
+about a thousand others.
 
 The name of an Event is made from the word for its occasion. Notices that have a key are named after
 it: a second process, or the same one after a restart, makes no second Event of those. All others
@@ -32,10 +32,9 @@ from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS, REMEMBERED
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
-_WRITERS: Final = 4
-"""Events that are written at once: the API server has more important writes. As long as none is
-late, one is written for a fifth of the time."""
-_LATE: Final = 2.0
+WRITERS: Final = 4
+"""Events that are written at once: half of one while Bindings are under way, or none is late."""
+_LATE: Final = 1.0
 """Seconds after which an Event is late, and the longest rest of a writer."""
 BURST: Final = 10
 """The number of Events of one object at once; later ones come `INTERVAL` seconds apart."""
@@ -103,25 +102,22 @@ class Recorder:
         left = min(BURST, left + (now - at) / INTERVAL)
         self._allowed[event.about.uid] = left - (left >= 1), now
         if left < 1:
-            self._drop(event)
+            self._count("dropped")
             return
         line = self._lines.setdefault((event.about.namespace, event.warning), deque())
         line.append((self._clock.wall(), event))
         if sum(map(len, self._lines.values())) > REMEMBERED:
             longest = max(self._lines, key=lambda key: len(self._lines[key]))
-            self._drop(self._lines[longest].pop()[1])
+            self._lines[longest].pop()
+            self._count("dropped")
             if not self._lines[longest]:
                 del self._lines[longest]
         self._wakeup.set()
 
-    def _drop(self, event: Event) -> None:
-        self._count("dropped")
-        _log.debug("event dropped", about=event.about.name, reason=event.reason)
-
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(_WRITERS):
+            for _ in range(WRITERS):
                 tasks.create_task(self._write_on())
 
     async def _write_on(self) -> None:
@@ -139,9 +135,9 @@ class Recorder:
             except Exception as error:  # noqa: BLE001 - an Event decides nothing
                 self._count("failed")
                 FAULTS.report("recorder", error, key=event.about.name)
-            now = self._clock.wall()
-            rest = min(_LATE, (now - began) * (5 * _WRITERS - 1))
-            await asyncio.sleep(rest if now - at < _LATE else 0)
+            now, busy = self._clock.wall(), self._client.posting > WRITERS
+            rest = min(_LATE, (now - began) * (2 * WRITERS - 1))
+            await asyncio.sleep(rest if busy or now - at < _LATE else 0)
 
     async def _write(self, event: Event, at: float) -> str:
         """Return the outcome of writing an Event, again and again while that may help."""

@@ -26,7 +26,7 @@ from extender.controllers.job_facts import JobOptions, PodGroups
 from extender.controllers.node_requests import NodeRequests
 from extender.controllers.provisioning import ProvisioningChecks
 from extender.controllers.queue_status import QueueStatusController
-from extender.controllers.timing import CONCURRENT_WRITES
+from extender.controllers.timing import CONCURRENT_WRITES, LOOK_AGAIN
 from extender.controllers.unqueued import Unqueued
 from extender.controllers.workload import WorkloadController, Workloads, about
 from extender.explain.facts import Facts
@@ -104,8 +104,6 @@ PER_OBJECT: Final = 0.0002
 of them changes several times, so a large group is looked at less often."""
 PER_REPLICA: Final = 0.005
 """Seconds for each replica of a service: a change of a pod is a look at all of them."""
-NUMBERS_SETTLE: Final = 0.5
-"""Seconds before new numbers of workloads are written to the status of a queue."""
 _PATHS: Final = {
     "namespaces": "/api/v1/namespaces",
     "limitranges": "/api/v1/limitranges",
@@ -689,7 +687,7 @@ class QueueControllers:
         self._notice_grants(self._keeper.backed_by(change.workloads))
         for unit in change.jobs:
             self._notice_job(unit)
-        numbers = NUMBERS_SETTLE if change.workloads and not change.structure else None
+        numbers = LOOK_AGAIN if change.workloads and not change.structure else None
         for plural, names in (
             ("clusterqueues", change.cluster_queues),
             ("localqueues", change.local_queues),

@@ -82,7 +82,7 @@ async def test_an_event_that_cannot_be_written_is_not_the_last() -> None:
     results: list[str] = []
 
     class Client:
-        asked = 0
+        asked = posting = 0
 
         async def post(self, *_: object) -> None:
             self.asked += 1
