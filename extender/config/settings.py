@@ -239,8 +239,8 @@ class Kube(Section):
     """Calls of the API server."""
 
     connections: int = Field(default=64, ge=32)
-    """connections to the API server; the reconciler's watches take up to twenty, half of the
-    extender's are for Bindings and Events alone"""
+    """connections to the API server, beside one for each watch; half of the extender's are for
+    Bindings and Events alone, and half of the reconciler's for writes"""
     timeout_seconds: Positive = 10
     """time-out of one request"""
     stale_seconds: float = Field(default=180, ge=120, allow_inf_nan=False)

@@ -27,10 +27,10 @@ from extender.kube.errors import (
     UnknownOutcomeError,
     from_response,
 )
-from extender.kube.post_connections import (
-    PostConnections,
+from extender.kube.write_connections import (
     UnsentError,
-    post_connections,
+    WriteConnections,
+    write_connections,
 )
 from extender.runtime.faults import FAULTS
 
@@ -80,14 +80,16 @@ class _Connection:
 
     credentials: Credentials
     session: aiohttp.ClientSession
-    posts: PostConnections | None
+    streams: aiohttp.ClientSession
+    writes: WriteConnections | None
     users: int = 0
 
     async def close(self) -> None:
         """Close all connections."""
         await self.session.close()
-        if self.posts is not None:
-            await self.posts.close()
+        await self.streams.close()
+        if self.writes is not None:
+            await self.writes.close()
 
 
 class KubeClient:
@@ -104,12 +106,17 @@ class KubeClient:
         *,
         connections: int = 64,
         posts: int = 0,
+        all_writes: bool = False,
         timeout: float = 30.0,
     ) -> None:
-        """Keep at most `connections` open, of which so many are for `post` alone."""
+        """Keep at most `connections` open beside one for each stream.
+
+        So many of them are for `post` alone, or with `all_writes` for all writes, which cost a
+        quarter of the CPU time there.
+        """
         self.keyring = keyring
         self._connections = connections
-        self._posts = posts
+        self._posts, self._all_writes = posts, all_writes
         self._seconds = timeout
         self.posting = 0
         """The number of `post` that are under way."""
@@ -155,8 +162,14 @@ class KubeClient:
         """Return the body of a 2xx answer; raises ApiError for anything else.
 
         UnknownOutcomeError where a write may have been carried out all the same, LargeAnswerError
-        for more bytes than `most`: no more than these are in memory then.
+        for more bytes of a read than `most`: no more than these are in memory then.
         """
+        if self._all_writes and method not in _READS:
+            return await self._patiently(
+                lambda seconds: self._write(
+                    method, path, body or b"", content_type=content_type, seconds=seconds
+                )
+            )
         answer, _ = await self._patiently(
             lambda seconds: self._once(
                 method, path, body=body, content_type=content_type, seconds=seconds, most=most
@@ -179,7 +192,9 @@ class KubeClient:
         """
         self.posting += 1
         try:
-            await self._patiently(lambda seconds: self._post(path, body, seconds))
+            await self._patiently(
+                lambda seconds: self._write("POST", path, body, content_type=JSON, seconds=seconds)
+            )
         finally:
             self.posting -= 1
 
@@ -218,14 +233,14 @@ class KubeClient:
         doing = f"{method} {path.partition('?')[0]}"
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
         async with (
-            self._using(doing, writes=method not in _READS) as (session, shown),
-            session.request(
+            self._using(doing, writes=method not in _READS) as connection,
+            connection.session.request(
                 method,
-                shown.host + path,
+                connection.credentials.host + path,
                 data=body,
-                headers=_headers(shown, content_type),
+                headers=_headers(connection.credentials, content_type),
                 timeout=timeout,
-                server_hostname=shown.server_name,
+                server_hostname=connection.credentials.server_name,
             ) as response,
         ):
             answer = bytearray()
@@ -238,16 +253,23 @@ class KubeClient:
                 raise from_response(status, bytes(answer), doing=doing, headers=headers)
             return bytes(answer), response.headers
 
-    async def _post(self, path: str, body: bytes, seconds: float) -> None:
-        posts = self._current().posts
-        if posts is None:
-            await self._once("POST", path, body=body, content_type=JSON, seconds=seconds)
-            return
-        doing = f"POST {path}"
+    async def _write(
+        self, method: str, path: str, body: bytes, *, content_type: str, seconds: float
+    ) -> bytes:
+        writes = self._current().writes
+        if writes is None:
+            answer, _ = await self._once(
+                method, path, body=body, content_type=content_type, seconds=seconds
+            )
+            return answer
+        doing = f"{method} {path.partition('?')[0]}"
         async with self._using(doing, writes=True):
-            answer = await posts.post(path, body, seconds=seconds)
-            if answer.status >= 300:
-                raise from_response(answer.status, answer.body, doing=doing, headers=answer.headers)
+            found = await writes.send(
+                method, path, body, content_type=content_type, seconds=seconds
+            )
+            if found.status >= 300:
+                raise from_response(found.status, found.body, doing=doing, headers=found.headers)
+            return found.body
 
     @asynccontextmanager
     async def stream(
@@ -262,12 +284,12 @@ class KubeClient:
             sock_read=idle_seconds,
         )
         async with (
-            self._using(doing, writes=False) as (session, shown),
-            session.get(
-                shown.host + path,
-                headers=_headers(shown, JSON),
+            self._using(doing, writes=False) as connection,
+            connection.streams.get(
+                connection.credentials.host + path,
+                headers=_headers(connection.credentials, JSON),
                 timeout=timeout,
-                server_hostname=shown.server_name,
+                server_hostname=connection.credentials.server_name,
             ) as response,
         ):
             if response.status >= 300:
@@ -288,9 +310,7 @@ class KubeClient:
                 FAULTS.report("credentials", error)
 
     @asynccontextmanager
-    async def _using(
-        self, doing: str, *, writes: bool
-    ) -> AsyncIterator[tuple[aiohttp.ClientSession, Credentials]]:
+    async def _using(self, doing: str, *, writes: bool) -> AsyncIterator[_Connection]:
         """Yield connections of the credentials that count now; old ones go with their last user.
 
         What goes wrong on the way is raised as ApiError. Credentials that are refused are read
@@ -299,7 +319,7 @@ class KubeClient:
         connection = self._current()
         connection.users += 1
         try:
-            yield connection.session, connection.credentials
+            yield connection
         except UnauthorizedError as error:
             error.renewed = await self.keyring.refused(connection.credentials)
             raise
@@ -326,19 +346,22 @@ class KubeClient:
         return connection
 
     def _connected(self) -> _Connection:
-        credentials, posts = self.keyring.current, None
+        credentials, writes = self.keyring.current, None
         if self._posts:
-            posts = post_connections(
+            writes = write_connections(
                 credentials, most=self._posts, connect_seconds=_CONNECT_SECONDS
             )
-        limit = self._connections - (self._posts if posts else 0)
-        session = aiohttp.ClientSession(
-            connector=_Connector(limit=limit, ssl=credentials.tls),
-            read_bufsize=_READ_BUFFER,
-            proxy=credentials.proxy,
-            # Not trust_env: it looks for a netrc file before every single request.
+        limit = self._connections - (self._posts if writes else 0)
+        session, streams = (
+            aiohttp.ClientSession(
+                connector=_Connector(limit=most, ssl=credentials.tls),
+                read_bufsize=_READ_BUFFER,
+                proxy=credentials.proxy,
+                # Not trust_env: it looks for a netrc file before every single request.
+            )
+            for most in (limit, 0)
         )
-        return _Connection(credentials, session, posts)
+        return _Connection(credentials, session, streams, writes)
 
 
 def _headers(credentials: Credentials, content_type: str) -> Mapping[str, str]:

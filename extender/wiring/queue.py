@@ -682,8 +682,7 @@ class QueueControllers:
         self._asking.on_change(change.workloads, self._node_requests.notice)
         self._provisioning.on_change(change.workloads, self._checks.notice)
         for key in change.workloads:
-            self._workloads.notice(key)
-            self._gates.notice(key)
+            self._notice_workload(key)
         self._notice_grants(self._keeper.backed_by(change.workloads))
         for unit in change.jobs:
             self._notice_job(unit)
@@ -707,6 +706,12 @@ class QueueControllers:
             if unit[1].split("/", 1)[0] in change.namespaces:
                 self._jobs_controller.notice(unit)
 
+    def _notice_workload(self, key: str) -> None:
+        self._workloads.notice(key)
+        held = self._view.admission(key)
+        if held is not None and any(each.topology for each in held.assignments):
+            self._gates.notice(key)
+
     def _notice_cohorts(self) -> None:
         for name in self._view.cohorts:
             self._status.notice(("cohorts", name))
@@ -717,7 +722,7 @@ class QueueControllers:
         objects = self._view.unit(unit)
         first = objects[0].meta if objects else None
         for key in self._view.workloads_of(first.uid, first.namespace) if first else ():
-            self._workloads.notice(key)
+            self._workloads.notice(key, within=LOOK_AGAIN)
 
     async def _follow(self) -> None:
         """Reconcile all objects that a changed queue or class may concern, until cancelled."""

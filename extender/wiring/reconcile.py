@@ -35,7 +35,7 @@ from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError, RefusedError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
 from extender.kube.pod_groups import PodGroupWriter, about
-from extender.kube.recorder import WRITERS, Event, ObjectRef, Recorder, refusal, unreadable
+from extender.kube.recorder import Event, ObjectRef, Recorder, refusal, unreadable
 from extender.kube.reflector import Aside, ObjectsSetAside, Reflector
 from extender.kube.reviews import Reviews
 from extender.permit.background import NodeClaims
@@ -400,7 +400,8 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
     async with KubeClient(
         await keyring(kubeconfig),
         connections=kube.connections,
-        posts=WRITERS,  # of Events
+        posts=kube.connections // 2,
+        all_writes=True,
         timeout=kube.timeout_seconds,
     ) as client:
         reconciler = Reconciler(settings, client)

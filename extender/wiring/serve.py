@@ -75,8 +75,6 @@ _SPARE: Final = 256
 """Open files that are no client's connection, and connections that are no held bind: probes, the
 other verbs and metrics need them while the most binds are held."""
 _PLANNING: Final = "the extender is planning for gangs that have begun"
-_WATCHES: Final = 24
-"""Connections that are left for watches and single requests."""
 
 
 class Extender:
@@ -304,7 +302,7 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
     async with KubeClient(
         await keyring(kubeconfig),
         connections=kube.connections,
-        posts=min(kube.connections // 2, kube.connections - _WATCHES),
+        posts=kube.connections // 2,
         timeout=kube.timeout_seconds,
     ) as client:
         extender = Extender(settings, client)

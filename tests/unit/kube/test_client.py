@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from socket import AI_NUMERICHOST
 from typing import Any
@@ -127,10 +128,14 @@ def client(
     server: Server, given: Given | None = None, *, timeout: float = 5.0, posts: int = 0
 ) -> KubeClient:
     keyring = (given or Given(server.url)).keyring
-    return KubeClient(keyring, timeout=timeout, posts=posts)
+    return KubeClient(keyring, timeout=timeout, posts=posts, all_writes=posts == ALL_WRITES)
 
 
-@pytest.fixture(params=[0, 4], ids=["by aiohttp", "by connections for Bindings"])
+ALL_WRITES = 8
+WAYS = ["by aiohttp", "by connections for Bindings", "by connections for all writes"]
+
+
+@pytest.fixture(params=[0, 4, ALL_WRITES], ids=WAYS)
 def posts(request: pytest.FixtureRequest) -> int:
     """How many connections are for Bindings alone; without any they go as all else."""
     count: int = request.param
@@ -284,6 +289,25 @@ async def test_a_watch_that_hangs_is_cut_off(server: Server) -> None:
                 seen = [chunk async for chunk in chunks]
 
     assert seen == []
+
+
+async def test_watches_leave_the_connections_to_requests(server: Server) -> None:
+    async def watched(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"1\n")
+        return await hang(request)
+
+    server.steps = [watched] * 3
+    keyring = Given(server.url).keyring
+    async with (
+        KubeClient(keyring, connections=1, timeout=2.0) as asked,
+        AsyncExitStack() as watches,
+    ):
+        for _ in range(3):
+            watch = asked.stream("/x", idle_seconds=60)
+            assert await anext(await watches.enter_async_context(watch)) == b"1\n"
+        assert await asked.request("GET", "/x") == b"{}"
 
 
 async def test_a_refused_token_is_read_again_and_the_binding_goes_on(

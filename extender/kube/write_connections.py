@@ -1,4 +1,4 @@
-"""Connections for Bindings and Events: small POSTs, of whose answers only the status is read.
+"""Connections for writes: small requests with small answers.
 
 For each request the client for everything else makes a URL, headers, time-outs and a response
 object, which costs several times what the write itself does. Here the head of a request is made
@@ -30,20 +30,19 @@ class UnsentError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class PostAnswer:
+class WriteAnswer:
     """A whole answer."""
 
     status: int
     body: bytes
-    """The body of a failure; that of a success is not kept."""
     headers: Mapping[str, str]
     """Retry-After, where it was sent."""
 
 
-class PostConnection(asyncio.Protocol):
+class WriteConnection(asyncio.Protocol):
     """A connection for one request at a time."""
 
-    def __init__(self, opened: "set[PostConnection]") -> None:
+    def __init__(self, opened: "set[WriteConnection]") -> None:
         """Keep the connection in `opened` for as long as it is open."""
         self._loop = asyncio.get_running_loop()
         self._opened = opened
@@ -51,7 +50,7 @@ class PostConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[PostAnswer] | None = None
+        self._answer: asyncio.Future[WriteAnswer] | None = None
         self._body = b""
         self._headers: dict[str, str] = {}
 
@@ -60,7 +59,7 @@ class PostConnection(asyncio.Protocol):
         """True if a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def post(self, request: bytes) -> PostAnswer:
+    async def send(self, request: bytes) -> WriteAnswer:
         """Return the answer; raises OSError, after which the connection is closed."""
         if self._transport is None:
             raise ConnectionResetError("the server closed the connection")
@@ -124,9 +123,8 @@ class PostConnection(asyncio.Protocol):
             self._headers = {"Retry-After": value.decode("latin-1")}
 
     def on_body(self, body: bytes) -> None:
-        """Keep a part of what says why the request failed."""
-        if self._parser.get_status_code() >= 300:
-            self._body += body
+        """Keep a part of the answer."""
+        self._body += body
 
     def on_message_complete(self) -> None:
         """End an answer."""
@@ -136,7 +134,7 @@ class PostConnection(asyncio.Protocol):
         if not self._parser.should_keep_alive():
             self.close()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result(PostAnswer(status, self._body, self._headers))
+            self._answer.set_result(WriteAnswer(status, self._body, self._headers))
 
     @property
     def _is_asked(self) -> bool:
@@ -148,40 +146,48 @@ class PostConnection(asyncio.Protocol):
             self._answer.exception()  # asyncio reports it if the request is just given up
 
 
-class PostConnections:
+class WriteConnections:
     """Connections to one server with the same credentials, at most `most` of them."""
 
     def __init__(
         self, credentials: Credentials, *, host: str, port: int, most: int, connect_seconds: float
     ) -> None:
-        """Connect to `host` and `port`, as `post_connections` has found them."""
+        """Connect to `host` and `port`, as `write_connections` has found them."""
         url = urlsplit(credentials.host)
         self._host, self._port = host, port
         self._tls = credentials.tls if url.scheme == "https" else None
         self._server_name = (credentials.server_name or host) if self._tls else None
         self._connect_seconds = connect_seconds
-        self._begin = f"POST {url.path}".encode()
+        self._prefix = url.path
         self._head = _head(url.netloc, credentials.authorization)
         self._slots = asyncio.Semaphore(most)
-        self._opened: set[PostConnection] = set()
-        self._idle: list[PostConnection] = []
+        self._opened: set[WriteConnection] = set()
+        self._idle: list[WriteConnection] = []
         """The last one was used last: those that a lesser load does not need grow old."""
         self._closed = False
 
-    async def post(self, path: str, body: bytes, *, seconds: float) -> PostAnswer:
-        """Return the answer to some JSON.
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        seconds: float,
+    ) -> WriteAnswer:
+        """Return the answer to a request.
 
         Raises OSError: UnsentError where nothing was sent, TimeoutError after `seconds`.
         """
-        request = b"".join(
-            (self._begin, path.encode("ascii"), self._head, b"%d\r\n\r\n" % len(body), body)
-        )
+        what = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"{method} {self._prefix}{path}{self._head}{what}"
+        request = head.encode("ascii") + body
         unsent = True
         try:
             async with asyncio.timeout(seconds), self._slots:
                 connection = self._take() or await self._connect()
                 unsent = False
-                answer = await connection.post(request)
+                answer = await connection.send(request)
                 if self._closed or not connection.is_usable:
                     connection.close()
                 else:
@@ -202,7 +208,7 @@ class PostConnections:
         if gone:
             await asyncio.wait(gone)
 
-    def _take(self) -> PostConnection | None:
+    def _take(self) -> WriteConnection | None:
         latest = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle:
             connection = self._idle.pop()
@@ -211,11 +217,11 @@ class PostConnections:
             connection.close()
         return None
 
-    async def _connect(self) -> PostConnection:
+    async def _connect(self) -> WriteConnection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_seconds):
             _, connection = await loop.create_connection(
-                lambda: PostConnection(self._opened),
+                lambda: WriteConnection(self._opened),
                 self._host,
                 self._port,
                 ssl=self._tls,
@@ -227,9 +233,9 @@ class PostConnections:
         return connection
 
 
-def post_connections(
+def write_connections(
     credentials: Credentials, *, most: int, connect_seconds: float
-) -> PostConnections | None:
+) -> WriteConnections | None:
     """Return connections to the server of the credentials.
 
     Return None where an address alone is not enough: for a proxy, for a name that may stand for
@@ -246,20 +252,19 @@ def post_connections(
     beside = "@" in url.netloc or url.query or url.fragment
     if credentials.proxy or beside or not (plain and port):
         return None
-    return PostConnections(
+    return WriteConnections(
         credentials, host=host, port=port, most=most, connect_seconds=connect_seconds
     )
 
 
-def _head(netloc: str, authorization: str | None) -> bytes:
-    """Return the head of a request from after its path to the number of its bytes."""
+def _head(netloc: str, authorization: str | None) -> str:
+    """Return the head of a request from after its path to what it says of its body."""
     headers = {
         "Host": netloc,
         "User-Agent": "gang-extender",
         "Accept": "application/json",
-        "Content-Type": "application/json",
     }
     if authorization:
         headers["Authorization"] = authorization
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f" HTTP/1.1\r\n{lines}Content-Length: ".encode()
+    return f" HTTP/1.1\r\n{lines}"

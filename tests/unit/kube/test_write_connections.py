@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from extender.kube import post_connections as module
+from extender.kube import write_connections as module
 from extender.kube.client import KubeClient
 from extender.kube.credentials import Credentials, Keyring
 from extender.kube.errors import ApiError, UnauthorizedError, UnknownOutcomeError
 from extender.kube.pods import PodRef, PodWriter
-from extender.kube.post_connections import (
-    PostConnections,
+from extender.kube.write_connections import (
     UnsentError,
-    post_connections,
+    WriteConnections,
+    write_connections,
 )
 from tests.harness.certificates import Authority, KeyPair
 
@@ -106,8 +106,8 @@ def credentials(url: str, tls: ssl.SSLContext | None = None) -> Credentials:
 
 
 @asynccontextmanager
-async def connections(server: RawServer, most: int = 4) -> AsyncIterator[PostConnections]:
-    found = post_connections(credentials(server.url), most=most, connect_seconds=5)
+async def connections(server: RawServer, most: int = 4) -> AsyncIterator[WriteConnections]:
+    found = write_connections(credentials(server.url), most=most, connect_seconds=5)
     assert found is not None
     try:
         yield found
@@ -124,7 +124,7 @@ def kube_client(now: Credentials, *, timeout: float = 5.0) -> KubeClient:
 
 # By how an answer may come in pieces: the status, and what is kept of the body.
 WHOLE: dict[str, tuple[list[bytes | None], int, bytes]] = {
-    "with its length": ([MADE], 201, b""),
+    "with its length": ([MADE], 201, b"{}"),
     "byte by byte": ([bytes((byte,)) for byte in BUSY], 429, b"busy"),
     "in chunks": (
         [
@@ -151,8 +151,8 @@ async def test_an_answer_is_read_as_it_comes(
 ) -> None:
     async with serving() as server, connections(server) as asked:
         server.answers = [pieces, [BUSY]]
-        first = await asked.post("/x", b"{}", seconds=5)
-        second = await asked.post("/y", b"{}", seconds=5)
+        first = await asked.send("POST", "/x", b"{}", seconds=5)
+        second = await asked.send("POST", "/y", b"{}", seconds=5)
 
     assert (first.status, first.body) == (status, body)
     assert (second.status, second.body, second.headers) == (429, b"busy", {"Retry-After": "3"})
@@ -208,13 +208,13 @@ async def test_a_lost_answer_is_looked_up(made: bool) -> None:
 
 async def test_an_idle_connection_that_the_server_closes_costs_nothing() -> None:
     async with serving() as server, connections(server) as asked:
-        await asked.post("/x", b"{}", seconds=5)
+        await asked.send("POST", "/x", b"{}", seconds=5)
         (idle,) = asked._opened
         for writer in list(server.writers):
             writer.close()
         async with asyncio.timeout(10):
             await idle.gone
-        assert (await asked.post("/y", b"{}", seconds=5)).status == 201
+        assert (await asked.send("POST", "/y", b"{}", seconds=5)).status == 201
 
     assert server.connections == 2
 
@@ -226,7 +226,7 @@ async def test_a_connection_that_will_be_closed_is_not_used_again(head: bytes) -
     async with serving() as server, connections(server) as asked:
         server.answers = [[head + b"Content-Length: 0\r\n\r\n"]]
         for _ in range(2):
-            assert (await asked.post("/x", b"{}", seconds=5)).status == 201
+            assert (await asked.send("POST", "/x", b"{}", seconds=5)).status == 201
 
     assert server.connections == 2
 
@@ -235,27 +235,27 @@ async def test_a_connection_that_will_be_closed_is_not_used_again(head: bytes) -
 async def test_a_stray_answer_is_never_taken_for_the_next_one(later: bool) -> None:
     async with serving() as server, connections(server) as asked:
         server.answers = [[MADE] if later else [MADE + BUSY]]
-        assert (await asked.post("/x", b"{}", seconds=5)).status == 201
+        assert (await asked.send("POST", "/x", b"{}", seconds=5)).status == 201
         if later:
             (writer,) = server.writers
             writer.write(BUSY)
         for opened in list(asked._opened):
             async with asyncio.timeout(10):
                 await opened.gone
-        assert (await asked.post("/y", b"{}", seconds=5)).status == 201
+        assert (await asked.send("POST", "/y", b"{}", seconds=5)).status == 201
 
     assert server.connections == 2
 
 
 async def test_an_answer_that_comes_too_late_is_not_the_next_ones() -> None:
     async with serving() as server, connections(server) as asked:
-        await asked.post("/x", b"{}", seconds=5)
+        await asked.send("POST", "/x", b"{}", seconds=5)
         server.gate, server.answers = asyncio.Event(), [[BUSY], [MADE]]
         with pytest.raises(TimeoutError):
-            await asked.post("/y", b"{}", seconds=0.1)
+            await asked.send("POST", "/y", b"{}", seconds=0.1)
         await server.asked(2)
         server.gate.set()
-        assert (await asked.post("/z", b"{}", seconds=5)).status == 201
+        assert (await asked.send("POST", "/z", b"{}", seconds=5)).status == 201
 
     assert server.connections == 2
 
@@ -263,7 +263,7 @@ async def test_an_answer_that_comes_too_late_is_not_the_next_ones() -> None:
 async def test_a_request_that_is_given_up_takes_its_connection_along() -> None:
     async with serving() as server, connections(server, most=1) as asked:
         server.gate = asyncio.Event()
-        task = asyncio.ensure_future(asked.post("/x", b"{}", seconds=30))
+        task = asyncio.ensure_future(asked.send("POST", "/x", b"{}", seconds=30))
         await server.asked(1)
         (opened,) = asked._opened
         task.cancel()
@@ -272,14 +272,16 @@ async def test_a_request_that_is_given_up_takes_its_connection_along() -> None:
         async with asyncio.timeout(10):
             await opened.gone
         server.gate.set()
-        assert (await asked.post("/y", b"{}", seconds=5)).status == 201
+        assert (await asked.send("POST", "/y", b"{}", seconds=5)).status == 201
 
     assert server.connections == 2
 
 
 async def test_there_are_at_most_so_many_connections() -> None:
     async with serving() as server, connections(server, most=3) as asked:
-        answers = await asyncio.gather(*(asked.post(f"/{n}", b"{}", seconds=10) for n in range(30)))
+        answers = await asyncio.gather(
+            *(asked.send("POST", f"/{n}", b"{}", seconds=10) for n in range(30))
+        )
 
     assert {each.status for each in answers} == {201}
     assert (server.connections, server.most) == (3, 3)
@@ -288,10 +290,10 @@ async def test_there_are_at_most_so_many_connections() -> None:
 async def test_what_waits_for_a_connection_too_long_was_not_sent() -> None:
     async with serving() as server, connections(server, most=1) as asked:
         server.gate = asyncio.Event()
-        first = asyncio.ensure_future(asked.post("/x", b"{}", seconds=30))
+        first = asyncio.ensure_future(asked.send("POST", "/x", b"{}", seconds=30))
         await server.asked(1)
         with pytest.raises(UnsentError):
-            await asked.post("/y", b"{}", seconds=0.05)
+            await asked.send("POST", "/y", b"{}", seconds=0.05)
         server.gate.set()
         assert (await first).status == 201
 
@@ -300,10 +302,10 @@ async def test_what_waits_for_a_connection_too_long_was_not_sent() -> None:
 
 async def test_a_connection_that_was_unused_for_too_long_is_not_used_again() -> None:
     async with serving() as server, connections(server) as asked:
-        await asked.post("/x", b"{}", seconds=5)
+        await asked.send("POST", "/x", b"{}", seconds=5)
         [old] = asked._idle
         old.idle_since -= module.IDLE_SECONDS
-        assert (await asked.post("/y", b"{}", seconds=5)).status == 201
+        assert (await asked.send("POST", "/y", b"{}", seconds=5)).status == 201
         assert [each is old for each in asked._idle] == [False]
         async with asyncio.timeout(10):
             await old.gone
@@ -321,22 +323,22 @@ async def test_a_connection_that_was_unused_for_too_long_is_not_used_again() -> 
     ],
 )
 def test_a_server_with_a_name_may_have_several_addresses(server: str, is_used: bool) -> None:
-    found = post_connections(credentials(server), most=1, connect_seconds=5)
+    found = write_connections(credentials(server), most=1, connect_seconds=5)
     assert (found is not None) is is_used
 
 
 async def test_closing_ends_what_is_under_way() -> None:
     async with serving() as server, connections(server) as asked:
-        await asked.post("/x", b"{}", seconds=5)
+        await asked.send("POST", "/x", b"{}", seconds=5)
         server.gate = asyncio.Event()
-        task = asyncio.ensure_future(asked.post("/y", b"{}", seconds=30))
+        task = asyncio.ensure_future(asked.send("POST", "/y", b"{}", seconds=30))
         await server.asked(2)
         await asked.close()
         with pytest.raises(ConnectionResetError):
             await task
         assert asked._opened == set()
         with pytest.raises(UnsentError):
-            await asked.post("/z", b"{}", seconds=5)
+            await asked.send("POST", "/z", b"{}", seconds=5)
 
 
 # -- TLS, where both clients must say the same
