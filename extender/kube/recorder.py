@@ -32,7 +32,7 @@ from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS, REMEMBERED
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
-WRITERS: Final = 4
+WRITERS: Final = 8
 """Events that are written at once: half of one while Bindings are under way, or none is late."""
 _LATE: Final = 1.0
 """Seconds after which an Event is late, and the longest rest of a writer."""

@@ -20,6 +20,7 @@ from extender.kube.recorder import (
     BURST,
     INTERVAL,
     PAUSES,
+    WRITERS,
     Event,
     ObjectRef,
     Recorder,
@@ -201,17 +202,17 @@ async def test_writing_takes_a_part_of_the_time_and_each_event_has_its_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The slower the API server, the fewer Events."""
-    monkeypatch.setattr("extender.kube.recorder.REMEMBERED", 5)
+    monkeypatch.setattr("extender.kube.recorder.REMEMBERED", WRITERS + 2)
     bench = Bench(looptime=True)
     bench.client.seconds = 0.1
     running = asyncio.ensure_future(bench.recorder.run())
-    for number in range(8):
-        bench.recorder.record(replace(EVENT, occasion=str(number)))
-    await asyncio.sleep(0.75)  # four of 0.1 s, each with a rest of 0.7 s behind it
+    for number in range(WRITERS + 5):
+        bench.recorder.record(of("ns", number))
+    await asyncio.sleep(1.0)  # as many as there are writers, each with a rest of a second behind it
     written = [*bench.client.bodies]
     running.cancel()
 
-    assert bench.counts == {"written": 4, "dropped": 3}
+    assert bench.counts == {"written": WRITERS, "dropped": 3}
     assert len({each["eventTime"] for each in written}) == 1
 
 
