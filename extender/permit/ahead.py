@@ -525,13 +525,14 @@ class NextGroups:
                 async with asyncio.timeout(SPARED_SECONDS if self._asked else None):
                     await self._changed.wait()
             self._changed.clear()
-            in_vain = 0.0
+            pause = TURNS_SETTLE_SECONDS
             try:
                 begun, spent = await timed(self.looking(), self._clock, seconds=SLICE_SECONDS)
-                in_vain = 0.0 if begun else spent
+                if not begun:
+                    pause = REST * spent  # a short queue takes no time: what arrives begins at once
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("next-groups", error)
-            await asyncio.sleep(max(TURNS_SETTLE_SECONDS, in_vain * REST))
+            await asyncio.sleep(pause)
 
     def looking(self) -> Steps[int]:
         """Begin the groups whose turn it is; return their number.
