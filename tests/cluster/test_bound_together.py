@@ -17,7 +17,7 @@ TOGETHER = "together"
 SLOW = "slow-together"
 UNSEEN = "gang_extender_unseen_pods"
 EVENTS = 300.0
-"""Seconds: they are written one after the other, at the lowest priority."""
+"""Seconds: they are written behind the Bindings, at the lowest priority."""
 SOME = 16
 """Collisions of a gang that a slow machine may have: each takes as long as a watch is late."""
 BEGUN = re.compile(r"members are bound together .*\bgroup=(\S+) pods=(\d+)")
