@@ -92,6 +92,10 @@ class Phase(StrEnum):
     FAILED = "Failed"
 
 
+ENDS: Final = frozenset((Phase.FINISHED, Phase.FAILED))
+"""The phases of a group that has ended, or begins anew."""
+
+
 class ConditionType(StrEnum):
     """The types of a PodGroup's conditions."""
 

@@ -13,7 +13,7 @@ import structlog
 from cachetools import TTLCache
 
 from extender.api.reasons import HostReason, JobReason
-from extender.api.wellknown import POD_GROUP_LABEL, WorkloadCondition
+from extender.api.wellknown import ENDS, POD_GROUP_LABEL, WorkloadCondition
 from extender.controllers.timing import LOOK_AGAIN
 from extender.controllers.workload import Workloads, event
 from extender.jobs.workload import made_for, pod_group_key
@@ -39,7 +39,7 @@ from extender.queueing.lost_hosts import (
 from extender.room import pods
 from extender.room.domains import are_on
 from extender.room.nodes import NodeRoom
-from extender.room.pods import OTHER_GROUP, backing_of, members, why_over
+from extender.room.pods import NOT_BACKED, OTHER_GROUP, backing_of, members, why_over
 from extender.runtime.clock import Clock, Pacer
 from extender.runtime.faults import FAULTS
 from extender.state.cluster.records import Domain, PodGroupInfo
@@ -54,10 +54,11 @@ _log = structlog.get_logger(__name__)
 
 
 class GrantKeeper:
-    """Checks one PodGroup at a time, as long as room is kept for it.
+    """Checks one PodGroup at a time, until the time of its grant is over.
 
-    The first pod on a node ends that in every process. What is stored is withdrawn where no pods
-    come. The caches must be complete: an unknown Workload backs no grant.
+    A process that starts keeps the room of one that has neither a pod on a node nor ended: what is
+    stored is withdrawn where no pods come, or where they have lost their quota before that time.
+    The caches must be complete: an unknown Workload backs no grant.
     """
 
     def __init__(
@@ -77,12 +78,15 @@ class GrantKeeper:
     async def reconcile(self, group: str) -> float | None:
         """Withdraw ended grants; return the seconds until the next one ends. Raises ApiError."""
         now, pauses = self._clock.wall(), []
-        kept = group in self._cluster.grants
-        for pod_group in self._cluster.stored_grants(group) if kept else ():
+        kept, workload = group in self._cluster.grants, self._queues.workloads.get(group)
+        # Where pods have ended with their Workload, the phase says so now or soon.
+        ends = workload is not None and workload.finished and self._cluster.finished(group)
+        for pod_group in self._cluster.stored_grants(group):
             reason = why_over(pod_group, cluster=self._cluster, queues=self._queues, now=now)
-            if reason is None and pod_group.grant is not None:
+            comes_back = reason == NOT_BACKED and pod_group.status.phase not in ENDS and not ends
+            if kept and reason is None and pod_group.grant is not None:
                 pauses.append(pod_group.grant.until - now)
-            elif reason is not None:
+            elif reason is not None and (kept or comes_back):
                 await self._withdraw(pod_group, reason)
         return min(pauses, default=None)
 
@@ -107,18 +111,15 @@ class GrantKeeper:
             self._record(Event(about, reason, note, reason, warning=True, occasion=note))
 
     def granted(self, groups: Iterable[str]) -> Iterable[str]:
-        """Return those of the groups for which room is kept.
+        """Return those of the groups with a grant whose time is not over.
 
         The groups that the queue made for the pods of these ones count too.
         """
         known = dict.fromkeys(groups)
         pods = chain.from_iterable(islice(self._cluster.members(group), 1) for group in known)
         made = [made_for(pod.workload) for pod in pods if pod.workload]
-        return dict.fromkeys((*known, *made)).keys() & self._cluster.grants.keys()
-
-    def backed_by(self, workloads: Iterable[str]) -> Iterable[str]:
-        """Return the groups made for Workloads (`namespace/name`) for which room is kept."""
-        return self.granted(map(made_for, workloads))
+        stored, now = self._cluster.stored_grants, self._clock.wall()
+        return [each for each in dict.fromkeys((*known, *made)) if stored(each, after=now)]
 
 
 class TopologyGates:

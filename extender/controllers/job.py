@@ -30,6 +30,7 @@ from extender.jobs.actions import (
     CreateWorkload,
     DeleteWorkload,
     DropFinalizer,
+    DropGrant,
     FinalizeJob,
     FinishWorkload,
     MakePodGroup,
@@ -344,6 +345,9 @@ class JobController:
                 await self._workloads.create(action.object)
             case MakePodGroup():
                 await self._make_pod_group(action)
+            case DropGrant():
+                with suppress(NotFoundError):
+                    await self._writer.drop_grant(*action.group.split("/", 1))
             case StartJob():
                 await self._change_children(action.children, of)
                 await self.take(action.steps, of)

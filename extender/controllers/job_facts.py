@@ -352,6 +352,7 @@ class PodGroups:
         size, domains = written or found
         return PodGroupState(
             made_by_queue=held is not None and self.are_made_in(held.cluster_queue),
+            granted=group in self._cluster.grants,
             size=size,
             domains=domains,
         )

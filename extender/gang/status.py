@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from extender.api.reasons import TOO_LARGE, EventReason, Reason
 from extender.api.wellknown import (
     DISRUPTION_BUDGET,
+    ENDS,
     ON_PARTIAL_ANNOTATION,
     ConditionType,
     Phase,
@@ -41,7 +42,6 @@ _BAD: Final = frozenset((
     Reason.MEMBER_UNSCHEDULABLE, EventReason.PODS_FAILED,
 ))  # fmt: skip
 
-_ENDS: Final = frozenset((Phase.FINISHED, Phase.FAILED))
 _ACTED_ON: Final = frozenset((EventReason.PARTIAL_GANG, EventReason.EVICTED))
 _ON_ITS_WAY: Final = frozenset((
     Reason.NOT_ENOUGH_PODS, Reason.WAITING_FOR_BIND, EventReason.PARTIALLY_SCHEDULED,
@@ -172,7 +172,7 @@ def may_wait(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
 
     Its end is written at once, and so is what is done about it: a restart finds it there.
     """
-    ends = after.phase in _ENDS and after.phase != before.phase
+    ends = after.phase in ENDS and after.phase != before.phase
     return not ends and _done_about(after) <= _done_about(before)
 
 

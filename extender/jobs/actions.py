@@ -98,6 +98,14 @@ class MakePodGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class DropGrant:
+    """Withdraw the room that is kept for a PodGroup."""
+
+    group: str
+    note: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StartJob:
     """Start the job by these writes, in this order."""
 
@@ -194,6 +202,7 @@ Action = (
     | DeleteWorkload
     | FinishWorkload
     | MakePodGroup
+    | DropGrant
     | StartJob
     | StopJob
     | FinalizeJob
@@ -369,6 +378,8 @@ class PodGroupState:
 
     made_by_queue: bool = False
     """True if the ClusterQueue that admitted it makes a PodGroup for pods that bring none."""
+    granted: bool = False
+    """True if room is kept for it."""
     size: tuple[int, int] | None = None
     """The PodGroup's minMember and how many of these are known to be done; None without one."""
     domains: Mapping[str, DomainAssignment] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from extender.jobs.actions import (
     AwaitPods,
     Context,
     CreateWorkload,
+    DropGrant,
     FinalizeJob,
     FinishWorkload,
     Note,
@@ -46,6 +47,7 @@ from extender.jobs.workload import (
     ensure_one,
     left_to_clean,
     pod_group,
+    pod_group_key,
     prebuilt_name,
     priority_of,
     refusal,
@@ -299,7 +301,10 @@ def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     left = lowered(job, workload, context)
     release = ReleaseQuota(workload.key, workload.meta.uid, reason in _AT_ONCE, left)
     blocked = _block(workload, _unqueueable(job, context))
-    return (release, *blocked, *stopped)
+    # Others may be admitted to that room at once.
+    granted = context.pod_group(workload).granted
+    dropped = (DropGrant(pod_group_key(workload)),) if granted else NONE
+    return (*dropped, release, *blocked, *stopped)
 
 
 def _unqueueable(job: GenericJob, context: Context) -> ReportRefusal | None:

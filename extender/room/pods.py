@@ -366,6 +366,7 @@ def is_gated(pod: PodInfo) -> bool:
     return TOPOLOGY_GATE in pod.gates
 
 
+NOT_BACKED: Final = "no admitted Workload asks for it"
 OTHER_GROUP: Final = "its pods have another PodGroup"
 
 
@@ -374,8 +375,7 @@ def within(
 ) -> Mapping[str, Resources]:
     """Return amounts by node, node after node, as far as the pods that still run ask for them.
 
-    Room is kept for no more than the pods of a workload ask for, and no longer than the workload is
-    admitted and without pods on nodes: see `why_over`.
+    Room is kept for no more than the pods of a workload ask for: see `why_over`.
     """
     left: Resources = {}
     for counts in asked:
@@ -404,7 +404,7 @@ def why_over(
         return "its time is over"
     backing = backing_of(pod_group, queues)
     if backing is None:
-        return "no admitted Workload asks for it"
+        return NOT_BACKED
     if any(pod.group not in (None, pod_group.key) for pod in declared(backing, cluster)):
         return OTHER_GROUP
     held = backing.admission

@@ -33,6 +33,7 @@ from extender.explain.facts import Facts
 from extender.jobs import registry
 from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import Integration
+from extender.jobs.workload import made_for
 from extender.kube.autoscaling import GROUP, REQUESTS, VERSIONS, Autoscaling
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
@@ -664,7 +665,7 @@ class QueueControllers:
             self.admission.on_room()
 
     def _on_cluster(self, change: ClusterChange) -> None:
-        """Look at granted room when its PodGroup changed, or has pods on nodes."""
+        """Look at granted room when its PodGroup or a pod of it changed."""
         if not self._leads:
             return
         self._notice_grants(self._keeper.granted(change.groups | change.statuses))
@@ -683,7 +684,7 @@ class QueueControllers:
         self._provisioning.on_change(change.workloads, self._checks.notice)
         for key in change.workloads:
             self._notice_workload(key)
-        self._notice_grants(self._keeper.backed_by(change.workloads))
+        self._notice_grants(self._keeper.granted(map(made_for, change.workloads)))
         for unit in change.jobs:
             self._notice_job(unit)
         numbers = LOOK_AGAIN if change.workloads and not change.structure else None

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from extender.api.reasons import Reason
-from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED, Phase
+from extender.api.wellknown import ENDS, GROUP_NATIVE, NATIVE_SCHEDULED
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange, ClusterEvent, ObjectsListed
 from extender.state.cluster.index import GroupTally, change_of_pod
@@ -337,7 +337,7 @@ class Cluster:
     def _group_changed(self, before: PodGroupInfo | None, pod_group: PodGroupInfo) -> ClusterChange:
         concerned = frozenset((pod_group.key,))
         if before is None or before.grant != pod_group.grant:
-            self._grant(pod_group)
+            self._grant(pod_group.key, is_new=before is None)
         if before == pod_group:  # only its status changed
             said = before.status, before.nomination
             same = said == (pod_group.status, pod_group.nomination)
@@ -359,9 +359,8 @@ class Cluster:
             return self._regroup(self._tables.natives.members(key))
         self._unsorted.add(key)
         concerned = frozenset((key,))
-        ended, other = self._end_grants((key,)), self._view.pod_group(key)
-        if other is not None:
-            self._grant(other)
+        ended = self._end_grants((key,))
+        self._grant(key, is_new=True)  # by one of another API group, perhaps
         return ClusterChange(groups=concerned, statuses=concerned, room=ended)
 
     def _native_applied(self, pod_group: PodGroupInfo) -> ClusterChange:
@@ -587,17 +586,16 @@ class Cluster:
         self._tables.gained.note({node for claim in ended for node in claim.amounts})
         return ClusterChange(room=True) if ended else _NOTHING
 
-    def _grant(self, pod_group: PodGroupInfo) -> None:
+    def _grant(self, key: str, *, is_new: bool) -> None:
         """Reserve the room that a group is given from now on; one that has begun needs none.
 
-        The pods of one that has ended may be gone.
+        The pods of a new one that has ended may be gone. One that is known begins anew.
         """
-        key = pod_group.key
         self._end_of_group(key, self._tables.reservations.grants)
         asks = self._view.pod_group(key)
         if asks is None or (grant := asks.grant) is None:
             return
-        ended = asks.status.phase in (Phase.FINISHED, Phase.FAILED)
+        ended = is_new and asks.status.phase in ENDS
         if not ended and not self._view.tally(key).committed:
             given = Reservation(key, 0, grant.rooms, ReservationKind.GRANTED, until=grant.until)
             self._tables.reservations.put(given)

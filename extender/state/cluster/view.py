@@ -318,10 +318,10 @@ class ClusterView:
         """Groups that have their pods and no room yet, in the order of their turns."""
         return self._tables.queue
 
-    def stored_grants(self, key: str) -> list[PodGroupInfo]:
-        """Return the PodGroups of that `namespace/name` with a grant, whether it counts or not."""
+    def stored_grants(self, key: str, *, after: float = 0.0) -> list[PodGroupInfo]:
+        """Return the PodGroups of that `namespace/name` with a grant until `after`, used or not."""
         found = (self._tables.pod_groups.get((group, key)) for group in POD_GROUP_GROUPS)
-        return [each for each in found if each is not None and each.grant is not None]
+        return [each for each in found if each and each.grant and each.grant.until > after]
 
     def claims_on(self, node: str) -> Mapping[str, Claim]:
         """Return the claims to room on a node, by group."""

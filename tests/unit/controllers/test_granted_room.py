@@ -15,7 +15,17 @@ from extender.kube.queues import JobWriter
 from extender.state.cluster.records import LONGEST_SECONDS, Grant, PodGroupStatusInfo
 from extender.state.queue import events as ev
 from extender.state.queue.store import Queues
-from tests.makers import NAMESPACE, ManualClock, cluster_of, key, nodes, observe, pod, pod_group
+from tests.makers import (
+    NAMESPACE,
+    ManualClock,
+    cluster_of,
+    deleted,
+    key,
+    nodes,
+    observe,
+    pod,
+    pod_group,
+)
 from tests.queue_makers import admission, condition, pod_set, workload
 
 LONG = "a-very-long-name-of-a-workload-as-they-are-made-from-the-names-of-kinds-and-jobs"
@@ -65,9 +75,15 @@ class Scene:
     def see(self, grant: Grant, **more: Any) -> None:
         observe(self.cluster, pod_group("w", 2, grant=grant, **more))
 
+    def keeper(self) -> GrantKeeper:
+        return GrantKeeper(self.cluster.view(), self.queues.view(), self.writer, clock=self.clock)
+
+    def noticed(self) -> bool:
+        """Return whether a change of the group is looked at."""
+        return [*self.keeper().granted([key("w")])] == [key("w")]
+
     async def look(self) -> float | None:
-        keeper = GrantKeeper(self.cluster.view(), self.queues.view(), self.writer, clock=self.clock)
-        return await keeper.reconcile(key(self.group))
+        return await self.keeper().reconcile(key(self.group))
 
 
 async def test_it_holds_and_is_looked_at_again_when_its_time_is_over() -> None:
@@ -85,12 +101,19 @@ async def test_a_workload_with_a_long_name_backs_its_pod_group() -> None:
     assert scene.writer.dropped == []
 
 
+def evicted_again(scene: Scene) -> None:
+    """Evict a job that was admitted again, while the phase is that of its pods before."""
+    scene.see(scene.grant(50), status=PodGroupStatusInfo(phase="Failed"))
+    scene.add("Evicted")
+
+
 ENDS: dict[str, Callable[[Scene], object]] = {
     "evicted": lambda scene: scene.add("Evicted"),
     "finished": lambda scene: scene.add("Finished"),
     "deactivated": lambda scene: scene.change(active=False),
     "deleted": lambda scene: scene.queues.apply(ev.Deleted(scene.workload)),
     "released": lambda scene: scene.change(admission=None, conditions=()),
+    "evicted again": evicted_again,
     "inflated": lambda scene: scene.see(scene.grant(n0={"cpu": 2001})),
     "prolonged": lambda scene: scene.see(scene.grant(LONGEST_SECONDS + 1)),
 }
@@ -117,6 +140,34 @@ async def test_what_has_ended_in_the_state_is_not_withdrawn() -> None:
     ENDS["finished"](scene)
     assert await scene.look() is None
     assert scene.writer.dropped == []
+
+
+@pytest.mark.parametrize("loss", ["evicted", "deactivated", "deleted", "released", "finished"])
+async def test_a_used_one_is_withdrawn_where_a_new_process_would_keep_it_again(loss: str) -> None:
+    """Its job has started and lost its quota before its time is over."""
+    scene = Scene()
+    observe(scene.cluster, pod("p", 1, group="w", on="n0"))
+    assert await scene.look() is None
+    ENDS[loss](scene)
+    observe(scene.cluster, deleted("p"))
+    assert scene.noticed()
+    assert await scene.look() is None
+    assert scene.writer.dropped == [(key("w"), GROUP_X)]
+
+
+async def test_a_job_that_ends_by_itself_costs_no_write() -> None:
+    """Its phase says so, or its pods do until then; nobody looks when its time is over."""
+    scene = Scene()
+    observe(scene.cluster, pod("p", 1, group="w", on="n0"))
+    ENDS["finished"](scene)
+    observe(scene.cluster, pod("p", 1, group="w", on="n0", finished=True))
+    await scene.look()
+    scene.see(scene.grant(), status=PodGroupStatusInfo(phase="Finished"))
+    observe(scene.cluster, deleted("p"))
+    await scene.look()
+    assert scene.writer.dropped == []
+    scene.clock.now += 60
+    assert not scene.noticed()
 
 
 async def test_what_a_restart_left_behind_is_withdrawn_in_both_api_groups() -> None:

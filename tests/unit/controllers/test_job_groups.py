@@ -9,13 +9,14 @@ from typing_extensions import override
 from extender.api.wellknown import GROUP_X
 from extender.controllers.timing import LATE
 from extender.gang.verdicts import GangOptions
+from extender.kube.errors import NotFoundError
 from extender.permit.background import NodeClaims
 from extender.state.cluster.records import Grant, PodGroupInfo
 from extender.state.queue import events as ev
 from extender.state.queue.records import JobObject
 from extender.steps import at_once
 from tests.harness import objects
-from tests.makers import NAMESPACE, ManualClock, cluster_of, deleted, observe, pod_group
+from tests.makers import NAMESPACE, ManualClock, cluster_of, deleted, observe, pod, pod_group
 from tests.queue_makers import condition
 from tests.unit.controllers.queue_server import JobBench, NoPodGroups
 from tests.unit.controllers.test_job import KEY, Jobs
@@ -31,6 +32,7 @@ class Groups(Jobs):
     def __init__(self) -> None:
         super().__init__()
         self.made: list[tuple[int, int, Grant | None]] = []
+        self.dropped: list[str] = []
 
     @override
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
@@ -51,6 +53,11 @@ class Groups(Jobs):
     ) -> None:
         assert (f"{namespace}/{name}", owners[0]["name"]) == (GROUP, "job")
         self.made.append((min_member, done, grant))
+
+    @override
+    async def drop_grant(self, namespace: str, name: str, *, api_group: str = "") -> None:
+        self.dropped.append(f"{namespace}/{name}")
+        raise NotFoundError("it is gone already")
 
 
 class Known(NoPodGroups):
@@ -160,9 +167,12 @@ async def test_one_that_does_not_appear_is_made_again(scene: Scene) -> None:
     assert len(scene.jobs.made) == 2
 
 
-async def test_none_is_made_of_what_loses_its_quota(scene: Scene) -> None:
+@pytest.mark.parametrize("on", [None, "n0"], ids=["no pod has a node", "it has begun"])
+async def test_what_is_kept_is_given_back_with_the_quota(scene: Scene, on: str | None) -> None:
     scene.see((2, 0), grant=Grant(ROOMS, scene.clock.now + LATE))
+    observe(scene.groups.cluster, pod("p", 1, group="w", on=on))
     scene.touch(GROUP, conditions=(condition("QuotaReserved"), condition("Evicted", "Preempted")))
     await scene.look()
+    assert scene.jobs.dropped == ([GROUP] if on is None else [])
     assert not scene.jobs.made
     assert scene.server.stored[GROUP].admission is None

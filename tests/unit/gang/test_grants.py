@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from extender.kube.decode import Decoder
 from extender.kube.stored import grant_as_json, read_grant
 from extender.permit.background import NodeClaims
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import Grant, PodGroupInfo
+from extender.state.cluster.records import Grant, PodGroupInfo, PodGroupStatusInfo
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
 from tests.at_once import make_plan
@@ -170,6 +171,19 @@ def test_what_has_ended_does_not_come_back_with_a_new_status() -> None:
     cluster = cluster_of(nodes(4), group, ev.GrantsEnded([key("gang")]))
     observe(cluster, ev.ObjectsListed(PodGroupInfo, [group], group.api_group), group)
     assert not cluster.view().grants
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Finished"])
+def test_a_new_one_counts_whatever_the_phase_still_says(phase: str) -> None:
+    """A job that was evicted may be admitted again before the phase of its group moves on."""
+    used, ended = granted(n0=4), PodGroupStatusInfo(phase=phase)
+    cluster = cluster_of(nodes(4, 4), replace(used, status=ended))
+    assert not cluster.view().grants, "its pods may be gone"
+    again = replace(granted(until=UNTIL + 1, n1=4), status=ended)
+    observe(cluster, again)
+    assert cluster.view().grants.keys() == {key("gang")}
+    observe(cluster, replace(again, status=PodGroupStatusInfo(phase="PreScheduling")))
+    assert cluster.view().grants.keys() == {key("gang")}
 
 
 def test_one_without_end_is_not_believed() -> None:

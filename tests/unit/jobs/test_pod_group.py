@@ -10,8 +10,10 @@ from typing_extensions import override
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs.actions import (
     Context,
+    DropGrant,
     MakePodGroup,
     PodGroupState,
+    ReleaseQuota,
     SetReclaimable,
     StartJob,
     StopJob,
@@ -227,6 +229,15 @@ def test_a_group_of_which_all_run_again_wants_all() -> None:
     made, runs = started("jobset.x-k8s.io/jobset", work, admitted)
     for size in ((3, 0), (5, 2)):
         assert decide(runs, [admitted], knowing(size=size)) == (replace(made, room_of=""),)
+
+
+def test_a_job_that_loses_its_quota_before_its_pods_come_gives_back_the_room_first() -> None:
+    work = job()
+    evicted = workload(work, "Evicted", admitted=True)
+    dropped, release = decide(work, [evicted], knowing(granted=True))
+    assert dropped == DropGrant(evicted.key)
+    assert isinstance(release, ReleaseQuota)
+    only(ReleaseQuota, decide(work, [evicted], GANGS))
 
 
 def test_the_label_goes_when_the_job_stops() -> None:
