@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from extender.api.reasons import Reason
-from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
+from extender.api.wellknown import ConditionType
+from extender.controllers.timing import LATE, LOOK_AGAIN, WATCH_LAG
 from extender.gang import budgets
 from extender.gang.phase import Watched
 from extender.gang.release import AwaitedNodes, awaited, movable
@@ -136,7 +137,7 @@ class PodGroupController:
         pause = await self._write(pod_group, found.status)
         await self._evict(pod_group, found.move)  # who chooses the next domain reads the status
         told = changes(before, found.status) if pause is None else ()
-        self._report(pod_group, (*told, *found.notices))
+        self._report(pod_group, (*told, *self._lacking(known), *found.notices))
         await self._write_readiness(found)
         if pause is None and known.is_whole and ours(pod_group.status) != found.status:
             pause = WATCH_LAG
@@ -220,15 +221,16 @@ class PodGroupController:
             if notice.key and notice.key in reported:
                 continue
             reported.add(notice.key)
-            event = Event(
-                about=about(pod_group),
-                reason=notice.reason,
-                note=notice.note or notice.reason,
-                action=notice.action,
-                warning=notice.warning,
-                occasion=notice.key or str(self._clock.wall()),
-            )
-            self._record(event)
+            said = about(pod_group), notice.reason, notice.note or notice.reason, notice.action
+            occasion = notice.key or str(self._clock.wall())
+            self._record(Event(*said, warning=notice.warning, occasion=occasion))
+
+    def _lacking(self, known: _KnownGroup) -> Iterable[Notice]:
+        """Yield an Event about pods that are missing for long; at first they are on their way."""
+        waits, said = known.waiting, known.decided.condition(ConditionType.SCHEDULED)
+        lacks = waits is not None and waits.reason == Reason.NOT_ENOUGH_PODS
+        if waits and said and lacks and self._clock.wall() - waits.since >= LATE:
+            yield Notice(said.reason, said.message, "Scheduling", key=f"lacks {waits.since}")
 
     async def _write_readiness(self, found: Report) -> None:
         readiness = found.readiness

@@ -152,14 +152,8 @@ def event(
     workload: WorkloadInfo, reason: str, note: str, *, warning: bool = False, occasion: str = ""
 ) -> Event:
     """Return an Event about a workload, one for each `occasion`: by default for each version."""
-    return Event(
-        about=about(workload),
-        reason=reason,
-        note=note,
-        action=reason,
-        warning=warning,
-        occasion=occasion or str(workload.meta.version),
-    )
+    said = about(workload), reason, note, reason
+    return Event(*said, warning=warning, occasion=occasion or str(workload.meta.version))
 
 
 _log = structlog.get_logger(__name__)
@@ -233,7 +227,7 @@ class AdmissionWriter:
 
     @harmless("admission")
     def _report_admitted(self, before: WorkloadInfo, given: AdmissionInfo, now: float) -> None:
-        queue, waited = given.cluster_queue, max(0.0, now - lifecycle.queued_since(before))
+        queue, waited = given.cluster_queue, max(0.0, now - before.queued_since)
         held = before.condition(WorkloadCondition.QUOTA_RESERVED)
         if held is None or held.status != "True":
             self._metrics.reserved(before, queue, waited=waited)
@@ -247,7 +241,8 @@ class AdmissionWriter:
             since, waited = "reservation", max(0.0, now - held.transition)
             if before.checks:
                 self._metrics.checked(before, queue, waited=waited)
-        if any(each.group_kind in (self._options.kinds or ()) for each in before.owners):
+        starts = any(each.group_kind in (self._options.kinds or ()) for each in before.owners)
+        if starts and not before.is_of_pods and before.service is None:
             return  # the Event of its job says that it starts
         note = f"Admitted by ClusterQueue {queue}, wait time since {since} was {waited:.0f}s"
         self._record(event(before, "Admitted", note, occasion=str(now)))

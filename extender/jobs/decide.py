@@ -346,7 +346,10 @@ def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
         return (finish(workload, FinishReason.FAILED_TO_START, message), *drop_finalizer(workload))
     if not steps or not (context.has_stopped and context.may_start):
         return NONE
-    note = Note(JobReason.STARTED, f"Admitted by ClusterQueue {where}")
+    admitted = workload.condition(WorkloadCondition.ADMITTED)
+    waited = max(0.0, admitted.transition - workload.queued_since) if admitted else 0.0
+    said = f"Admitted by ClusterQueue {where}, wait time since queued was {waited:.0f}s"
+    note = Note(JobReason.STARTED, said)
     refused = finish(workload, FinishReason.FAILED_TO_START, "")
     start = StartJob(tuple(steps), note, refused, tuple(children))
     if group is None:

@@ -14,6 +14,7 @@ are named after their moment.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -94,6 +95,8 @@ class Recorder:
         """The Events that wait, each with its time in seconds since the epoch: a line for each
         namespace and for whether they are Warnings. The line whose turn it is comes first."""
         self._wakeup = asyncio.Event()
+        self._away = asyncio.Lock()
+        """Held by the one writer that tries again while the API server is not there."""
 
     def record(self, event: Event) -> None:
         """Queue an Event for writing. Where too many wait, one of the longest line is dropped."""
@@ -131,7 +134,8 @@ class Recorder:
                 self._lines[key] = line  # behind all others
             began = self._clock.wall()
             try:
-                self._count(await self._write(event, at))
+                async with AsyncExitStack() as alone:
+                    self._count(await self._write(event, at, alone))
             except Exception as error:  # noqa: BLE001 - an Event decides nothing
                 self._count("failed")
                 FAULTS.report("recorder", error, key=event.about.name)
@@ -139,7 +143,7 @@ class Recorder:
             rest = min(_LATE, (now - began) * (2 * WRITERS - 1))
             await asyncio.sleep(rest if busy or now - at < _LATE else 0)
 
-    async def _write(self, event: Event, at: float) -> str:
+    async def _write(self, event: Event, at: float, alone: AsyncExitStack) -> str:
         """Return the outcome of writing an Event, again and again while that may help."""
         path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(event)}/events"
         body = _encode(self._body(event, at))
@@ -155,6 +159,8 @@ class Recorder:
                     _log.warning("could not write an Event", about=about, error=text)
                     return "failed"
                 _log.debug("event not written yet", about=about, error=text)
+                if pause == PAUSES[0]:
+                    await alone.enter_async_context(self._away)
                 await asyncio.sleep(pause)
             else:
                 break

@@ -281,14 +281,6 @@ def ran(workload: WorkloadInfo, now: float) -> int:
     return max(0, int(now - admitted.transition))
 
 
-def queued_since(workload: WorkloadInfo) -> float:
-    """Return when a workload was queued last: its creation, or its last requeueing."""
-    requeued = workload.condition(WorkloadCondition.REQUEUED)
-    if requeued is not None and requeued.status == "True":
-        return max(workload.meta.created, requeued.transition)
-    return workload.meta.created
-
-
 def _counted(before: tuple[Eviction, ...], reason: str, cause: str) -> tuple[Eviction, ...]:
     deactivated, due_to, why = reason.partition("DueTo")
     if due_to and deactivated == EvictionReason.DEACTIVATED:

@@ -14,7 +14,6 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing import lifecycle as to
 from extender.queueing.cycle import Admit, Outcome
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
@@ -178,7 +177,7 @@ class QueueMetrics:
         if ready is None or admitted is None or ready.reason != "Started":
             return
         labels = cluster_queue, _class(workload)
-        queued = to.queued_since(workload)
+        queued = workload.queued_since
         self._ready_waited.labels(*labels).observe(max(0.0, ready.transition - queued))
         since = max(0.0, ready.transition - admitted.transition)
         self._admitted_until_ready.labels(*labels).observe(since)

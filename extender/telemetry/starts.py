@@ -30,7 +30,6 @@ from opentelemetry.trace import (
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import WorkloadCondition
-from extender.queueing import lifecycle as to
 from extender.runtime.clock import Clock
 from extender.runtime.faults import REMEMBERED, harmless
 from extender.state.cluster.events import ClusterChange
@@ -387,7 +386,7 @@ class AdmissionStarts(_Starts[AdmissionStart]):
         began, now = self._began, self._now()
         found = self._under_way.get(workload.key)
         if found is None or found.workload.meta.uid != workload.meta.uid:
-            queued = to.queued_since(workload) - self._clock.wall() + now
+            queued = workload.queued_since - self._clock.wall() + now
             trace = Trace(self.tracer, self._clock, "admission", began=min(queued, began))
             found = AdmissionStart(workload, cluster_queue, trace, began, now)
             self._under_way[workload.key] = found
@@ -444,7 +443,7 @@ class AdmissionStarts(_Starts[AdmissionStart]):
         found = self._under_way.get(workload.key)
         if found is not None:
             found.admitted = self._now()
-        waited = max(0.0, self._clock.wall() - to.queued_since(workload))
+        waited = max(0.0, self._clock.wall() - workload.queued_since)
         self._log.info(
             "workload admitted",
             workload=workload.key,
@@ -477,7 +476,7 @@ class AdmissionStarts(_Starts[AdmissionStart]):
 def _end_trace(found: AdmissionStart, ended: float, *, reason: str, message: str) -> None:
     """Add the stages that were reached, and end the trace; what was not left ends with it."""
     workload, admitted, trace = found.workload, found.admitted, found.trace
-    queued = min(to.queued_since(workload) - trace.epoch, found.began)
+    queued = min(workload.queued_since - trace.epoch, found.began)
     waited_for, waited_message = _why_it_waits(workload)
     why: dict[str, Value] = {
         "gang_extender.reason": waited_for,

@@ -448,6 +448,14 @@ class WorkloadInfo:
         return any(each.reason == EvictionReason.PREEMPTED for each in self.evictions)
 
     @property
+    def queued_since(self) -> float:
+        """The time when it was queued last: its creation, or its last requeueing."""
+        requeued = self.condition(WorkloadCondition.REQUEUED)
+        if requeued is not None and requeued.status == "True":
+            return max(self.meta.created, requeued.transition)
+        return self.meta.created
+
+    @property
     def is_of_pods(self) -> bool:
         """True if its job is a group of pods, or one pod; no label names the UID of such a job."""
         if not self.owners:

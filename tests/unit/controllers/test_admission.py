@@ -24,7 +24,7 @@ from extender.runtime.faults import FAULTS
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as ev
 from extender.state.queue.events import Record
-from extender.state.queue.records import LocalQueueInfo, NamespaceInfo, WorkloadInfo
+from extender.state.queue.records import LocalQueueInfo, NamespaceInfo, OwnerRef, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.steps import Steps
 from extender.telemetry.queue_metrics import QueueMetrics
@@ -233,6 +233,28 @@ async def test_quota_of_a_write_without_an_answer_is_given_to_no_other(scene: Sc
         await asyncio.sleep(100)
         assert scene.admitted() == {"first"}
         assert [e.reason for e in scene.events if e.about.name == "first"] == ["Admitted"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "told"),
+    [
+        ("Job", "batch/v1", False),
+        ("JobSet", "jobset.x-k8s.io/v1alpha2", True),  # which is not handled
+        ("StatefulSet", "apps/v1", True),
+        ("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", True),
+        ("Pod", "v1", True),
+    ],
+)
+async def test_an_admission_is_told_where_no_start_of_its_job_is(
+    kind: str, version: str, told: bool
+) -> None:
+    """The pods of a service or of a group start one by one, and the Event is about one of them."""
+    kinds = {"batch/Job", "apps/StatefulSet", "leaderworkerset.x-k8s.io/LeaderWorkerSet", "/Pod"}
+    scene = Scene(AdmissionOptions(kinds=frozenset(kinds)))
+    scene.put(workload("w", owners=(OwnerRef(version, kind, "o", "u"),)))
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"w"})
+    assert [each.reason for each in scene.events] == ["Admitted"] * told
 
 
 async def test_while_the_api_server_is_away_quota_is_kept_for_the_admitted_workload(

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from extender.api.wellknown import DOMAIN_LABEL
 from extender.controllers.pod_group import PodGroupController
-from extender.controllers.timing import LOOK_AGAIN, WATCH_LAG
+from extender.controllers.timing import LATE, LOOK_AGAIN, WATCH_LAG
 from extender.gang.budgets import AFTER
 from extender.gang.verdicts import GangOptions, OnPartial
 from extender.kube.errors import ApiError, UnavailableError
@@ -200,6 +200,24 @@ async def test_a_group_is_among_those_that_wait_until_it_has_its_nodes(bench: Be
 
     await bench.look(pods(3, **RUNS))
     assert [*bench.controller.waiting()] == []
+
+
+async def test_pods_that_are_missing_for_long_get_an_event_and_at_first_none(bench: Bench) -> None:
+    began = float(int(bench.clock.wall()))
+    await bench.settle(pods(2, created=began))
+    bench.clock.now += LATE - LOOK_AGAIN - 1
+    await bench.look()
+    assert bench.reasons == []
+    bench.seen()
+    for _ in range(3):
+        bench.clock.now += 10
+        await bench.look()
+    bench.start()
+    await bench.look()
+    first, again = bench.events
+    assert (first.reason, first.warning) == ("NotEnoughPods", False)
+    assert first.note == "2 of the 3 pods that it needs exist"
+    assert again.occasion == first.occasion, "a restart makes no second one"
 
 
 async def test_a_group_that_is_gone_does_not_wait(bench: Bench) -> None:

@@ -103,6 +103,23 @@ def lost_one() -> list[Any]:
     return [*pods(2, **RUNS), pod("gang-2", group="gang")]
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("NotEnoughPods", False),
+        ("WaitingForBind", False),
+        ("PartiallyScheduled", False),
+        ("NotEnoughResources", True),
+        ("Scheduled", True),
+    ],
+)
+def test_what_every_gang_passes_gets_no_event(reason: str, told: bool) -> None:
+    after = PodGroupStatusInfo(conditions=(ConditionInfo("Scheduled", "False", reason, "so"),))
+    found = [each.reason for each in status.changes(PodGroupStatusInfo(), after)]
+    assert found == [reason] * told
+    assert not [*status.changes(after, after)]
+
+
 def test_too_few_pods_are_reported_with_numbers(bench: Bench) -> None:
     bench.observe(pods(2))
 

@@ -11,6 +11,7 @@ from extender.jobs.actions import Action, Ancestor, Context
 from extender.jobs.decide import decide
 from extender.jobs.job import Step
 from extender.jobs.kinds.batch_job import BatchJob
+from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import (
     FlavorInfo,
     Meta,
@@ -111,6 +112,24 @@ def test_a_job_that_leaves_its_workload_behind_ends_it() -> None:
     gone = deleted(finalizers=["orphan"])
     assert end_of(decide(gone, [workload(gone, admitted=True)], CONTEXT)).reason == "OwnerNotFound"
     assert words(decide(gone, [workload(gone, "Finished")], CONTEXT)) == ["DropFinalizer"]
+
+
+def test_a_start_says_where_it_has_quota_and_for_how_long_it_waited_since_it_was_queued() -> None:
+    waits = job()
+    held = workload(waits, admitted=True)
+    made = replace(held, meta=replace(held.meta, created=100.0))
+    given = tuple(replace(each, transition=190.4) for each in made.conditions)
+    again = ConditionInfo("Requeued", "True", "Backoff", "", 160.0)
+    for conditions, seconds in ((given, 90), ((*given, again), 30)):
+        start = only(act.StartJob, decide(waits, [replace(made, conditions=conditions)], CONTEXT))
+        want = f"Admitted by ClusterQueue cq, wait time since queued was {seconds}s"
+        assert start.note == act.Note("Started", want)
+
+
+def test_an_end_that_its_job_says_itself_gets_no_event() -> None:
+    ended = job(status=DONE)
+    end = end_of(decide(ended, [workload(ended, admitted=True)], CONTEXT))
+    assert (end.reason, end.note) == ("Succeeded", None)
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("Complete", "Succeeded"), ("Failed", "Failed")])

@@ -279,6 +279,21 @@ async def test_trouble_that_lasts_ends_an_event() -> None:
 
 
 @pytest.mark.looptime
+async def test_of_many_events_few_are_lost_while_the_server_is_away() -> None:
+    bench = Bench(looptime=True)
+    bench.client.errors = [DOWN] * 1000
+    running = asyncio.ensure_future(bench.recorder.run())
+    for number in range(3 * WRITERS):
+        bench.recorder.record(of("ns", number))
+    await asyncio.sleep(sum(PAUSES) + 1)
+    bench.client.errors.clear()
+    await asyncio.sleep(60)
+    running.cancel()
+
+    assert bench.counts == {"failed": 1, "written": 3 * WRITERS - 1}
+
+
+@pytest.mark.looptime
 async def test_an_event_that_a_webhook_keeps_from_one_namespace_holds_up_no_other() -> None:
     """500 may be about the namespace alone: what is wrong with all is said otherwise."""
     failing = UnavailableError("the webhook failed", status=500)
