@@ -427,6 +427,7 @@ class PodGroupStatus(Wire, frozen=True):
     """Decoded separately: a value that cannot be read must not hide the PodGroup."""
     preemption: Raw = Raw()
     """Decoded separately, for the same reason."""
+    kept_nodes: tuple[str, ...] | None = None
 
 
 class DisruptionBudgetSpec(Wire, frozen=True):

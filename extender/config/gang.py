@@ -54,8 +54,10 @@ class Gang(Section):
     nodes then has the reason WaitingForNodes in place of NeverFits, no group has more set aside
     than it needs, and minResources beyond what the pods request do not count"""
     publish_kept_room: bool = False
-    """whether the reconciler makes a CapacityBuffer for each node that is set aside for a group, so
-    that an autoscaler adds nodes for the pods that are kept off it"""
+    """whether each node that is set aside for a group has a CapacityBuffer once the group has
+    waited `growthSeconds` longer: autoscalers then add nodes for pods that are kept off. Needs
+    `agingSeconds` above 0, `growing` and step 2 of docs/tasks/admin/clusters-that-grow.md. A pool
+    that grows later buys all nodes of its group, the kept ones too"""
     domain_timeout_seconds: Positive = 600
     """how long a gang with scheduling.x-k8s.io/required-topology waits for nodes in the domain that
     was chosen for it, where `growing` is on and the gate policy is installed. Then its pods are
@@ -194,6 +196,7 @@ class Gang(Section):
             claims_per_namespace=self.claims_per_namespace,
             claim_nodes_percentage=self.claim_nodes_percentage,
             growing=self.growing,
+            publishes_after=self.publish_kept_room * (self.aging_seconds + self.growth_seconds),
             domain_timeout=self.domain_timeout_seconds,
             strict_order=self.strict_order,
             gate_until_fit=self.ungate_when == "fits",

@@ -7,9 +7,7 @@ pods of a higher priority, and pods that fit beside the claim, then get room on 
 Other nodes stay open to all (backfill). If the claimed nodes stay full, the claim grows twice as
 the group goes on waiting.
 
-Claims are made in the order of waiting, not of failures. They depend only on API objects and on how
-long a group was seen behind a scheduling gate, so another process makes the same claims. Only a
-group that lacks room has a claim.
+Claims are made in the order of waiting, not of failures. Only a group that lacks room has a claim.
 """
 
 from collections import Counter
@@ -45,8 +43,8 @@ MOST = 20
 group's pod shapes that decide which nodes it can use."""
 LARGEST = 3
 """The largest multiple of its own room that a group may claim. Pods of services never end, and
-their new pods must find room whatever a gang waits for. On a cluster that grows it is one: an
-autoscaler takes what is claimed for free, and adds no node for the pods that are kept off."""
+their new pods must find room whatever a gang waits for. On a cluster that grows it is one: no node
+is added for the pods that are kept off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +124,34 @@ def waits_since(pod_group: PodGroupInfo, *, view: ClusterView) -> float:
     return max(pod_group.created, created[quorum - 1] if 0 < quorum <= len(created) else 0.0)
 
 
-def free_on_claimed(view: ClusterView) -> dict[str, tuple[str, Resources]]:
-    """Return the first group with a claim to each node, and what pods leave there, by node.
+def published(
+    view: ClusterView, now: float, *, options: GangOptions, entered: Mapping[str, float]
+) -> dict[str, tuple[str, ...]]:
+    """Return which nodes autoscalers shall find taken, by the first group with a claim to them."""
+    found, taken = dict[str, tuple[str, ...]](), set[str]()
+    for group, claim in view.claims.items():
+        pod_group, names = view.pod_group(group), claim.amounts.keys() - taken
+        taken |= names  # also of one that could start: it takes the room itself
+        if names and pod_group is not None and claim.fits_since is None:
+            since = max(waits_since(pod_group, view=view), entered.get(group, 0.0))
+            # Until then an autoscaler may add what the group lacks beside its free nodes.
+            if 0.0 < options.publishes_after <= now - since:
+                found[group] = tuple(sorted(names))
+    return found
 
-    That is CPU, memory and what is claimed, on nodes where something claimed is left. A group that
-    could start now has none: its own pods take the room.
-    """
-    first = {name: claim for claim in [*view.claims.values()][::-1] for name in claim.amounts}
-    found, left = dict[str, tuple[str, Resources]](), view.left.all()
-    for name, claim in first.items():
-        there = left.get(name, {})
-        free = {what for what in claim.amounts[name] if what != PODS and there.get(what, 0) > 0}
-        if free and claim.fits_since is None:
-            free |= {what for what in (CPU, MEMORY) if there.get(what, 0) > 0}
-            found[name] = claim.owner, {what: there[what] for what in sorted(free)}
+
+def free_on_kept(view: ClusterView) -> dict[str, tuple[PodGroupInfo, Resources]]:
+    """Return which waiting group keeps each node by its status, and what its pods find free."""
+    found, left = dict[str, tuple[PodGroupInfo, Resources]](), view.left.all()
+    for pod_group in filter(None, map(view.pod_group, view.queue)):
+        if not pod_group.kept_nodes:
+            continue
+        asks = (pod.shape.requests for pod in view.members(pod_group.key))
+        asked = {CPU, MEMORY}.union(*asks) - {PODS}
+        for name in pod_group.kept_nodes:
+            there = left.get(name, {})
+            if free := {what: there[what] for what in sorted(asked) if there.get(what, 0) > 0}:
+                found.setdefault(name, (pod_group, free))
     return found
 
 

@@ -159,6 +159,8 @@ class GangOptions:
     claims_per_namespace: int = 5
     claim_nodes_percentage: int = 50
     growing: bool = False
+    publishes_after: float = 0.0
+    """The seconds after which autoscalers find the nodes claimed for a group taken; 0: never."""
     domain_timeout: float = 600.0
     strict_order: bool = False
     gate_until_fit: bool = False

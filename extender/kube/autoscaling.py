@@ -27,6 +27,7 @@ VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     REQUESTS: ("v1", "v1beta1"),
 }
 """The versions of each resource that are read, the preferred one first."""
+_GROUPS: Final = {"Workload": "kueue.x-k8s.io/", "PodGroup": "scheduling."}  # as in the policy
 
 _encode = msgspec.json.Encoder().encode
 
@@ -123,5 +124,5 @@ def buffer(metadata: Mapping[str, Any], count: int) -> dict[str, Any]:
 def _owners(found: Iterable[ObjectMeta], kind: str) -> Iterable[tuple[str, str]]:
     for each in found:
         for owner in each.owner_references or ():
-            if owner.kind == kind:
+            if owner.kind == kind and owner.api_version.startswith(_GROUPS[kind]):
                 yield f"{each.namespace}/{owner.name}", each.name

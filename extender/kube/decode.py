@@ -316,6 +316,7 @@ class Decoder:
             assigned=self._assigned(found.metadata.namespace, said.get(TOPOLOGY_ASSIGNMENT)),
             grant=read_grant(found.status.granted_room),
             nomination=read_preemption(found.status.preemption),
+            kept_nodes=found.status.kept_nodes or (),
             done=_count(said.get(DONE_ANNOTATION)) or 0,
             started=status.started,
             succeeded=status.succeeded,

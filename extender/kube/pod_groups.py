@@ -3,7 +3,7 @@
 Each side of a preemption has its own field manager, so neither undoes what the other wrote.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -47,6 +47,7 @@ FIELD_MANAGER: Final = "gang-extender-reconciler"
 EXTENDER_FIELD_MANAGER: Final = "gang-extender"
 VERSION: Final = "v1alpha1"
 PREEMPTOR_FIELD_MANAGER: Final = "gang-extender-preemption"
+CLAIMS_FIELD_MANAGER: Final = "gang-extender-claims"
 VICTIM_FIELD_MANAGER: Final = "gang-extender-reconciler-preemption"
 BY_SCHEDULER: Final = "PreemptionByScheduler"
 """The reason of kube-scheduler's own victims. A pod stays nominated while one of them ends."""
@@ -189,6 +190,11 @@ class PreemptorWriter:
         """Make this the one condition of a PodGroup that is the extender's."""
         status = {"conditions": [as_condition(condition)]}
         await apply_part(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
+
+    async def apply_kept(self, pod_group: PodGroupInfo, nodes: Sequence[str]) -> None:
+        """Make these the nodes that autoscalers shall find taken for a PodGroup."""
+        status = {"keptNodes": nodes} if nodes else {}
+        await apply_part(self._client, pod_group, status, manager=CLAIMS_FIELD_MANAGER)
 
     async def apply(
         self, pod_group: PodGroupInfo, nomination: PreemptedRoom | None, condition: ConditionInfo

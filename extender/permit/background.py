@@ -13,6 +13,7 @@ from cachetools import LRUCache
 from extender.gang import aging, status
 from extender.gang.verdicts import GangOptions, Remembered
 from extender.kube.errors import ApiError
+from extender.kube.pod_groups import PreemptorWriter
 from extender.permit.group_memory import GroupMemory
 from extender.permit.hold import WaitingPods
 from extender.permit.plans import Plans
@@ -125,6 +126,9 @@ class NodeClaims:
         schedulers: Collection[str] | None = None,
     ) -> None:
         self._cluster = cluster
+        self.writer: Callable[[], PreemptorWriter | None] = lambda: None
+        """Writes the claimed nodes, if a kube-scheduler asks this process: others may differ."""
+        self._written: dict[str, tuple[object, ...]] = {}
         self._view = cluster.view()
         self._options = options
         self._clock = clock
@@ -137,6 +141,7 @@ class NodeClaims:
         while True:
             try:
                 await in_turns(self.looking(), self._clock)
+                await self.publish()
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("node-claims", error)
             await asyncio.sleep(LATE_SECONDS)
@@ -159,6 +164,28 @@ class NodeClaims:
         for claim in claims:
             if claim.amounts and claim.owner not in before:
                 _log.info("room claimed", group=claim.owner, nodes=len(claim.amounts))
+
+    async def publish(self) -> None:
+        """Have the PodGroups of our schedulers name the nodes that autoscalers shall find taken."""
+        if (writer := self.writer()) is None:
+            return
+        view, options, entered = self._view, self._options, self._entered or {}
+        wanted = aging.published(view, self._clock.wall(), options=options, entered=entered)
+        before, self._written = self._written, {}  # without those that are seen
+        for key in view.pod_groups:
+            pod_group, names = view.pod_group(key), wanted.get(key, ())
+            if pod_group is None or pod_group.kept_nodes == names:
+                continue
+            schedulers = {each.scheduler for each in view.members(key)}
+            if not names and not schedulers.issubset(self._schedulers or ()):
+                continue  # another extender keeps them
+            change = (pod_group.uid, pod_group.kept_nodes, names)
+            try:
+                if before.get(key) != change:
+                    await writer.apply_kept(pod_group, names)
+                self._written[key] = change
+            except ApiError as error:
+                _log.warning("kept nodes not written", group=key, error=str(error))
 
     def _end_grants(self) -> None:
         now, grants = self._clock.wall(), self._view.grants

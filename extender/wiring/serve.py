@@ -139,6 +139,7 @@ class Extender:
         self.node_claims = NodeClaims(
             cluster, options=options, clock=clock, schedulers=plans.schedulers
         )
+        self.node_claims.writer = lambda: PreemptorWriter(client) if self._is_asked() else None
         self.only_in_requests = PodsSeenOnlyInRequests(cluster, clock=clock)
         self.missed = MissedWakeups(cluster, plans, wake=self.waker.again)
         self.reporter = ConditionReporter(

@@ -338,7 +338,7 @@ class _Check:
 
     async def _autoscalers(self) -> AsyncIterator[Finding]:
         """Yield what does not go together with an autoscaler, where there is one."""
-        shows = self._settings.gang.publish_kept_room
+        shows = (gang := self._settings.gang).publish_kept_room and gang.aging_seconds
         if shows and BUFFER_VERSION not in await self._served(BUFFERS, AUTOSCALING):
             yield no_buffers()
         found = ["Karpenter"] * bool(await self._reader.items(_NODE_POOLS))

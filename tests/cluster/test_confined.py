@@ -425,6 +425,10 @@ def test_preemption_is_the_extenders_alone(
     assert "conditions other than Permitted and Preempting" in say(reconciler, said)
     assert say(extender, field, said) == ""
     assert say(reconciler, put("/status/conditions/-", condition("Preempted"))) == ""
+    kept = put("/status/keptNodes", ["n"])
+    assert "status.keptNodes" in say(api, kept)
+    assert any(each in say(reconciler, kept) for each in by_either)
+    assert say(extender, kept) == ""
     removed = {"op": "remove", "path": "/status/preemption"}
     assert "only the extender" in say(api, removed)
     assert say(api, put("/status/phase", "Running")) == ""

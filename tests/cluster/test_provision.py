@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.alone import in_place_of
+from tests.cluster.alone import in_place_of, pair_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.queues import API, Queues, condition
@@ -15,6 +15,16 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang")
+GPU = "example.com/gpu"
+SHOWS = {
+    "agingSeconds": 2,
+    "claimNodesPercentage": 100,
+    "growing": True,
+    "growthSeconds": 1,
+    "publishKeptRoom": True,
+}
+shows = pair_of("shows", settings={"gang": SHOWS})
+"""A pair of which autoscalers are shown what it keeps, and that soon."""
 
 SECONDS = 120
 BUFFERS = "autoscaling.x-k8s.io/v1beta1/capacitybuffers"
@@ -202,18 +212,21 @@ def test_a_request_that_fails_releases_the_quota_and_a_restart_goes_on(
         assert queues.is_suspended("one")
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("served", "shows")
 def test_nodes_that_are_set_aside_have_buffers_as_long_as_they_are(
     control_plane: ControlPlane, reconciler: Reconciler, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     api, namespace = gangs.api, gangs.namespace
-    names = nodes(2, "4")
+    names = nodes(2, "4", extended={GPU: 2})
     for name in names:
         api.create(gangs.pod(f"on-{name}", cpu="3", node_name=name))
-    shows = {"agingSeconds": 2, "claimNodesPercentage": 100, "publishKeptRoom": True}
-    with in_place_of(reconciler, control_plane, "shows", {"gang": shows}) as other:
-        gangs.create("g", 2, cpu="4")
-        api.wait_for("both are shown", lambda: shown(gangs) == dict.fromkeys(names, "1"), SECONDS)
+    of: dict[str, Any] = {"cpu": "4", "extended": {GPU: 1}, "scheduler_name": "shows"}
+    with in_place_of(reconciler, control_plane, "shows", {"gang": SHOWS}) as other:
+        api.create(gangs.pod("asks", cpu="0", scheduler_name="shows"))
+        gangs.create("g", 2, **of)
+        both = dict.fromkeys(names, ("1", "2"))
+        api.wait_for("both are shown", lambda: shown(gangs) == both, SECONDS)
+        assert api.get(POD_GROUPS, "g", namespace)["status"]["keptNodes"] == sorted(names)
         [buffer, _] = api.list(BUFFERS, namespace)
         [owner] = buffer["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"]) == ("PodGroup", "g")
@@ -221,27 +234,61 @@ def test_nodes_that_are_set_aside_have_buffers_as_long_as_they_are(
         other.stop()
         api.create(gangs.pod("more", cpu="1", node_name=names[0]))
         other.start()
-        left = dict(zip(names, "01", strict=True))
+        left = {names[0]: ("0", "2"), names[1]: ("1", "2")}
         api.wait_for("it shows what is left", lambda: shown(gangs) == left, SECONDS)
 
         gangs.delete(["g-0", "g-1"])
         api.delete(POD_GROUPS, "g", namespace)
         await_none(api, BUFFERS, namespace)
         await_none(api, "podtemplates", namespace)
-        gangs.create("h", 2, cpu="4")
+        gangs.create("h", 2, **of)
         api.wait_for("they are shown again", lambda: shown(gangs) == left, SECONDS)
     # The reconciler that all tests share makes none.
     await_none(api, BUFFERS, namespace)
     await_none(api, "podtemplates", namespace)
 
 
-def shown(gangs: Gangs) -> dict[str, str]:
-    """Return the CPUs that buffers take of each node."""
+@pytest.mark.usefixtures("served", "shows")
+def test_the_nodes_are_shown_that_the_extender_keeps_and_a_start_ends_that(
+    control_plane: ControlPlane, reconciler: Reconciler, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """A process that starts now would set the other two aside, where more is free by then."""
+    api, names = gangs.api, nodes(4, "4")
+    for name, cpu in zip(names, "2233", strict=True):
+        api.create(gangs.pod(f"on-{name}", cpu=cpu, node_name=name))
+    kept = dict.fromkeys(names[:2], ("2", "0"))
+    with in_place_of(reconciler, control_plane, "shows", {"gang": SHOWS}) as other:
+        api.create(gangs.pod("asks", cpu="0", scheduler_name="shows"))
+        gangs.create("g", 2, cpu="4", scheduler_name="shows")
+        api.wait_for("they are shown", lambda: shown(gangs) == kept, SECONDS)
+
+        other.stop()
+        gangs.delete([f"on-{name}" for name in names[2:]])
+        api.create(*(gangs.pod(f"small-on-{n}", cpu="1", node_name=n) for n in names[2:]))
+        api.create(gangs.pod("more", cpu="1", node_name=names[0]))
+        other.start()
+        left = {**kept, names[0]: ("1", "0")}
+        api.wait_for("the same are shown", lambda: shown(gangs) == left, SECONDS)
+
+        gangs.delete(["more", *(f"on-{name}" for name in names[:2])])
+        api.wait_for("the gang starts", lambda: len(gangs.bound("g")) == 2, SECONDS)
+        await_none(api, BUFFERS, gangs.namespace)
+        await_none(api, "podtemplates", gangs.namespace)
+
+    def kept_no_more() -> bool:
+        return "keptNodes" not in api.get(POD_GROUPS, "g", gangs.namespace)["status"]
+
+    api.wait_for("no nodes are kept", kept_no_more, SECONDS)
+
+
+def shown(gangs: Gangs) -> dict[str, tuple[str, str]]:
+    """Return the CPUs and the GPUs that buffers take of each node."""
     found = {}
     for buffer in gangs.api.list(BUFFERS, gangs.namespace):
         name = buffer["spec"]["podTemplateRef"]["name"]
         template = gangs.api.find("podtemplates", name, gangs.namespace)
         spec = template["template"]["spec"] if template else {"nodeSelector": {}}
         for host in spec["nodeSelector"].values():
-            found[host] = spec["containers"][0]["resources"]["requests"].get("cpu", "0")
+            taken = spec["containers"][0]["resources"]["requests"]
+            found[host] = taken.get("cpu", "0"), taken.get(GPU, "0")
     return found

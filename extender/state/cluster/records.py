@@ -467,6 +467,8 @@ class PodGroupInfo:
     """The status as last seen. It is not compared: it does not change what the group asks for."""
     nomination: PreemptedRoom | None = field(default=None, compare=False)
     """The room that it gets by preemption, by its status."""
+    kept_nodes: tuple[str, ...] = field(default=(), compare=False)
+    """The nodes that are set aside for it and that autoscalers shall find taken, by its status."""
 
     @property
     def key(self) -> str:

@@ -45,9 +45,15 @@ control_plane, api = alone(controllers=True, kubelet=True)
 GROWS = {"growing": True, "agingSeconds": 0}
 gang = pair_of("gang", settings={"gang": GROWS})
 """The extender with the settings of docs/tasks/admin/clusters-that-grow.md."""
-AGED = {"growing": True, "agingSeconds": 2, "claimNodesPercentage": 100}
+AGED = {
+    "growing": True,
+    "agingSeconds": 2,
+    "claimNodesPercentage": 100,
+    "growthSeconds": 1,
+    "publishKeptRoom": True,
+}
 aged = pair_of("aged", settings={"gang": AGED})
-"""One that sets nodes aside after two seconds."""
+"""One that sets nodes aside after two seconds, and soon has these published."""
 growth_first = pair_of("growth-first", settings={"gang": {**GROWS, "preemption": "AfterGrowth"}})
 """One whose gangs preempt only where no nodes come."""
 
@@ -373,8 +379,7 @@ def test_pods_that_are_kept_off_get_other_nodes_where_the_kept_room_is_published
     assert pools.bought() == 2
     assert {name: gangs.node_of(name) for name in wait} == dict.fromkeys(wait)
 
-    shows = {"gang": {**AGED, "publishKeptRoom": True}}
-    with in_place_of(reconciler, control_plane, "shows", shows):
+    with in_place_of(reconciler, control_plane, "shows", {"gang": AGED}):
         api.wait_for("they have nodes", lambda: all(map(gangs.node_of, wait)), SECONDS)
         assert pools.bought() == 3
         assert not gangs.bound("large")

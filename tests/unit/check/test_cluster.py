@@ -523,6 +523,11 @@ KARPENTER = {POOLS: {"items": [{}]}, STATUS: GONE}
             {"buffers": "failure", "known": "ok"},
         ),
         (
+            {**KARPENTER, **GATED, **PLAIN, "/apis/autoscaling.x-k8s.io": GONE},
+            {"gang": {**GROWING, "publishKeptRoom": True}},
+            {"known": "ok"},
+        ),
+        (
             {**KARPENTER, **GATED, **of_queue(annotations=ROOM)},
             {"gang": GROWING},
             {"room": "warning"},

@@ -34,6 +34,8 @@ class Store:
         """The version by resource."""
         self.objects: dict[str, dict[str, Any]] = {}
         self.error: Exception | None = None
+        self.failing = ""
+        """The beginning of the calls that end with the error."""
         self.refused = ""
         """The kind that may not be created."""
         self.calls: list[str] = []
@@ -45,7 +47,7 @@ class Store:
             if not found:
                 raise NotFoundError("no such version")
             return json.dumps({"resources": [{"name": name} for name in found]}).encode()
-        if self.error is not None:
+        if self.error is not None and self.calls[-1].startswith(self.failing):
             raise self.error
         if method == "POST":
             made = json.loads(body)

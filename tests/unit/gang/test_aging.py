@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import Toleration
-from extender.gang.aging import MOST, deciding, free_on_claimed, waits_since
+from extender.gang.aging import MOST, deciding, free_on_kept, published, waits_since
 from extender.gang.verdicts import GangOptions
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import DomainAssignment, NodeInfo, PodInfo
@@ -482,36 +482,69 @@ def test_groups_that_fit_and_do_not_start_keep_no_other_from_a_claim() -> None:
 
 
 CLAIMED = {"cpu": 2000, "pods": 1}
-BOTH = [*nodes(4, 4), pod("x", 1, on="n0")]
+PUBLISHES = GangOptions(publishes_after=900.0)
 
 
 @pytest.mark.parametrize(
-    ("there", "made", "want"),
+    ("made", "want"),
     [
-        (BOTH, [Claim("ns/a", 0, {"n0": CLAIMED})], {"n0": ("ns/a", {"cpu": 3000})}),
+        ([Claim("ns/a", 0, {"n1": CLAIMED, "n0": CLAIMED})], {"ns/a": ("n0", "n1")}),
         (
-            [node("n0", 4, gpu=2), pod("x", 4, on="n0")],
-            [Claim("ns/a", 0, {"n0": {**CLAIMED, "example.com/gpu": 1}})],
-            {"n0": ("ns/a", {"example.com/gpu": 2})},
-        ),
-        ([*BOTH, pod("y", 3, on="n0")], [Claim("ns/a", 0, {"n0": CLAIMED})], {}),
-        ([node("n0", 4, gpu=2)], [Claim("ns/a", 0, {"n0": {"example.com/other": 1}})], {}),
-        (
-            BOTH,
             [Claim("ns/a", 0, {"n0": CLAIMED}), Claim("ns/b", 0, {"n0": CLAIMED, "n1": CLAIMED})],
-            {"n0": ("ns/a", {"cpu": 3000}), "n1": ("ns/b", {"cpu": 4000})},
+            {"ns/a": ("n0",), "ns/b": ("n1",)},
         ),
         (
-            BOTH,
             [Claim("ns/a", 0, {"n0": CLAIMED}, fits_since=1.0), Claim("ns/b", 0, {"n0": CLAIMED})],
             {},
         ),
-        (BOTH, [Claim("ns/a", 0, {"gone": CLAIMED})], {}),
+        ([Claim("ns/a", 0, {})], {}),
+        ([Claim("ns/gone", 0, {"n0": CLAIMED})], {}),
+        ([Claim("ns/late", 0, {"n0": CLAIMED})], {}),
+        ([Claim("ns/entered", 0, {"n0": CLAIMED})], {}),
     ],
 )
-def test_what_is_free_on_claimed_nodes(
-    there: Any, made: list[Claim], want: dict[str, tuple[str, dict[str, int]]]
+def test_which_nodes_autoscalers_find_taken(
+    made: list[Claim], want: dict[str, tuple[str, ...]]
 ) -> None:
-    cluster = cluster_of(there)
+    """The gangs `a` and `b` have waited for 900 seconds, and growth has had its chance."""
+    waits = [group(name, 100.0) for name in ("a", "b", "entered")]
+    cluster = cluster_of(*waits, *group("late", 101.0))
     cluster.apply(ev.Claimed(made))
-    assert free_on_claimed(cluster.view()) == want
+    view, entered = cluster.view(), {"ns/entered": 101.0}
+    assert published(view, 1000.0, options=PUBLISHES, entered=entered) == want
+    assert published(view, 1000.0, options=OPTIONS, entered=entered) == {}
+
+
+def kept(*nodes: str, name: str = "a", **asks: Any) -> list[object]:
+    """Return a gang that waits and for which nodes are kept."""
+    return [pod_group(name, 1, kept_nodes=nodes), pod(f"{name}-0", shape(2, **asks), group=name)]
+
+
+BOTH = [*nodes(4, 4), pod("x", 1, on="n0")]
+LARGE = node("n0", 4, gpu=2).allocatable
+
+
+@pytest.mark.parametrize(
+    ("there", "want"),
+    [
+        ([*BOTH, *kept("n0")], {"n0": ("a", {"cpu": 3000})}),
+        (
+            [NodeInfo("n0", {**LARGE, "memory": 8}), pod("x", 4, on="n0"), *kept("n0", gpu=1)],
+            {"n0": ("a", {"example.com/gpu": 2, "memory": 8})},
+        ),
+        ([node("n0", 4, gpu=2), *kept("n0")], {"n0": ("a", {"cpu": 4000})}),
+        ([*BOTH, pod("y", 3, on="n0"), *kept("n0")], {}),
+        (
+            [*BOTH, *kept("n0", "n1"), *kept("n1", name="b")],
+            {"n0": ("a", {"cpu": 3000}), "n1": ("a", {"cpu": 4000})},
+        ),
+        ([*BOTH, *kept("gone"), *kept()], {}),
+        ([*BOTH, pod_group("a", 1, kept_nodes=("n0",)), pod("a-0", 1, group="a", on="n1")], {}),
+        ([*BOTH, pod_group("a", 1, kept_nodes=("n0",))], {}),
+    ],
+)
+def test_what_is_free_on_kept_nodes(
+    there: Any, want: dict[str, tuple[str, dict[str, int]]]
+) -> None:
+    found = free_on_kept(cluster_of(there).view())
+    assert {name: (of.name, free) for name, (of, free) in found.items()} == want

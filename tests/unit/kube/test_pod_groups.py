@@ -9,7 +9,7 @@ from typing_extensions import override
 from extender.kube.client import APPLY_PATCH
 from extender.kube.decode import Decoder
 from extender.kube.errors import UndeclaredFieldsError, from_response
-from extender.kube.pod_groups import PodGroupWriter, as_json
+from extender.kube.pod_groups import PodGroupWriter, PreemptorWriter, as_json
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 from gang_tools.manifests import faults, schema_for
 from tests.makers import pod_group
@@ -47,6 +47,22 @@ async def test_a_status_is_applied_by_our_field_manager_to_this_very_group() -> 
         "status": as_json(STATUS),
     }
     assert client.requests == [("PATCH", path, body, APPLY_PATCH)]
+
+
+@pytest.mark.parametrize(
+    ("names", "status"), [(("n0", "n1"), {"keptNodes": ["n0", "n1"]}), ((), {})]
+)
+async def test_kept_nodes_have_a_field_manager_of_their_own_and_are_read_again(
+    names: tuple[str, ...], status: dict[str, Any]
+) -> None:
+    client = Recorded()
+    await PreemptorWriter(client).apply_kept(GROUP, names)  # type: ignore[arg-type]
+
+    [(_, path, body, _)] = client.requests
+    assert "fieldManager=gang-extender-claims&" in path
+    assert body["status"] == status
+    raw = json.dumps(body).encode()
+    assert Decoder().pod_group(raw, api_group=GROUP.api_group).kept_nodes == names
 
 
 async def test_fields_that_a_crd_lacks_are_left_out_of_the_status() -> None:
