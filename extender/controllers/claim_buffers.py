@@ -56,12 +56,10 @@ class ClaimBuffers:
                 await self.look()
                 if not self._on and self._read_at is not None:
                     return
+            except ApiError as error:
+                _log.warning("could not show which nodes are set aside", error=str(error))
             except Exception as error:  # noqa: BLE001 - the next look begins anew
-                self._read_at = None
-                if isinstance(error, ApiError):
-                    _log.warning("could not show which nodes are set aside", error=str(error))
-                else:
-                    FAULTS.report("claim-buffers", error)
+                FAULTS.report("claim-buffers", error)
             await asyncio.sleep(SETTLE if self._on else LATE)
 
     async def look(self) -> None:

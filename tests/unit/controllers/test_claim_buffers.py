@@ -32,6 +32,7 @@ BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/ns/capacitybuffers/"
 THEIRS = {
     "of-a-workload": ("Workload", "kueue.x-k8s.io/v1beta2"),
     "of-another-api": ("PodGroup", "example.com/v1"),
+    "of-another-kind": ("Workload", "scheduling.k8s.io/v1alpha1"),
 }
 """Buffers with our label that no gang of ours has."""
 
