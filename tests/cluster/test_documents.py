@@ -11,7 +11,14 @@ from tests.harness.client import Api
 
 NOT_OURS = ("kubeadm.k8s.io/", "kubescheduler.config.k8s.io/", "kustomize.config.k8s.io/")
 """Files of programs, which no API server takes."""
-OPERATORS = ("jobset.x-k8s.io/", "kubeflow.org/", "ray.io/")
+OPERATORS = (
+    "jobset.x-k8s.io/",
+    "kubeflow.org/",
+    "ray.io/",
+    "sparkoperator.k8s.io/",
+    "trainer.kubeflow.org/",
+    "workload.codeflare.dev/",
+)
 """Kinds whose CRDs are not here; unit tests read them."""
 
 SHOWN: dict[str, dict[str, Any]] = {
