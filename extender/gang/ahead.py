@@ -9,17 +9,14 @@ affinity between pods or spread constraints is left to kube-scheduler.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import chain, islice
 from typing import Protocol
 
-from extender.api.reasons import Reason
 from extender.fit.candidates import clashes, is_feasible
 from extender.gang.fit import finds_no_node, fits, is_readable
-from extender.gang.gates import cannot_start
 from extender.gang.verdicts import is_ours
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.cluster import events as ev
@@ -324,16 +321,6 @@ def still_able(
     members = MembersAhead(view, group, schedulers=schedulers, proven=proven, in_hand=in_hand)
     planned = ((uid, node) for uid, node in nodes.items() if view.planned_node(uid) == node)
     return {uid: node for uid, node in planned if members.bar_of(view.pods[uid], node) is None}
-
-
-def is_arriving(uid: str, group: str, *, view: ClusterView, schedulers: AbstractSet[str]) -> bool:
-    """Return whether a new pod can wait for its gang to be created: there is no other to try."""
-    refusal, fresh = cannot_start(group, view=view), view.fresh
-    if refusal is None or refusal.reason is not Reason.NOT_ENOUGH_PODS or view.keeps_room:
-        return False
-    members, is_new = view.tally(group).members, uid in fresh or uid not in view.pods
-    others = (view.pods[each].scheduler for each in fresh if each not in members)
-    return is_new and bool(schedulers) and schedulers.isdisjoint(others)
 
 
 def has_room(pod: PodInfo, node: str, *, view: ClusterView) -> bool:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -28,7 +27,6 @@ import structlog
 
 from extender.gang import ahead
 from extender.gang.ahead import Left, Prospect
-from extender.gang.gates import cannot_start
 from extender.kube.recorder import Event, ObjectRef
 from extender.permit.group_memory import SchedulerLag
 from extender.permit.hold import (
@@ -124,9 +122,9 @@ class Ahead:
         self._callbacks = callbacks
         self._enabled = plans.verdicts.options.bind_equal
         self.lag = SchedulerLag(cluster, clock=plans.clock, wake_after=callbacks.wake_after)
-        self._called = self._heard = self._arrivals_rest = _NEVER
-        """The times of kube-scheduler's last call or open request (never, once it has hung up), of
-        its last call, and until which no member waits for the pods of its gang."""
+        self._called = self._heard = _NEVER
+        """The times of kube-scheduler's last call or open request (never, once it has hung up),
+        and of its last call."""
         self._held_answer: asyncio.Future[None] | None = None
         """The future that ends the bind request whose answer is held back; None if none is."""
         self._begun: dict[str, bool] = {}
@@ -138,13 +136,10 @@ class Ahead:
         self._writing: dict[str, asyncio.Timeout] = {}
         """The time limits of the writes that are under way, by UID."""
         self._joined: dict[str, asyncio.Future[str]] = {}
-        self._arriving: asyncio.Future[None] | None = None
-        """The next change, for which one member waits: it may bring another pod of its gang."""
         self._events: dict[str, asyncio.TimerHandle] = {}
         """The timers that record the Events of pods that were bound, by UID."""
         self.next_groups = NextGroups(cluster, plans, is_open=self.is_open, ask=self.ask)
         waiting.set_ahead(self.ask)
-        cluster.subscribe(self._on_change)
 
     # --- what kube-scheduler asks ------------------------------------------------------------
 
@@ -157,38 +152,6 @@ class Ahead:
         self.asked()
         self.take_back((pod.uid,))
         self.next_groups.look_soon()
-
-    async def arrived(self, uid: str, group: str, gone: Gone) -> None:
-        """Return when the pods of a gang that is being created are there, or another can be tried.
-
-        A pod that is refused before costs two writes. This ends if nothing changes for a moment,
-        and in vain it takes a tenth of the time. Raises ValueError if kube-scheduler hangs up.
-        """
-        began = now = self._loop.time()
-        if not self._enabled or self._arriving is not None or now < self._arrivals_rest:
-            return
-        self.asked()
-        schedulers, changes, hung_up = self._plans.schedulers, True, partial(self.until_gone, gone)
-        while changes and ahead.is_arriving(uid, group, view=self._view, schedulers=schedulers):
-            within = min(MOMENT_SECONDS, began + SPARED_SECONDS - now)
-            self._awaiting_bind.begin(uid, None)  # the gang begins with this answer
-            self._arriving = self._loop.create_future()
-            try:
-                changes = await comes_first(self._arriving, hung_up, within=within)
-            finally:
-                self._arriving = None
-                self._awaiting_bind.end(uid)
-            if self._called == _NEVER:
-                raise ValueError(HUNG_UP)
-            now = self._loop.time()
-        if cannot_start(group, view=self._view) is not None:
-            self._arrivals_rest = now + REST * (now - began)
-        elif now > began:  # after the answer: the others need not wait for its bind request
-            self._loop.call_soon(self.ask, group)
-
-    def _on_change(self, _: ClusterChange) -> None:
-        if self._arriving is not None and not self._arriving.done():
-            self._arriving.set_result(None)
 
     def join(self, uid: str) -> "asyncio.Future[str] | None":
         """Return the future error of a Binding that is written ahead; None if there is none."""
@@ -217,11 +180,6 @@ class Ahead:
             if self._held_answer is held:
                 self._held_answer = None
                 self._still_asks()
-
-    async def until_gone(self, gone: Gone) -> None:
-        """Return when a caller has hung up."""
-        await gone()
-        self.hung_up()
 
     def hung_up(self) -> None:
         """End unsent writes, and give up those under way: kube-scheduler may have ended.

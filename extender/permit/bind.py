@@ -13,7 +13,6 @@ Members that equal one that kube-scheduler has judged are bound before it asks: 
 """
 
 import asyncio
-from functools import partial
 from typing import NamedTuple
 
 from extender.api.reasons import Reason
@@ -75,7 +74,11 @@ class Binds:
         self._unfinished += 1
         self._hold.asked(request.uid)
         self._ahead.asked()
-        hung_up = partial(self._ahead.until_gone, gone)
+
+        async def hung_up() -> None:
+            await gone()
+            self._ahead.hung_up()
+
         try:
             error = await self._join(request, hung_up)
             if error is None:

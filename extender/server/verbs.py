@@ -15,6 +15,7 @@ and that was written to once more. So pods that wait would be tried without end 
 """
 
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -23,7 +24,6 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI
 from msgspec import Struct
-from prometheus_client import Histogram
 from starlette.types import Message, Receive, Scope, Send
 from typing_extensions import override
 
@@ -131,11 +131,6 @@ class SchedulingVerbs:
         self._ahead = ahead
         self._binds = binds
         self._all_nodes = AllNodes(view)
-
-    async def arrived(self, body: bytes, gone: Gone) -> None:
-        """Return when `filter` is to answer: when a gang that is being created has its pods."""
-        head = _decode_head(_decode_args(body).pod).metadata
-        await self._ahead.arrived(head.uid, group_of(head.namespace, head.labels) or "", gone)
 
     def filter(self, body: bytes) -> bytes:
         """Return the nodes that the pod may use, or one text for why there is none."""
@@ -270,13 +265,19 @@ class Verb:
         self._unready = unready
         self._unready_status = 503 if name == "preempt" else 200
         self._max_body_bytes = max_body_bytes
+        self._seconds = metrics.request_seconds.labels(name)
         self._errors = metrics.decisions.labels(name, "Error")
+        # Bind is mostly waiting, and is measured where it waits.
+        self._measured = name != "bind"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        began = time.perf_counter()
         content, status = await self._serve(scope, receive)
         await send(_start(len(content), status))
         await send({"type": "http.response.body", "body": content})
+        if self._measured:
+            self._seconds.observe(time.perf_counter() - began)
 
     async def _serve(self, scope: Scope, receive: Receive) -> tuple[bytes, int]:
         """Return the answer and its status."""
@@ -387,12 +388,11 @@ def create_app(
     def all_problems() -> str:
         return probes.unready() or next(filter(None, probes.ready().values()), "")
 
-    seconds = metrics.request_seconds.labels
     answers: dict[str, Answer] = {
-        "filter": _at_once(verbs.filter, seconds("filter"), verbs.arrived),
-        "prioritize": _at_once(verbs.prioritize, seconds("prioritize")),
-        "preempt": _at_once(verbs.preempt, seconds("preempt")),
-        "bind": verbs.bind,  # it is mostly waiting, and is measured where it waits
+        "filter": _at_once(verbs.filter),
+        "prioritize": _at_once(verbs.prioritize),
+        "preempt": _at_once(verbs.preempt),
+        "bind": verbs.bind,
     }
     for name, answer in answers.items():
         app.verbs[f"/{name}"] = Verb(
@@ -410,16 +410,9 @@ def create_app(
     return app
 
 
-def _at_once(
-    answer: Callable[[bytes], bytes],
-    seconds: Histogram,
-    wait: Callable[[bytes, Gone], Awaitable[None]] | None = None,
-) -> Answer:
-    async def answered(body: bytes, gone: Gone) -> bytes:
-        if wait is not None:
-            await wait(body, gone)
-        with seconds.time():
-            return answer(body)
+def _at_once(answer: Callable[[bytes], bytes]) -> Answer:
+    async def answered(body: bytes, _gone: Gone) -> bytes:
+        return answer(body)
 
     return answered
 
