@@ -19,7 +19,8 @@ OPERATORS = (
     "trainer.kubeflow.org/",
     "workload.codeflare.dev/",
 )
-"""Kinds whose CRDs are not here; unit tests read them."""
+"""Kinds whose CRDs are not here: their samples are tried beside their operators, but for the
+TrainJob, which names a runtime that Trainer is installed with."""
 
 SHOWN: dict[str, dict[str, Any]] = {
     name: each for name, each in objects().items() if not each["apiVersion"].startswith(NOT_OURS)

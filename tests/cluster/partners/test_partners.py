@@ -1,6 +1,7 @@
 """Tests of every kind of job in a queue, with its real operator."""
 
 import pytest
+import yaml
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
@@ -8,11 +9,21 @@ from tests.cluster.partners.pools import Pools
 from tests.cluster.partners.work import PRIORITY, SECONDS, Works, without_restarts
 from tests.cluster.pods_ready import BASE, TIMEOUT, await_count
 from tests.cluster.queues import API, WORKLOADS
+from tests.documents import ROOT
 from tests.harness.client import Object
 
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 NEEDS_NODES = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "Provision"}}}
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+@pytest.mark.kinds("AppWrapper", "JobSet", "PyTorchJob", "RayCluster", "RayJob", "SparkApplication")
+def test_its_sample_is_taken(works: Works) -> None:
+    sample = ROOT / "manifests/samples/jobs" / f"{works.kind.name.lower()}.yaml"
+    each = yaml.safe_load(sample.read_text())
+    assert each["kind"] == works.kind.name
+
+    works.api.tried({**each, "metadata": {**each["metadata"], "namespace": works.namespace}})
 
 
 def test_created_suspended_one_runs_and_the_next_follows_in_its_quota(
