@@ -106,6 +106,8 @@ class JobController:
         self._facts = JobFacts(self._view, options, clock=clock)
         self._unsure: dict[Key, set[str]] = {}
         """The names of objects with an unanswered write, by job."""
+        self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
+        """For the steps of all jobs: without a bound other writes would wait behind them."""
         kinds = options.integrations.values()
         self._known = {f"{each.group}/{each.kind}" for each in kinds if each.child is None}
         self._warnings = SettingWarnings(rules.unreadable, unreadable_release)
@@ -441,15 +443,17 @@ class JobController:
         name = step.member or of.meta.name
         path = f"{self._collection(of)}/{name}"
         try:
-            if step.delete:
-                await self._writer.delete(path, step.patch)
-                return
-            where = f"{path}/{step.subresource}" if step.subresource else path
-            stored = await self._writer.patch(where, step.patch, kind=of.kind)
+            async with self._slots:
+                if step.delete:
+                    await self._writer.delete(path, step.patch)
+                    return
+                where = f"{path}/{step.subresource}" if step.subresource else path
+                stored = await self._writer.patch(where, step.patch, kind=of.kind)
         except NotFoundError:
             return  # the watch will show it
-        except UnavailableError:
-            self._unsure.setdefault(of.unit, set()).add(name)
+        except UnavailableError as error:
+            if not error.is_unsent:
+                self._unsure.setdefault(of.unit, set()).add(name)
             raise
         self._queues.apply(events.JobApplied(stored))
 

@@ -60,7 +60,7 @@ class UnavailableError(ApiError):
     """408, 5xx, no connection, no answer in time: a retry may succeed."""
 
     is_unsent = False
-    """True if no connection could be made: no API server is there."""
+    """True if there was no connection: no API server is there, or other writes had them all."""
 
 
 class UnauthorizedError(UnavailableError):

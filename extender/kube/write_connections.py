@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTP_PORT, HTTPS_PORT
 from typing import Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httptools
 from typing_extensions import override
@@ -53,6 +53,7 @@ class WriteConnection(asyncio.Protocol):
         self._answer: asyncio.Future[WriteAnswer] | None = None
         self._body = b""
         self._headers: dict[str, str] = {}
+        self._has_length = True
 
     @property
     def is_usable(self) -> bool:
@@ -109,18 +110,24 @@ class WriteConnection(asyncio.Protocol):
             self._fail(ConnectionAbortedError(f"this is no answer: {error}"))
             self.abort()
 
+    @override
+    def eof_received(self) -> None:
+        if self._body and not self._has_length:  # its end is the end of the connection
+            self.on_message_complete()
+
     # -- what httptools calls
 
     def on_message_begin(self) -> None:
         """Begin an answer."""
-        self._body, self._headers = b"", {}
+        self._body, self._headers, self._has_length = b"", {}, False
         if not self._is_asked:
             self.abort()  # one answer more than there were requests
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep the only header that counts."""
+        """Keep what counts."""
         if name.lower() == b"retry-after":
             self._headers = {"Retry-After": value.decode("latin-1")}
+        self._has_length |= name.lower() in (b"content-length", b"transfer-encoding")
 
     def on_body(self, body: bytes) -> None:
         """Keep a part of the answer."""
@@ -180,7 +187,8 @@ class WriteConnections:
         Raises OSError: UnsentError where nothing was sent, TimeoutError after `seconds`.
         """
         what = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-        head = f"{method} {self._prefix}{path}{self._head}{what}"
+        where = quote(path, safe="%:/?[]@!$&'()*+,;=")  # what aiohttp sends as it is
+        head = f"{method} {self._prefix}{where}{self._head}{what}"
         request = head.encode("ascii") + body
         unsent = True
         try:

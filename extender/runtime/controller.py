@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
+from extender.runtime.clock import Pacer, SystemClock
 from extender.runtime.faults import FAULTS, Backoff, asked_pause
 
 K = TypeVar("K", bound=Hashable)
@@ -91,6 +92,8 @@ class Controller(Generic[K]):
         self._backoffs: dict[K, Backoff] = {}
         self._busy: set[K] = set()
         self._again: set[K] = set()
+        # Its own: beside longer work a worker that asks until it has its turn might never have one.
+        self._pacer = Pacer(SystemClock())
 
     def notice(self, key: K, *, within: float | None = None) -> None:
         """Reconcile a key soon, or `within` so many seconds: what is asked for earlier counts."""
@@ -111,8 +114,9 @@ class Controller(Generic[K]):
                 continue
             self._busy.add(key)
             try:
-                # A reconciliation without a write awaits nothing: other tasks get their turn here.
-                await asyncio.sleep(0)
+                # Up to its first write a reconciliation awaits nothing, and many may be ready.
+                while self._pacer.is_due:
+                    await self._pacer.rest()
                 await self._look(key)
             finally:
                 self._busy.discard(key)

@@ -277,10 +277,11 @@ async def test_a_foreign_workload_does_not_keep_its_name_from_a_job(
 class Pods(JobWriter):
     """Members of a group, written with a limit that a test can see."""
 
-    def __init__(self, refuse: str = "") -> None:
-        self.refuse = refuse
+    def __init__(self, refuse: str = "", *, unsent: bool = False) -> None:
+        self.refuse, self.unsent = refuse, unsent
         self.now, self.most, self.tried = 0, 0, 0
         self.written: list[str] = []
+        self.read_again: list[str] = []
 
     @override
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
@@ -292,13 +293,16 @@ class Pods(JobWriter):
         name = path.rpartition("/")[2]
         self.tried += 1
         if self.refuse in (name, "all"):
-            raise UnavailableError("not now")
+            error = UnavailableError("not now")
+            error.is_unsent = self.unsent
+            raise error
         self.written.append(name)
         return JobObject("pod", meta(name, NAMESPACE), b"{}")
 
     @override
     async def read(self, path: str, *, kind: str) -> JobObject:
-        raise NotImplementedError
+        self.read_again.append(path.rpartition("/")[2])
+        raise NotFoundError("gone")
 
     @override
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
@@ -315,6 +319,28 @@ async def test_members_are_written_at_the_same_time_and_not_all_at_once(*, delet
     await JobBench(pods).controller.take(steps, MEMBER)
     assert sorted(pods.written) == sorted(step.member for step in steps)
     assert pods.most == CONCURRENT_WRITES
+
+
+async def test_members_of_many_groups_are_no_more_writes_at_a_time_than_those_of_one() -> None:
+    pods = Pods()
+    controller = JobBench(pods).controller
+    groups = [[Step({}, member=f"{group}-{n}") for n in range(40)] for group in range(5)]
+    await asyncio.gather(*(controller.take(steps, MEMBER) for steps in groups))
+    assert len(set(pods.written)) == 200
+    assert pods.most == CONCURRENT_WRITES
+
+
+@pytest.mark.parametrize("unsent", [False, True])
+async def test_a_member_is_read_again_only_where_its_write_may_have_been_sent(
+    *, unsent: bool
+) -> None:
+    pods = Pods(refuse="p0", unsent=unsent)
+    bench = JobBench(pods)
+    bench.queues.apply(ev.JobApplied(MEMBER))
+    with pytest.raises(UnavailableError):
+        await bench.controller.take([Step({}, member="p0")], MEMBER)
+    await bench.controller.reconcile(MEMBER.unit)
+    assert pods.read_again == ([] if unsent else ["p0"])
 
 
 async def test_a_member_that_cannot_be_written_does_not_keep_those_beside_it() -> None:

@@ -29,6 +29,7 @@ from extender.kube.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
+from extender.kube.lease import LeaseElection, LeaseName, LeaseTimes
 from tests.makers import LoopClock
 
 Step = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -226,6 +227,7 @@ async def test_a_connection_that_is_not_made_has_carried_nothing(posts: int) -> 
             with pytest.raises(UnavailableError) as raised:
                 await send
             assert type(raised.value) is UnavailableError
+            assert raised.value.is_unsent
 
 
 async def test_a_busy_server_is_asked_again_when_it_said(server: Server, posts: int) -> None:
@@ -308,6 +310,33 @@ async def test_watches_leave_the_connections_to_requests(server: Server) -> None
             watch = asked.stream("/x", idle_seconds=60)
             assert await anext(await watches.enter_async_context(watch)) == b"1\n"
         assert await asked.request("GET", "/x") == b"{}"
+
+
+async def test_an_election_waits_for_no_other_writes(server: Server) -> None:
+    """Another replica would lead while this one writes much."""
+    lease = LeaseName("ns", "lease", "us")
+    stored = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "us"}}
+    begun = asyncio.Semaphore(0)
+
+    async def held(request: web.Request) -> web.StreamResponse:
+        begun.release()
+        return await hang(request)
+
+    server.steps = [held] * ALL_WRITES + [answer(200, stored)]
+    async with client(server, posts=ALL_WRITES) as asked:
+        many = [
+            asyncio.ensure_future(asked.request("PATCH", f"/{n}", body=b"{}"))
+            for n in range(2 * ALL_WRITES)
+        ]
+        async with asyncio.timeout(4):
+            for _ in range(ALL_WRITES):
+                await begun.acquire()
+            await LeaseElection(asked, of=lease, times=LeaseTimes(), clock=LoopClock()).acquire()
+        for each in many:
+            each.cancel()
+        await asyncio.wait(many)
+
+    assert server.asked[ALL_WRITES:] == [("GET", lease.path), ("PUT", lease.path)]
 
 
 async def test_a_refused_token_is_read_again_and_the_binding_goes_on(

@@ -159,6 +159,23 @@ async def test_an_answer_is_read_as_it_comes(
     assert server.connections == 1, "the connection is used again"
 
 
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("/a b", b"/a%20b"),
+        ("/a\r\nX: y", b"/a%0D%0AX:%20y"),
+        ("/a#b", b"/a%23b"),
+        ("/\u00e9", b"/%C3%A9"),
+        ("/a%2Fb?c=d%20e,f&g=(h)", b"/a%2Fb?c=d%20e,f&g=(h)"),
+    ],
+)
+async def test_a_path_is_one_word_of_the_request(path: str, sent: bytes) -> None:
+    async with serving() as server, connections(server) as asked:
+        assert (await asked.send("POST", path, b"{}", seconds=5)).status == 201
+
+    assert server.requests == [b"POST %s HTTP/1.1" % sent]
+
+
 # What is not a whole answer.
 BROKEN: dict[str, list[bytes | None]] = {
     "nothing": [None],
@@ -229,6 +246,29 @@ async def test_a_connection_that_will_be_closed_is_not_used_again(head: bytes) -
             assert (await asked.send("POST", "/x", b"{}", seconds=5)).status == 201
 
     assert server.connections == 2
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+async def test_the_end_of_a_connection_is_that_of_an_answer_without_a_length(
+    version: bytes,
+) -> None:
+    head = b"HTTP/%s 409 Conflict\r\nRetry-After: 3\r\n\r\n" % version
+    async with serving() as server, connections(server) as asked:
+        server.answers = [[head, b"ta", b"ken", None]]
+        first = await asked.send("POST", "/x", b"{}", seconds=5)
+        second = await asked.send("POST", "/y", b"{}", seconds=5)
+
+    assert (first.status, first.body, first.headers) == (409, b"taken", {"Retry-After": "3"})
+    assert (second.status, server.connections) == (201, 2)
+
+
+@pytest.mark.parametrize("before", [MADE, b"HTTP/1.1 204 None\r\n\r\n"], ids=["201", "204"])
+async def test_the_end_of_a_connection_is_no_second_answer(before: bytes) -> None:
+    async with serving() as server, connections(server) as asked:
+        server.answers = [[before], [None]]
+        await asked.send("POST", "/x", b"{}", seconds=5)
+        with pytest.raises(ConnectionResetError):
+            await asked.send("POST", "/y", b"{}", seconds=5)
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["with the answer", "after the answer"])

@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from extender.runtime.clock import AT_ONCE_SECONDS
 from extender.runtime.controller import Controller
 from extender.runtime.faults import FAULTS, Backoff
+from tests.makers import ManualClock
 
 pytestmark = pytest.mark.looptime
 
@@ -169,3 +171,35 @@ async def test_others_get_their_turn_between_looks_that_await_nothing() -> None:
     running.cancel()
 
     assert turns > 100
+
+
+async def test_only_so_many_looks_as_a_step_may_take_run_between_two_turns_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, looks = ManualClock(), set[int]()
+    monkeypatch.setattr("extender.runtime.controller.SystemClock", lambda: clock)
+
+    async def thinks(key: int) -> None:
+        looks.add(key)
+        clock.now += 0.4 * AT_ONCE_SECONDS
+        await asyncio.sleep(1)  # it writes
+
+    controller = Controller[int](
+        thinks,
+        new_backoff=lambda: Backoff(1, 60, jitter=lambda: 1.0),
+        retried=Trouble,
+        observer=Silent(),
+        settle=0,
+        parallel=32,
+    )
+    for key in range(32):
+        controller.notice(key)
+    running = asyncio.ensure_future(controller.run())
+    between = list[int]()
+    while len(looks) < 32:
+        before = len(looks)
+        await asyncio.sleep(0)
+        between.append(len(looks) - before)
+    running.cancel()
+
+    assert max(between) == 3
