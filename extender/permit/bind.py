@@ -102,7 +102,8 @@ class Binds:
                 return f"pod {pod.key} is bound to another node already"
             first = self._requests.get(pod.uid) or self._ahead.join(pod.uid)
             if pod.node is not None or first is None:
-                return ""  # it is bound; if no request writes it, the watch has yet to show it
+                # It is bound. If no request writes it, the watch has yet to show it, as a rule.
+                return None if pod.node is None and pod.uid in self._writer.unsure else ""
             if not await comes_first(first, gone):
                 return HUNG_UP
             if first.result() != HUNG_UP:
@@ -139,13 +140,17 @@ class Binds:
             # We cannot tell whether it is in a gang: kube-scheduler tries it again.
             return f"pod {request.namespace}/{request.name} is gone, or not known yet"
         # Other pods may have been bound ahead since it was filtered.
-        not_seen = usable(pod, (request.node,), view=self._view)
+        unsure = pod.uid in self._writer.unsure and self._view.bound_node(pod) is not None
+        not_seen = () if unsure else usable(pod, (request.node,), view=self._view)
         if isinstance(not_seen, Refuse):
             return not_seen.message
         held = self._view.awaits_admission(pod)
         if held is not None:
             return not_admitted(held).message
-        if pod.group is None:
+        if unsure:
+            if not self._hold.may_write_again(pod):
+                return f"pod {pod.key} may be bound already"
+        elif pod.group is None:
             self._cluster.apply(ev.PodBinding(pod, request.node))
         else:
             refusal = await self._hold.wait(pod, request.node, gone)

@@ -285,9 +285,8 @@ class WaitingPods:
         ):
             self.lose(group)
             return
-        planned = {uid for uid in released.followers if view.planned_node(uid) is not None}
-        released.followers = planned
-        if not planned and not view.tally(group).binding:
+        released.followers = {uid for uid in released.followers if view.reservation(uid)}
+        if not released.followers and not view.tally(group).binding:
             self.lose(group)
 
     def _is_broken(self, group: str, least: int) -> bool:
@@ -313,18 +312,29 @@ class WaitingPods:
     def keep(self, pod: PodInfo, node: str) -> None:
         """Keep the room of a released member whose Binding failed, until it comes again.
 
-        A Binding that fails for ever must not hold room for ever: after the gang's time-out,
-        counted from the first failure, the next failure gives the room back.
+        The room of any other pod is given back, and that of one whose Bindings failed for long.
+        """
+        lasts = pod.group is not None and not self.has_failed_for_long(pod)
+        if lasts and not self._is_promised_twice(pod, node):
+            self.follow([(pod, node)])
+        else:
+            self._cluster.apply(ev.Unreserved((pod.uid,)))
+
+    def may_write_again(self, pod: PodInfo) -> bool:
+        """Return whether a pod that may be bound may have another Binding to the same node."""
+        follows = pod.group is None or pod.uid in self._followers(pod.group)
+        return follows and not self.has_failed_for_long(pod)
+
+    def has_failed_for_long(self, pod: PodInfo) -> bool:
+        """Return whether the time-out of its gang has passed since a Binding of a pod failed first.
+
+        The first call begins that time. A Binding that fails for ever must not hold room for ever.
         """
         now, pods = self._loop.time(), self._view.pods
         waiting = (uid for uid in self._keep_until if uid in pods and pods[uid].node is None)
         failing = {uid: self._keep_until[uid] for uid in waiting}
         self._keep_until = failing
-        until = failing.setdefault(pod.uid, now + self._timeout(pod.group or ""))
-        if now < until and not self._is_promised_twice(pod, node):
-            self.follow([(pod, node)])
-        else:
-            self._cluster.apply(ev.Unreserved((pod.uid,)))
+        return now >= failing.setdefault(pod.uid, now + self._timeout(pod.group or ""))
 
     def binding_refused(self, pod: PodInfo, said: str) -> None:
         """Decide what becomes of a gang when the API server refuses the Binding of a member.
@@ -345,16 +355,18 @@ class WaitingPods:
             self.lose(group)
             self._refuse(group, refusal)
 
-    def follow(self, members: Iterable[tuple[PodInfo, str]]) -> None:
-        """Keep the room of members on nodes; a member that was released follows alone."""
+    def follow(self, members: Iterable[tuple[PodInfo, str]], *, unsure: bool = False) -> None:
+        """Keep the room of members on nodes; a member that was released follows alone.
+
+        If it is `unsure` whether they are bound, they count as pods that are being bound.
+        """
         nodes: dict[str, str] = {}
         for pod, node in members:
-            group = pod.group or ""
-            released = self._released.get(group)
+            released = self._released.get(pod.group or "")
             if released is not None and pod.uid in released.members:
                 released.followers.add(pod.uid)
             nodes[pod.uid] = node
-        self._cluster.apply(ev.Planned(nodes))
+        self._cluster.apply(ev.BoundAhead(nodes) if unsure else ev.Planned(nodes))
 
     def release(self, group: str, ahead: Iterable[str], coming: Iterable[str]) -> None:
         """Release a gang with members bound `ahead` of requests, and with those that are `coming`.
@@ -589,8 +601,8 @@ class BindingWriter:
         self._bind = bind
         self.metrics = metrics
         self._retry = retry
-        self._unsure: dict[str, asyncio.TimerHandle] = {}
-        """The timers that free the room of pods that may or may not be bound, by UID."""
+        self.unsure: dict[str, asyncio.TimerHandle] = {}
+        """The timers that end the doubt about pods that may or may not be bound, by UID."""
 
     async def write(self, pod: PodInfo, node: str, *, latest: float, gone: Gone) -> str:
         """Return the error, empty if the pod is on the node; no attempt begins after `latest`.
@@ -629,6 +641,9 @@ class BindingWriter:
         The `path` is "asked" if kube-scheduler asked for it, or "ahead" of that.
         """
         self._waiting.starts.writing(pod)
+        doubt = self.unsure.pop(pod.uid, None)
+        if doubt is not None:
+            doubt.cancel()
         began, error = self.clock.monotonic(), _GIVEN_UP
         try:
             error = await tries
@@ -641,40 +656,39 @@ class BindingWriter:
         if error is None:
             return ""
         _log.warning("binding failed", pod=pod.key, group=pod.group, path=path, error=str(error))
-        self._keep_or_free(pod, node, error)
+        if isinstance(error, UnknownOutcomeError):
+            self._doubt(pod, node, until=asyncio.get_running_loop().time() + UNSURE_SECONDS)
+        elif doubt is not None and not isinstance(error, NotFoundError | ConflictError):
+            self._doubt(pod, node, until=doubt.when())  # this write has failed, not the one before
+        else:
+            self._keep_or_free(pod, node, error)
         return str(error)
 
     def _keep_or_free(self, pod: PodInfo, node: str, error: ApiError) -> None:
-        """Keep the room of a pod that may be bound after all, or that comes again; else free it."""
+        """Keep the room of a member that comes again after its Binding failed; else free it."""
         if isinstance(error, NotFoundError):
             if pod.group is not None:
                 self._waiting.lose(pod.group)
             self._cluster.apply(ev.Unreserved((pod.uid,)))
-        elif pod.group is not None:
+        else:
             # Its siblings are bound or about to be, and kube-scheduler brings the pod again.
             self._waiting.keep(pod, node)
             passing = isinstance(error, ConflictError | UnavailableError)
-            if 400 <= error.status < 500 and not passing:
+            if pod.group is not None and 400 <= error.status < 500 and not passing:
                 # The API server gives the same answer until a rule is changed.
                 self._waiting.binding_refused(pod, _general_words(error, pod, node))
-        elif isinstance(error, UnknownOutcomeError):
-            self._keep_for_now(pod, node)
-        else:
-            self._cluster.apply(ev.Unreserved((pod.uid,)))
 
-    def _keep_for_now(self, pod: PodInfo, node: str) -> None:
-        """Keep the room of a pod until the watch must have shown whether it is bound."""
-        before = self._unsure.pop(pod.uid, None)
-        if before is not None:
-            before.cancel()
-        self._cluster.apply(ev.Planned({pod.uid: node}))
-        loop = asyncio.get_running_loop()
-        self._unsure[pod.uid] = loop.call_later(UNSURE_SECONDS, self._free_unsure, pod.uid)
+    def _doubt(self, pod: PodInfo, node: str, *, until: float) -> None:
+        """Count a pod as being bound until the watch must have shown whether it is."""
+        self._waiting.has_failed_for_long(pod)  # that time begins
+        self._waiting.follow([(pod, node)], unsure=True)
+        end = asyncio.get_running_loop().call_at(until, self._end_doubt, pod, node)
+        self.unsure[pod.uid] = end
 
-    def _free_unsure(self, uid: str) -> None:
-        del self._unsure[uid]
-        if self._view.planned_node(uid) is not None:
-            self._cluster.apply(ev.Unreserved((uid,)))
+    def _end_doubt(self, pod: PodInfo, node: str) -> None:
+        del self.unsure[pod.uid]
+        if self._view.bound_node(pod) is not None:  # the watch has not shown it
+            self._waiting.keep(pod, node)
 
     async def _try_while_asked(
         self, pod: PodInfo, node: str, *, until: float, gone: Gone
@@ -693,12 +707,13 @@ class BindingWriter:
 
     async def _try_often(self, pod: PodInfo, node: str, *, until: float) -> ApiError | None:
         """Write the Binding; try again while the API server is unavailable: quorum is reached."""
-        ref = PodRef(pod.namespace, pod.name, pod.uid)
+        ref, doubts = PodRef(pod.namespace, pod.name, pod.uid), list[UnavailableError]()
 
         async def write() -> None:
             try:
                 await self._bind(ref, node)
             except UnavailableError as error:
+                doubts.extend([error] if isinstance(error, UnknownOutcomeError) else ())
                 _log.warning(
                     "binding not written yet", pod=pod.key, group=pod.group, error=str(error)
                 )
@@ -706,8 +721,10 @@ class BindingWriter:
 
         try:
             await self._retry.run(write, on=UnavailableError, until=until)
-        except ApiError as error:
+        except (NotFoundError, ConflictError) as error:
             return error
+        except ApiError as error:  # an earlier attempt may be carried out all the same
+            return UnknownOutcomeError(str(error), status=error.status) if doubts else error
         return None
 
 

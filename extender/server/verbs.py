@@ -153,10 +153,10 @@ class SchedulingVerbs:
 
     def _is_in_vain(self, pod: PodInfo, refusal: Refuse) -> bool:
         """Return whether a refused pod could start on no node, whatever kube-scheduler evicts."""
-        if refusal.reason is Reason.ALREADY_BOUND or not self._view.nodes:
-            return False  # a pod that is bound is not tried again
-        not_admitted = refusal.reason is Reason.NOT_ADMITTED
-        return not_admitted or preempt.is_in_vain(pod, view=self._view)
+        if not self._view.nodes:
+            return False
+        settled = refusal.reason in (Reason.NOT_ADMITTED, Reason.ALREADY_BOUND)
+        return settled or preempt.is_in_vain(pod, view=self._view)
 
     def prioritize(self, body: bytes) -> bytes:
         """Return points by node."""

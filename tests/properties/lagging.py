@@ -20,6 +20,7 @@ from extender.permit.ahead import NextGroups
 from extender.permit.filter import PodFilter
 from extender.permit.group_memory import GroupMemory, SchedulerLag
 from extender.permit.plans import DryRounds, Plans
+from extender.permit.timing import UNSURE_SECONDS
 from extender.resources.quantity import Resources, add
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, Pattern, PodInfo, Shape
@@ -142,10 +143,14 @@ class World:
         """Bind requests that are on their way to the extender."""
         self.writes: list[Call] = []
         """Bindings that are on their way to the API server."""
+        self.lost: dict[str, tuple[str, float]] = {}
+        """Bindings that were given up and may be made: the node, and when that is over, by UID."""
         self.timers: dict[str, float] = {}
         self.room = False
         self.ahead = 0
         """How many pods were bound ahead."""
+        self.given_up = 0
+        """How many Bindings were given up."""
         self.created = 0
         self.cluster.subscribe(self._changed)
         for each in nodes.values():
@@ -222,6 +227,34 @@ class World:
         self._put(replace(known, node=name))
         self.check()
 
+    def give_up(self, number: int) -> None:
+        """Have a Binding be given up whose outcome is not known: `BindingWriter` keeps its room."""
+        uid, name = self.writes.pop(number % len(self.writes))
+        held = self.view.reservation(uid)
+        if held is not None and held.kind is ReservationKind.BINDING:
+            self.lost[uid] = name, self.clock.now + UNSURE_SECONDS
+            self.cluster.apply(ev.BoundAhead({uid: name}))
+            self.given_up += 1
+        self.scheduler.forget(uid)
+
+    def make_lost(self, number: int) -> None:
+        """Have a Binding be made that was given up."""
+        uid = [*self.lost][number % len(self.lost)]
+        known, (name, _) = self.pods.get(uid), self.lost[uid]
+        if known is not None and known.node is None:
+            self._put(replace(known, node=name))
+            self.check()
+
+    def _end_doubts(self) -> None:
+        for uid in [uid for uid, (_, until) in self.lost.items() if self.clock.now >= until]:
+            name, _ = self.lost.pop(uid)
+            held = self.view.reservation(uid)
+            if held is None or held.kind is not ReservationKind.BINDING:
+                continue
+            if (uid, name) not in self.writes:
+                grouped = self.view.pods[uid].group is not None
+                self.cluster.apply(ev.Planned({uid: name}) if grouped else ev.Unreserved((uid,)))
+
     # --- kube-scheduler ----------------------------------------------------------------------
 
     def awake(self) -> list[str]:
@@ -229,9 +262,10 @@ class World:
         return [uid for uid in self.scheduler.queue if uid not in self.scheduler.asleep]
 
     def cycle(self, uid: str, choose: int) -> None:
-        """Have kube-scheduler try a pod."""
+        """Have kube-scheduler try a pod, at times with a sample of the nodes."""
         each = self.scheduler.queue[uid]
         sent = self.scheduler.feasible(each)
+        sent = sent[1:] or sent if choose % 4 == 3 else sent
         allowed = self._filtered(each, sent) if sent else ()
         if not allowed:
             self.scheduler.asleep.add(uid)
@@ -272,7 +306,10 @@ class World:
         self.verdicts.awaiting_bind.end(uid)
         bound = self.view.bound_node(each)
         if bound is not None:
-            if bound == name:
+            if uid in self.lost and bound == name and each.node is None:
+                if (uid, name) not in self.writes:
+                    self.writes.append((uid, name))
+            elif bound == name:
                 self.lag.bound(uid)
             return bound == name
         if isinstance(usable(each, (name,), view=self.view), Refuse):
@@ -380,6 +417,7 @@ class World:
         """Have time pass."""
         for _ in range(seconds):
             self.clock.now += 1.0
+            self._end_doubts()
             self.lag.look()
             self.wake()
 

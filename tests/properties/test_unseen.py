@@ -31,6 +31,8 @@ class Play:
             self.deliver_to_us: 20,
             self.deliver_to_scheduler: 10,
             self.write: 10,
+            self.give_up: 8,
+            self.make_lost: 4,
             self.pass_time: 3,
             self.schedule: 17,
             self.bind: 12,
@@ -89,6 +91,14 @@ class Play:
             if self.world.writes:
                 self.world.write(self.draw.randrange(100))
 
+    def give_up(self) -> None:
+        if self.world.writes:
+            self.world.give_up(self.draw.randrange(100))
+
+    def make_lost(self) -> None:
+        if self.world.lost:
+            self.world.make_lost(self.draw.randrange(100))
+
     def pass_time(self) -> None:
         self.world.advance(self.draw.choice(SECONDS))
 
@@ -132,11 +142,13 @@ def test_no_lag_of_kube_scheduler_overcommits_a_node(seed: int) -> None:
 
 
 def test_pods_are_bound_ahead_in_many_of_these_plays() -> None:
-    ahead, in_turn = 0, 0
+    ahead, in_turn, given_up = 0, 0, 0
     for seed in range(100):
         play = Play(seed)
         play.run()
         ahead += play.world.ahead > 0
         in_turn += play.world.in_turn > 0
+        given_up += play.world.given_up > 0
     assert ahead >= 5
     assert in_turn >= 5
+    assert given_up >= 5

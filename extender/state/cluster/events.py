@@ -131,9 +131,9 @@ class PodBinding(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class BoundAhead(ClusterEvent):
-    """Bindings that kube-scheduler did not ask for are on their way: node by pod UID.
+    """Bindings are on their way that kube-scheduler did not ask for, or gave up: node by pod UID.
 
-    They are those of pods with planned room; kube-scheduler has not seen these pods on their nodes.
+    They are those of pods with planned room, or being bound. It has not seen them on their nodes.
     """
 
     placements: Mapping[str, str]

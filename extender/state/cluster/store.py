@@ -530,7 +530,7 @@ class Cluster:
         tables = self._tables
         for uid, node in event.placements.items():
             reservation = tables.reservations.pods.get(uid)
-            if reservation is None or reservation.kind is not ReservationKind.PLANNED:
+            if reservation is None or reservation.kind is ReservationKind.WAITING:
                 continue  # gone, or kube-scheduler has asked for it
             if reservation.node != node:
                 tables.gained.note((reservation.node,))

@@ -10,16 +10,19 @@ import pytest
 from extender.api.reasons import Reason
 from extender.api.wellknown import GANG_GATE
 from extender.gang.verdicts import GangOptions, OneNode, Refuse
+from extender.gang.wake import decide_group
 from extender.kube.errors import NotFoundError
 from extender.kube.pods import PodRef
 from extender.permit import ahead
 from extender.permit.ahead import Ahead
 from extender.permit.timing import (
+    AHEAD_SECONDS,
     FEW,
     PARALLEL,
     PODS_AT_ONCE,
     SILENT_SECONDS,
     STOPPED_SECONDS,
+    UNSURE_SECONDS,
 )
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo
@@ -314,8 +317,69 @@ async def test_what_began_ends_with_the_connection_of_filter(cluster: Cluster) -
     await asyncio.sleep(1)
 
     assert len(play.calls) == begun
-    assert len(play.scene.view.planned) == 2 * PARALLEL
+    assert len(play.scene.view.planned) == len(play.scene.writer.unsure) == PARALLEL
     play.scene.idle()
+
+
+async def given_up(cluster: Cluster) -> tuple[Play, PodInfo, str]:
+    """Return a member whose Binding was given up, and its node; two nodes more are free."""
+    play = await judged(cluster, nodes(1, 1, 1))
+    await play.sees(deleted("judged-0"))
+
+    async def slow(_: PodRef) -> None:
+        if len(play.calls) == 1:
+            await asyncio.Event().wait()
+
+    play.scene.binder.before = slow
+    play.ahead.asked()
+    await play.sees(gang("a", 1))
+    await asyncio.sleep(AHEAD_SECONDS)
+    [(_, first)] = play.calls
+    return play, play.scene.view.pods["a-0"], first
+
+
+async def test_no_other_node_will_do_for_a_member_that_may_be_bound(cluster: Cluster) -> None:
+    """Else its room goes to another gang, and the node has too much if the Binding is made."""
+    play, member, first = await given_up(cluster)
+    others = {*play.scene.view.nodes} - {first}
+    refused = play.filter(member, *others)
+    assert isinstance(refused, Refuse)
+    assert refused.reason is Reason.ALREADY_BOUND
+    play.ahead.asked()
+    await play.sees(gang("b", 2))
+    assert {where for name, where in play.calls if name.startswith("b")} == others
+
+    await play.sees(replace(member, node=first, pattern=None))
+    await asyncio.sleep(UNSURE_SECONDS)
+    assert play.scene.view.used(first) == member.shape.requests
+    play.scene.idle()
+
+
+async def test_a_member_that_may_be_bound_gets_another_binding_to_its_node(
+    cluster: Cluster,
+) -> None:
+    """To say that it is bound would be wrong: it may never be."""
+    play, member, first = await given_up(cluster)
+    assert play.filter(member) == OneNode(first)
+    assert await play.scene.bind(member, first) == ""
+
+    assert play.calls == [("a-0", first)] * 2
+    await asyncio.sleep(UNSURE_SECONDS)
+    assert play.scene.view.bound_node(member) == first
+
+
+async def test_a_member_that_was_not_bound_is_woken_and_may_move(cluster: Cluster) -> None:
+    play, member, first = await given_up(cluster)
+    others = {*play.scene.view.nodes} - {first}
+    assert isinstance(play.filter(member, *others), Refuse)
+    await asyncio.sleep(UNSURE_SECONDS - 2)
+    assert decide_group(key("a"), view=play.scene.view).retry == ()
+    await asyncio.sleep(2)
+
+    assert decide_group(key("a"), view=play.scene.view).retry == (member,)
+    moved = play.filter(member, *others)
+    assert isinstance(moved, OneNode)
+    assert moved.node in others
 
 
 async def test_a_process_that_stops_finishes_what_is_on_its_way(cluster: Cluster) -> None:

@@ -341,11 +341,11 @@ async def test_a_binding_ends_with_its_caller(
     assert took == 0
     assert error == HUNG_UP
     # It may have been made all the same, and the scheduler that is there brings the pod again.
-    assert scene.view.planned_node(tried.uid) == "n0"
+    assert scene.view.bound_node(tried) == "n0"
     calls = len(scene.binder.calls)
     await asyncio.sleep(2 * PATIENCE_SECONDS)
     assert len(scene.binder.calls) == calls
-    assert scene.view.planned_node(tried.uid) is None
+    assert scene.view.reservation(tried.uid) is None
     check_tables(cluster)
 
 
@@ -393,7 +393,7 @@ async def test_the_room_of_a_pod_that_may_be_bound_is_free_later(cluster: Cluste
     assert scene.filter("other", ["n0"], cpu="8")["NodeNames"] == ["n0"]
     assert scene.view.planned_node(PLAIN.uid) is None
     assert scene.view.used("n0") == {}
-    assert not scene.writer._unsure
+    assert not scene.writer.unsure
 
 
 async def test_binds_in_hand_are_counted_until_they_are_answered(cluster: Cluster) -> None:

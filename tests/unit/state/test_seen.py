@@ -402,10 +402,19 @@ def test_pods_go_to_the_node_to_which_they_are_bound_ahead(cluster: Cluster) -> 
     assert unseen(cluster) == {"gang-0": "n1"}
 
 
+def test_a_pod_whose_binding_kube_scheduler_gave_up_counts_as_bound_ahead(
+    cluster: Cluster,
+) -> None:
+    observe(cluster, nodes(4), A, ev.PodBinding(A, "n0"), ev.BoundAhead({"gang-0": "n0"}))
+
+    assert unseen(cluster) == {"gang-0": "n0"}
+    assert cluster.view().bound_node(A) == "n0"
+    assert cluster.view().used("n0") == A.shape.requests
+
+
 NOT_AHEAD: dict[str, list[Any]] = {
     "a pod without room": [nodes(4), A],
     "a pod whose bind is held": [nodes(4), A, ev.PodWaiting(A, "n0")],
-    "a pod that kube-scheduler asked to be bound": [nodes(4), A, ev.PodBinding(A, "n0")],
     "a pod on its node": [nodes(4), ON],
     "a pod that is gone": [nodes(4)],
 }
