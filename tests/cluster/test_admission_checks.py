@@ -136,8 +136,13 @@ def test_a_job_starts_when_all_its_checks_are_ready_with_what_they_add(
     assert pod["metadata"]["annotations"]["note"] == "x"
     assert pod["spec"]["nodeSelector"]["pool"] == "new"
     assert {"key": "new", "operator": "Exists"} in pod["spec"]["tolerations"]
-    status = api.get(f"{API}/clusterqueues", cluster_queue)["status"]
-    assert status["reservingWorkloads"] == 1
+
+    def reserving() -> int | None:
+        status = api.get(f"{API}/clusterqueues", cluster_queue).get("status", {})
+        found: int | None = status.get("reservingWorkloads")
+        return found
+
+    api.wait_for("the numbers are written", lambda: reserving() == 1)
 
 
 @pytest.mark.usefixtures("reconciler")

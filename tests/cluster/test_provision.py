@@ -169,7 +169,7 @@ def test_what_is_deleted_while_it_waits_asks_no_more(
     await_none(api, BUFFERS, queues.namespace)
 
     def released() -> bool:
-        status = api.get(f"{API}/clusterqueues", name)["status"]
+        status = api.get(f"{API}/clusterqueues", name).get("status", {})
         return bool(status.get("reservingWorkloads") == 0)
 
     api.wait_for("the quota is released", released, SECONDS)

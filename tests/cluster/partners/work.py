@@ -484,8 +484,11 @@ class Works:
         self.queues.await_condition(self.queued(name), "QuotaReserved", "False", timeout=SECONDS)
 
     def used(self, cluster_queue: str) -> str:
-        """Return how much CPU of a ClusterQueue is in use."""
-        status = self.api.get("kueue.x-k8s.io/v1beta2/clusterqueues", cluster_queue)["status"]
+        """Return how much CPU of a ClusterQueue is in use; empty before its first status."""
+        found = self.api.get("kueue.x-k8s.io/v1beta2/clusterqueues", cluster_queue)
+        status = found.get("status")
+        if status is None:
+            return ""
         for flavor in status.get("flavorsUsage", []):
             for each in flavor["resources"]:
                 if each["name"] == "cpu":
