@@ -47,7 +47,6 @@ def test_created_suspended_one_runs_and_the_next_follows_in_its_quota(
     works.api.wait_for("no quota is in use", lambda: works.used(cluster_queue) == "0", SECONDS)
 
 
-@pytest.mark.misplaces("an operator makes pods before the queue has stopped the job")
 def test_created_running_it_is_stopped_and_every_pod_is_admitted(
     works: Works, nodes: NodeFactory
 ) -> None:

@@ -1,10 +1,11 @@
 """Whether pods carry what their admission gave them, and ask for no more than it.
 
-Two rules, apart from the reconciler's own sums. A pod that a scheduler binds, and that is a part of
-an admitted workload, carries the workload's annotation, the label of its pod set, the node labels
-and tolerations of a flavor that it was given, and the PodGroup of its pod set's other pods. And the
-live pods of a workload, those that are neither ended nor being deleted, never ask for more than its
-admission has.
+Three rules, apart from the reconciler's own sums. A pod that a scheduler binds, and that is a part
+of an admitted workload, carries the workload's annotation, the label of its pod set, the node
+labels and tolerations of a flavor that it was given, and the PodGroup of its pod set's other pods.
+A pod from before the admission is gone when the first pod of the admission is bound. The live pods
+of a workload, those that are neither ended nor being deleted, never ask for more than its admission
+has.
 
 Pods, Jobs, workloads and flavors come in watches of their own. So facts are noted with their
 resourceVersions, and judged when they are asked for.
@@ -197,6 +198,9 @@ class Admissions:
             for (since, admission), end in zip(held.given, until, strict=True):
                 if admission is None or pod.bound >= end or pod.end <= since:
                     continue
+                # A job that was created running is stopped, and starts when its pods are gone.
+                if pod.bound < since and _first(pods, since, end) >= pod.end:
+                    continue
                 what = self._lacks(held, admission, pod)
                 if what:
                     yield f"{pod.name} of workload {held.metadata.name} {what}"
@@ -218,6 +222,11 @@ class Admissions:
             if versions and not any(_carries(pod, each) for each in versions):
                 return f"has not what flavor {name} asks for: {dict(pod.selector)}"
         return ""
+
+
+def _first(pods: Sequence[PodLife], since: int, end: int) -> int:
+    """Return the version in which the first pod of an admission was bound; 0 if none was."""
+    return min((each.bound for each in pods if since <= each.bound < end), default=0)
 
 
 def _carries(pod: PodLife, flavor: Flavor) -> bool:

@@ -99,6 +99,17 @@ def test_a_pod_of_before_the_admission_that_lives_on_is_found(ledger: Ledger) ->
     assert len(misplaced(ledger, pod("a", 5, annotations={}))) == 1
 
 
+@pytest.mark.parametrize(("gone", "found"), [(11, 0), (13, 1)])
+def test_a_pod_of_before_the_admission_is_gone_before_the_first_of_it(
+    ledger: Ledger, gone: int, found: int
+) -> None:
+    earlier = pod("earlier", 9, annotations={})
+    ledger.pod(ADDED, earlier)
+    ledger.pod(ADDED, pod("first", 12))
+    ledger.pod(DELETED, pod("earlier", gone, annotations={}))
+    assert len(ledger.ask().misplaced) == found
+
+
 def test_a_pod_that_is_being_deleted_at_the_admission_is_right(ledger: Ledger) -> None:
     ledger.pod(ADDED, pod("a", 5, annotations={}))
     ledger.pod("MODIFIED", pod("a", 9, annotations={}, deleted="2026-11-26T00:00:00Z"))
