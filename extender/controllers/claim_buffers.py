@@ -1,6 +1,6 @@
 """Shows autoscalers that nodes which are set aside for groups are not free.
 
-They ask no extender, and add no node for pods that are kept off. So each of these nodes has a
+Autoscalers ask no extender, and add no node for pods that are kept off. So each such node has a
 CapacityBuffer of one pod that can be there alone and takes all that is free. Cluster Autoscaler
 places pods by priority, Karpenter by size: in both this one comes first. A buffer is never changed:
 its name has a hash of what it says.
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ClaimBuffers:
-    """Keeps a buffer for each node that is set aside, and no other ones of PodGroups."""
+    """Keeps one buffer for each node that is set aside, and deletes others that PodGroups own."""
 
     def __init__(
         self, view: ClusterView, autoscaling: Autoscaling, *, clock: Clock, on: bool
@@ -46,7 +46,7 @@ class ClaimBuffers:
         self._clock, self._on = clock, on
         self._version = ""
         """The version in which buffers are served, if in any."""
-        self._there: set[Key] = set()  # those that are refused too
+        self._there: set[Key] = set()  # with those that were refused
         self._read_at: float | None = None
 
     async def run(self) -> None:
@@ -63,7 +63,7 @@ class ClaimBuffers:
             await asyncio.sleep(SETTLE if self._on else LATE)
 
     async def look(self) -> None:
-        """Delete the buffers of other room, and create the missing ones. Raises ApiError."""
+        """Delete buffers of room that is kept no longer; create missing ones. Raises ApiError."""
         now = self._clock.monotonic()
         if again := self._read_at is None or now - self._read_at >= LATE:
             # Another leader made some, and anyone may delete them.
