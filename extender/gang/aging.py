@@ -127,7 +127,7 @@ def waits_since(pod_group: PodGroupInfo, *, view: ClusterView) -> float:
 def published(
     view: ClusterView, now: float, *, options: GangOptions, entered: Mapping[str, float]
 ) -> dict[str, tuple[str, ...]]:
-    """Return which nodes autoscalers shall find taken, by the first group with a claim to them."""
+    """Return the nodes that autoscalers are to count as taken, by the first group to claim them."""
     found, taken = dict[str, tuple[str, ...]](), set[str]()
     for group, claim in view.claims.items():
         pod_group, names = view.pod_group(group), claim.amounts.keys() - taken
@@ -141,7 +141,7 @@ def published(
 
 
 def free_on_kept(view: ClusterView) -> dict[str, tuple[PodGroupInfo, Resources]]:
-    """Return which waiting group keeps each node by its status, and what its pods find free."""
+    """Return, for each node that a waiting group's status names, that group and the free room."""
     found, left = dict[str, tuple[PodGroupInfo, Resources]](), view.left.all()
     for pod_group in filter(None, map(view.pod_group, view.queue)):
         if not pod_group.kept_nodes:

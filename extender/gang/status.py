@@ -46,7 +46,7 @@ _ACTED_ON: Final = frozenset((EventReason.PARTIAL_GANG, EventReason.EVICTED))
 _ON_ITS_WAY: Final = frozenset((
     Reason.NOT_ENOUGH_PODS, Reason.WAITING_FOR_BIND, EventReason.PARTIALLY_SCHEDULED,
 ))  # fmt: skip
-"""The reasons of every group before it starts: the conditions say them, and no Event."""
+"""The reasons that every group passes before it starts: they are in conditions, not in Events."""
 
 _CLAIMING: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TURN))
 """The reasons of a group that has a claim, or would have one but for a limit."""

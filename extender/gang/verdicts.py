@@ -160,7 +160,7 @@ class GangOptions:
     claim_nodes_percentage: int = 50
     growing: bool = False
     publishes_after: float = 0.0
-    """The seconds after which autoscalers find the nodes claimed for a group taken; 0: never."""
+    """The seconds of waiting after which a group's claimed nodes are published; 0 is never."""
     domain_timeout: float = 600.0
     strict_order: bool = False
     gate_until_fit: bool = False

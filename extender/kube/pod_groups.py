@@ -192,7 +192,7 @@ class PreemptorWriter:
         await apply_part(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
 
     async def apply_kept(self, pod_group: PodGroupInfo, nodes: Sequence[str]) -> None:
-        """Make these the nodes that autoscalers shall find taken for a PodGroup."""
+        """Write the nodes that autoscalers are to count as taken for a PodGroup."""
         status = {"keptNodes": nodes} if nodes else {}
         await apply_part(self._client, pod_group, status, manager=CLAIMS_FIELD_MANAGER)
 

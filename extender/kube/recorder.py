@@ -34,7 +34,7 @@ from extender.runtime.faults import FAULTS, REMEMBERED
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
 WRITERS: Final = 8
-"""Events that are written at once: half of one while Bindings are under way, or none is late."""
+"""The most Events written at a time. Writers rest while none is late, or while pods are bound."""
 _LATE: Final = 1.0
 """Seconds after which an Event is late, and the longest rest of a writer."""
 BURST: Final = 10

@@ -124,7 +124,7 @@ class WriteConnection(asyncio.Protocol):
             self.abort()  # one answer more than there were requests
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep what counts."""
+        """Keep Retry-After, and note whether the answer has a length."""
         if name.lower() == b"retry-after":
             self._headers = {"Retry-After": value.decode("latin-1")}
         self._has_length |= name.lower() in (b"content-length", b"transfer-encoding")
