@@ -32,7 +32,8 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import LONGEST_SECONDS, ConditionInfo, PodGroupInfo
 from extender.state.cluster.store import Cluster
-from extender.steps import FairShare, Steps
+from extender.state.cluster.view import ClusterView
+from extender.steps import PIECE, FairShare, Steps
 
 _log = structlog.get_logger(__name__)
 
@@ -166,16 +167,14 @@ class NodeClaims:
                 _log.info("room claimed", group=claim.owner, nodes=len(claim.amounts))
 
     async def publish(self) -> None:
-        """Have the PodGroups of our schedulers name the nodes that autoscalers shall find taken."""
+        """Name on PodGroups of our schedulers the nodes that autoscalers are to count as taken."""
         if (writer := self.writer()) is None:
             return
         view, options, entered = self._view, self._options, self._entered or {}
         wanted = aging.published(view, self._clock.wall(), options=options, entered=entered)
         before, self._written = self._written, {}  # without those that are seen
-        for key in view.pod_groups:
-            pod_group, names = view.pod_group(key), wanted.get(key, ())
-            if pod_group is None or pod_group.kept_nodes == names:
-                continue
+        for pod_group in await in_turns(_named_otherwise(view, wanted), self._clock):
+            key, names = pod_group.key, wanted.get(pod_group.key, ())
             schedulers = {each.scheduler for each in view.members(key)}
             if not names and not schedulers.issubset(self._schedulers or ()):
                 continue  # another extender keeps them
@@ -206,6 +205,19 @@ class NodeClaims:
         known = {group: at for group, at in (self._entered or {}).items() if group in there}
         self._entered = dict.fromkeys(self._view.queue, now) | known
         return self._entered
+
+
+def _named_otherwise(
+    view: ClusterView, wanted: Mapping[str, tuple[str, ...]]
+) -> Steps[list[PodGroupInfo]]:
+    """Return the PodGroups whose status names other nodes than those that are wanted."""
+    found = list[PodGroupInfo]()
+    for number, pod_group in enumerate(map(view.pod_group, view.pod_groups)):
+        if pod_group is not None and pod_group.kept_nodes != wanted.get(pod_group.key, ()):
+            found.append(pod_group)
+        if number % PIECE == 0:
+            yield
+    return found
 
 
 class PodsSeenOnlyInRequests:

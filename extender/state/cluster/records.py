@@ -468,7 +468,7 @@ class PodGroupInfo:
     nomination: PreemptedRoom | None = field(default=None, compare=False)
     """The room that it gets by preemption, by its status."""
     kept_nodes: tuple[str, ...] = field(default=(), compare=False)
-    """The nodes that are set aside for it and that autoscalers shall find taken, by its status."""
+    """The nodes that are set aside for it and that autoscalers are to count as taken."""
 
     @property
     def key(self) -> str:
