@@ -58,7 +58,8 @@ class Controller:
         return self.api.wait_for(f"{self.name} of {job} is {state}", there)
 
     def says(self, job: str, state: str, message: str = "as it is", **more: Any) -> None:
-        """Write the state, as controllers do: by server-side apply, of this check alone."""
+        """Write the state, as controllers do: once quota is reserved, and of this check alone."""
+        self.queues.await_condition(job, "QuotaReserved")
         self.awaits(job)
         workload = self.queues.its_workload(job)
         said = {"name": self.name, "state": state, "message": message}
