@@ -3,9 +3,10 @@
 Three rules, apart from the reconciler's own sums. A pod that a scheduler binds, and that is a part
 of an admitted workload, carries the workload's annotation, the label of its pod set, the node
 labels and tolerations of a flavor that it was given, and the PodGroup of its pod set's other pods.
-A pod from before the admission is gone when the first pod of the admission is bound. The live pods
-of a workload, those that are neither ended nor being deleted, never ask for more than its admission
-has.
+A pod from before the admission, which names no workload, is gone when the first pod of the
+admission is bound: a job that was created running is stopped, and starts when its pods are gone.
+The live pods of a workload, those that are neither ended nor being deleted, never ask for more than
+its admission has.
 
 Pods, Jobs, workloads and flavors come in watches of their own. So facts are noted with their
 resourceVersions, and judged when they are asked for.
@@ -198,8 +199,8 @@ class Admissions:
             for (since, admission), end in zip(held.given, until, strict=True):
                 if admission is None or pod.bound >= end or pod.end <= since:
                     continue
-                # A job that was created running is stopped, and starts when its pods are gone.
-                if pod.bound < since and _first(pods, since, end) >= pod.end:
+                first = _first(held.metadata.name, pods, since, end)
+                if WORKLOAD not in pod.annotations and first >= pod.end:
                     continue
                 what = self._lacks(held, admission, pod)
                 if what:
@@ -224,9 +225,10 @@ class Admissions:
         return ""
 
 
-def _first(pods: Sequence[PodLife], since: int, end: int) -> int:
+def _first(workload: str, pods: Sequence[PodLife], since: int, end: int) -> int:
     """Return the version in which the first pod of an admission was bound; 0 if none was."""
-    return min((each.bound for each in pods if since <= each.bound < end), default=0)
+    named = [each for each in pods if each.annotations.get(WORKLOAD) == workload]
+    return min((each.bound for each in named if since <= each.bound < end), default=0)
 
 
 def _carries(pod: PodLife, flavor: Flavor) -> bool:
