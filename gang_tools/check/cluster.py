@@ -72,8 +72,6 @@ QUEUE_KINDS: Final = {
 IdentityName = Literal["extender", "reconciler"]
 IDENTITIES: Final[tuple[IdentityName, ...]] = ("extender", "reconciler")
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
-_CHILD_JOBS: Final = "gang-child-jobs"
-"""The one policy that only the queue needs."""
 _NODE_POOLS: Final = "/apis/karpenter.sh/v1/nodepools"
 _AUTOSCALER_STATUS: Final = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 _GATE_POLICY: Final = "gang-gate"
@@ -275,8 +273,6 @@ class _Check:
         """Yield whether the policies are there that narrow these rights to single fields."""
         kind = "ValidatingAdmissionPolicy"
         names = [x["metadata"]["name"] for x in shipped_objects("policies") if x["kind"] == kind]
-        if not self._queue:
-            names.remove(_CHILD_JOBS)
         path = f"{_ADMISSION}/validatingadmissionpolic"
         try:
             found = (await self._reader.get(f"{path}ies"))["items"]
@@ -285,6 +281,9 @@ class _Check:
         there = {each["metadata"]["name"] for each in found}
         bindings = (await self._reader.get(f"{path}ybindings"))["items"]
         there &= {each["spec"]["policyName"] for each in bindings}
+        if "gang-extender" in there:
+            said = "gang-extender is of 0.1.0; it and others cost every write of pods and jobs"
+            yield warning("policies.earlier", said, "read docs/tasks/admin/upgrade.md")
         absent = sorted({*names} - there)
         if absent:
             yield warning(

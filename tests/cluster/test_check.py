@@ -147,14 +147,14 @@ def test_a_kube_scheduler_without_its_configuration_is_found(
 
 def test_a_policy_without_its_binding_is_a_warning(control_plane: ControlPlane, api: Api) -> None:
     bindings = "admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-    api.delete(bindings, "gang-extender")
+    api.delete(bindings, "gang-pods")
     try:
         answer = Answer("--kubeconfig", control_plane.admin_kubeconfig)
     finally:
-        api.apply(ROOT / "manifests" / "policies" / "extender.yaml")
+        api.apply(ROOT / "manifests" / "policies" / "pods.yaml")
 
     assert answer.exit_code == 0
-    assert answer.lines("warning")["policies.bound"].startswith("gang-extender: not there")
+    assert answer.lines("warning")["policies.bound"].startswith("gang-pods: not there")
 
 
 def test_an_api_server_that_does_not_answer_is_a_failure(

@@ -1,7 +1,4 @@
-"""What the two identities may change where RBAC lets them do everything: the policies refuse.
-
-On a control plane of its own, because both are cluster-admin here.
-"""
+"""What the two identities may change: their roles know no fields, the policies do."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -20,13 +17,8 @@ from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.errors import InvalidError
 from extender.kube.queues import JobWriter
-from extender.kube.recorder import Recorder
-from extender.permit.ahead import scheduled as announced
-from extender.runtime.clock import SystemClock
 from extender.state.cluster.records import (
     ClaimInfo,
-    PodInfo,
-    Shape,
 )
 from tests.cluster.alone import alone, unswept
 from tests.cluster.served import CRDS
@@ -49,55 +41,43 @@ control_plane, api = alone()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def unbounded(control_plane: ControlPlane, api: Api) -> None:
-    """Everything is applied, and RBAC refuses the two accounts nothing."""
+def installed(control_plane: ControlPlane, api: Api) -> None:
+    """What an administrator applies, and jobs of all kinds."""
     install(control_plane)
     api.apply(kinds.CRDS)
-    subjects = [
-        {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
-        for name in (EXTENDER, RECONCILER)
-    ]
-    api.create(objects.binding("unbounded", "cluster-admin", *subjects))
 
 
 def as_account(control_plane: ControlPlane, api: Api, name: str) -> Iterator[Api]:
-    """Yield the API server as an account sees it, once it may do all and the policies hold."""
+    """Yield the API server as an account sees it, once its role and the policies are in force."""
     with Api(control_plane.service_account_kubeconfig(NAMESPACE, name)) as account:
         name = f"probe-{uuid4().hex[:8]}"
-        groups = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
-        probes = {
-            "/api/v1/namespaces/default/pods": objects.pod(name),
-            groups: objects.pod_group(name, 2),
-        }
+        api.create(objects.pod(name))
+        api.create(objects.pod_group(name, 2))
+        fields = {"pods": ["message"], POD_GROUPS: ["occupiedBy", "keptNodes"]}
+
+        def is_refused(resource: str, field: str) -> bool:
+            value = ["n"] if field == "keptNodes" else "x"
+            change = put("/status", {field: value})
+            return bool(refused(account, resource, name, "default", change, subresource="status"))
 
         def held() -> bool:
-            return all(is_refused(account, path, body) for path, body in probes.items())
+            return all(any(is_refused(each, x) for x in fields[each]) for each in fields)
 
         api.wait_for("the policies are in force", held, SECONDS)
         yield account
 
 
-def is_refused(account: Api, path: str, body: Object) -> bool:
-    """Return whether a policy refuses to create an object; nothing is stored."""
-    try:
-        account.request("POST", path, body=body, params=DRY)
-    except ApiError as error:
-        return "ValidatingAdmissionPolicy" in str(error)
-    return False
-
-
-DRY = {"dryRun": "All"}
 Writing = Callable[[KubeClient], Awaitable[None]]
 Write = Callable[[Writing], None]
 
 
 @pytest.fixture(scope="module")
-def extender(control_plane: ControlPlane, api: Api, unbounded: None) -> Iterator[Api]:
+def extender(control_plane: ControlPlane, api: Api, installed: None) -> Iterator[Api]:
     yield from as_account(control_plane, api, EXTENDER)
 
 
 @pytest.fixture(scope="module")
-def reconciler(control_plane: ControlPlane, api: Api, unbounded: None) -> Iterator[Api]:
+def reconciler(control_plane: ControlPlane, api: Api, installed: None) -> Iterator[Api]:
     yield from as_account(control_plane, api, RECONCILER)
 
 
@@ -137,39 +117,27 @@ ANY = {"operator": "Exists"}
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
 LIMIT = put("/spec/activeDeadlineSeconds", 1)
 EXTENDER_MAY_NOT = {
-    "an image": ([put(CONTAINER, "evil", "replace")], "spec: "),
-    "a deadline": ([LIMIT], "spec: "),
-    "tolerations": ([put("/spec/tolerations/-", ANY)], "spec: "),
-    "a node selector": ([put("/spec/nodeSelector", {"a": "b"})], "spec: "),
-    "two labels of nodes with its gate": (
-        [
-            put("/spec/nodeSelector", {"a": "b", "c": "d"}),
-            {"op": "remove", "path": "/spec/schedulingGates/1"},
-        ],
-        "spec: ",
-    ),
-    "a label": ([put("/metadata/labels/app", "b", "replace")], "metadata.labels: "),
-    "a label that goes": ([{"op": "remove", "path": "/metadata/labels/app"}], "metadata.labels: "),
-    "all labels": ([{"op": "remove", "path": "/metadata/labels"}], "metadata.labels: "),
-    "an annotation": ([put("/metadata/annotations/other", "b")], "metadata.annotations: "),
-    "an annotation that goes": (
-        [{"op": "remove", "path": "/metadata/annotations/kept"}],
-        "metadata.annotations: ",
-    ),
-    "a finalizer": ([put("/metadata/finalizers", ["a.example/b"])], "metadata: "),
-    "an owner": ([put("/metadata/ownerReferences", [OWNER])], "metadata: "),
-    "another's gate": (
-        [put("/spec/schedulingGates", [{"name": GANG}], "replace")],
-        "spec.schedulingGates: ",
-    ),
-    "all gates": ([{"op": "remove", "path": "/spec/schedulingGates"}], "spec.schedulingGates: "),
-    "an image beside what it may": (
-        [
-            put(f"/metadata/annotations/{key('scheduling.x-k8s.io/woken-at')}", "now"),
-            put(CONTAINER, "evil", "replace"),
-        ],
-        "spec: ",
-    ),
+    "an image": [put(CONTAINER, "evil", "replace")],
+    "a deadline": [LIMIT],
+    "tolerations": [put("/spec/tolerations/-", ANY)],
+    "a node selector": [put("/spec/nodeSelector", {"a": "b"})],
+    "two labels of nodes with its gate": [
+        put("/spec/nodeSelector", {"a": "b", "c": "d"}),
+        {"op": "remove", "path": "/spec/schedulingGates/1"},
+    ],
+    "a label": [put("/metadata/labels/app", "b", "replace")],
+    "a label that goes": [{"op": "remove", "path": "/metadata/labels/app"}],
+    "all labels": [{"op": "remove", "path": "/metadata/labels"}],
+    "an annotation": [put("/metadata/annotations/other", "b")],
+    "an annotation that goes": [{"op": "remove", "path": "/metadata/annotations/kept"}],
+    "a finalizer": [put("/metadata/finalizers", ["a.example/b"])],
+    "an owner": [put("/metadata/ownerReferences", [OWNER])],
+    "another's gate": [put("/spec/schedulingGates", [{"name": GANG}], "replace")],
+    "all gates": [{"op": "remove", "path": "/spec/schedulingGates"}],
+    "an image beside what it may": [
+        put(f"/metadata/annotations/{key('scheduling.x-k8s.io/woken-at')}", "now"),
+        put(CONTAINER, "evil", "replace"),
+    ],
 }
 
 
@@ -183,13 +151,13 @@ def gated(namespace: str, **more: Any) -> Object:
     )
 
 
-@pytest.mark.parametrize(("changes", "field"), EXTENDER_MAY_NOT.values(), ids=EXTENDER_MAY_NOT)
+@pytest.mark.parametrize("changes", EXTENDER_MAY_NOT.values(), ids=EXTENDER_MAY_NOT)
 def test_the_extender_may_not_change_other_fields_of_a_pod(
-    api: Api, extender: Api, namespace: str, changes: Sequence[Object], field: str
+    api: Api, extender: Api, namespace: str, changes: Sequence[Object]
 ) -> None:
     before = api.create(gated(namespace))
     said = refused(extender, "pods", "p", namespace, *changes)
-    assert f"denied request: {field}" in said
+    assert "of a pod the extender only changes" in said
     assert (
         api.get("pods", "p", namespace)["metadata"]["resourceVersion"]
         == (before["metadata"]["resourceVersion"])
@@ -242,88 +210,6 @@ def test_the_extenders_bindings_bring_nothing_along(
     assert api.get("pods", "p", namespace)["spec"]["nodeName"] == node
 
 
-EVENTS = "events.k8s.io/v1/events"
-GANG_EXTENDER = "scheduling.x-k8s.io/gang-extender"
-JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "p", "uid": "u"}
-EVENT_CHANGES: dict[str, Object] = {
-    "another reason": {"reason": "Killing"},
-    "a warning": {"type": "Warning"},
-    "another author": {"reportingController": "default-scheduler"},
-    "about something else": {"regarding": JOB},
-}
-
-
-def scheduled(namespace: str, name: str = "p", **more: Any) -> Object:
-    """Return the body of an Event as the extender writes it, with changes."""
-    about = {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": namespace, "uid": "u"}
-    changed = {**more, "regarding": {**about, **more.get("regarding", {})}}
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": namespace},
-        "eventTime": "2026-11-22T00:00:00.000000Z",
-        "reportingController": GANG_EXTENDER,
-        "reportingInstance": "me",
-        "action": "Binding",
-        "reason": "Scheduled",
-        "type": "Normal",
-        "note": "Successfully assigned",
-        **changed,
-    }
-
-
-@pytest.mark.parametrize("change", EVENT_CHANGES.values(), ids=EVENT_CHANGES)
-def test_of_events_the_extender_says_that_a_pod_is_scheduled_and_nothing_else(
-    api: Api, extender: Api, namespace: str, change: Object
-) -> None:
-    with pytest.raises(
-        ApiError, match="of Events the extender only writes that a pod is Scheduled"
-    ):
-        extender.create(scheduled(namespace, **change))
-    assert api.list(EVENTS, namespace) == []
-
-
-def test_the_extender_writes_its_event_and_changes_none(
-    api: Api, extender: Api, namespace: str, as_extender: Write
-) -> None:
-    pod = PodInfo("u", namespace, "p", Shape({}))
-
-    async def write(client: KubeClient) -> None:
-        written: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        recorder = Recorder(
-            client,
-            clock=SystemClock(),
-            instance="me",
-            count=written.set_result,
-        )
-        recorder.record(announced(pod, "n"))
-        async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(recorder.run())
-            assert await written == "written"
-            work.cancel()
-
-    as_extender(write)
-    [event] = api.list(EVENTS, namespace)
-    assert (event["reason"], event["regarding"]["name"]) == ("Scheduled", "p")
-
-    name = event["metadata"]["name"]
-    note = "of Events the extender only writes"
-    assert note in refused(extender, EVENTS, name, namespace, put("/metadata/labels", {"a": "b"}))
-    with pytest.raises(ApiError, match=note):
-        extender.delete(EVENTS, name, namespace)
-    core = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "core", "namespace": namespace},
-        "involvedObject": {"kind": "Pod", "name": "p", "namespace": namespace},
-        "reason": "Killing",
-        "type": "Normal",
-        "message": "",
-    }
-    with pytest.raises(ApiError, match=note):
-        extender.create(core)
-
-
 def test_of_resource_claims_the_extender_only_takes_devices_back(
     api: Api, extender: Api, namespace: str, as_extender: Write
 ) -> None:
@@ -342,9 +228,6 @@ def test_of_resource_claims_the_extender_only_takes_devices_back(
     stored = api.patch(CLAIMS, "c", namespace, body=[status], how="json", subresource="status")
     part = {"op": "remove", "path": "/status/reservedFor"}
     assert note in refused(extender, CLAIMS, "c", namespace, part, subresource="status")
-    assert note in refused(extender, CLAIMS, "c", namespace, put("/metadata/labels", {"a": "b"}))
-    with pytest.raises(ApiError, match=note):
-        extender.delete(CLAIMS, "c", namespace)
 
     def taken_back(version: str) -> Writing:
         claim = ClaimInfo(
@@ -358,18 +241,22 @@ def test_of_resource_claims_the_extender_only_takes_devices_back(
     assert api.get(CLAIMS, "c", namespace).get("status", {}) == {}
 
 
+BY_ROLE = "cannot (create|patch|delete) resource"
+
+
 @pytest.mark.parametrize("account", [EXTENDER, RECONCILER])
 def test_other_verbs_are_refused(
     api: Api, extender: Api, reconciler: Api, namespace: str, account: str
 ) -> None:
     account_api = {EXTENDER: extender, RECONCILER: reconciler}[account]
     api.create(objects.pod("p", namespace=namespace))
-    with pytest.raises(ApiError, match="CREATE of pods is not its own"):
+    with pytest.raises(ApiError, match=BY_ROLE):
         account_api.create(objects.pod("mine", namespace=namespace))
-    with pytest.raises(ApiError, match="ValidatingAdmissionPolicy"):
+    refuses = "ValidatingAdmissionPolicy" if account == RECONCILER else BY_ROLE
+    with pytest.raises(ApiError, match=refuses):
         account_api.delete("pods", "p", namespace)
     debug = {"ephemeralContainers": [{"name": "x", "image": "evil"}]}
-    with pytest.raises(ApiError, match="of pods/ephemeralcontainers is not its own"):
+    with pytest.raises(ApiError, match=BY_ROLE):
         account_api.patch(
             "pods",
             "p",
@@ -404,7 +291,7 @@ def test_the_extender_changes_one_condition_of_a_group(
     assert refused(extender, POD_GROUPS, "g", group, permitted, subresource="status") == ""
     said = refused(extender, POD_GROUPS, "g", group, change, subresource="status")
     assert "status: of a PodGroup's status the extender only changes" in said
-    with pytest.raises(ApiError, match="UPDATE of podgroups is not its own"):
+    with pytest.raises(ApiError, match=BY_ROLE):
         extender.patch(POD_GROUPS, "g", group, body={"spec": {"minMember": 1}})
 
 
@@ -419,15 +306,13 @@ def test_preemption_is_the_extenders_alone(
     field = put("/status/preemption", preempting)
     said = put("/status/conditions/-", condition("Preempting"))
     assert "status.preemption: only the extender writes it" in say(api, field)
-    # Two policies refuse that, and the API server says what one of them said.
-    by_either = ("only the extender writes it", "of a PodGroup's status the reconciler changes")
-    assert any(each in say(reconciler, field) for each in by_either)
+    assert "status.preemption: only the extender writes it" in say(reconciler, field)
     assert "conditions other than Permitted and Preempting" in say(reconciler, said)
     assert say(extender, field, said) == ""
     assert say(reconciler, put("/status/conditions/-", condition("Preempted"))) == ""
     kept = put("/status/keptNodes", ["n"])
     assert "status.keptNodes" in say(api, kept)
-    assert any(each in say(reconciler, kept) for each in by_either)
+    assert "status.keptNodes" in say(reconciler, kept)
     assert say(extender, kept) == ""
     removed = {"op": "remove", "path": "/status/preemption"}
     assert "only the extender" in say(api, removed)
@@ -444,16 +329,16 @@ def test_the_reconciler_marks_victims_and_nominates_nodes(
     def say(*changes: Object) -> str:
         return refused(reconciler, "pods", "p", namespace, *changes, subresource="status")
 
-    with pytest.raises(ApiError, match="pods of queues only"):
+    with pytest.raises(ApiError, match="only deletes pods of queues"):
         reconciler.delete("pods", "p", namespace)
     conditions = api.get("pods", "p", namespace)["status"].get("conditions", [])
     other = [*conditions, condition("DisruptionTarget")]
     assert "only says PreemptionByScheduler" in say(put("/status/conditions", other))
     assert say(put("/status/nominatedNodeName", "n")) == ""
     assert say(put("/status/conditions", [*conditions, marked])) == ""
-    assert "status: of a pod's status" in say(put("/status/message", "evil"))
+    assert "of any pod's status it only changes" in say(put("/status/message", "evil"))
     mark = put("/metadata/annotations", {"kueue.x-k8s.io/workload": "w"})
-    assert "pods of queues only" in refused(reconciler, "pods", "p", namespace, mark)
+    assert OF_QUEUES in refused(reconciler, "pods", "p", namespace, mark)
     reconciler.delete("pods", "p", namespace)
 
 
@@ -490,27 +375,25 @@ def test_the_reconciler_makes_the_budgets_of_pod_groups_and_touches_no_other(
     reconciler.delete(budgets, "gang-g", group)
 
 
+OF_QUEUES = "of pods of queues it only changes"
 RECONCILER_MAY_NOT = {
-    "an image": ([put(CONTAINER, "evil", "replace")], "spec: "),
-    "a deadline": ([LIMIT], "spec: "),
-    "a label": ([put("/metadata/labels/app", "b", "replace")], "metadata.labels, "),
-    "a label that goes": ([{"op": "remove", "path": "/metadata/labels/app"}], "metadata.labels, "),
-    "an annotation": ([put("/metadata/annotations/other", "b")], "metadata.labels, "),
-    "a finalizer": ([put("/metadata/finalizers", ["a.example/b"])], "metadata.finalizers: "),
-    "an owner": ([put("/metadata/ownerReferences", [OWNER])], "metadata: "),
-    "another's gate": (
-        [put("/spec/schedulingGates", [{"name": ADMISSION}], "replace")],
-        "spec.schedulingGates: ",
-    ),
+    "an image": [put(CONTAINER, "evil", "replace")],
+    "a deadline": [LIMIT],
+    "a label": [put("/metadata/labels/app", "b", "replace")],
+    "a label that goes": [{"op": "remove", "path": "/metadata/labels/app"}],
+    "an annotation": [put("/metadata/annotations/other", "b")],
+    "a finalizer": [put("/metadata/finalizers", ["a.example/b"])],
+    "an owner": [put("/metadata/ownerReferences", [OWNER])],
+    "another's gate": [put("/spec/schedulingGates", [{"name": ADMISSION}], "replace")],
 }
 
 
-@pytest.mark.parametrize(("changes", "field"), RECONCILER_MAY_NOT.values(), ids=RECONCILER_MAY_NOT)
+@pytest.mark.parametrize("changes", RECONCILER_MAY_NOT.values(), ids=RECONCILER_MAY_NOT)
 def test_the_reconciler_may_not_change_other_fields_of_a_pod(
-    api: Api, reconciler: Api, namespace: str, changes: Sequence[Object], field: str
+    api: Api, reconciler: Api, namespace: str, changes: Sequence[Object]
 ) -> None:
     api.create(gated(namespace, **{QUEUE: "q"}))
-    assert f"denied request: {field}" in refused(reconciler, "pods", "p", namespace, *changes)
+    assert OF_QUEUES in refused(reconciler, "pods", "p", namespace, *changes)
 
 
 def test_the_reconciler_lets_pods_of_queues_go_and_no_others(
@@ -518,8 +401,8 @@ def test_the_reconciler_lets_pods_of_queues_go_and_no_others(
 ) -> None:
     api.create(objects.pod("plain", namespace=namespace))
     mark = put("/metadata/annotations", {"kueue.x-k8s.io/workload": "w"})
-    assert "pods of queues only" in refused(reconciler, "pods", "plain", namespace, mark)
-    with pytest.raises(ApiError, match="pods of queues only"):
+    assert OF_QUEUES in refused(reconciler, "pods", "plain", namespace, mark)
+    with pytest.raises(ApiError, match="only deletes pods of queues"):
         reconciler.delete("pods", "plain", namespace)
 
     stored = api.create(gated(namespace, **{QUEUE: "q"}))
@@ -551,13 +434,13 @@ def test_a_pod_that_starts_gets_what_admission_checks_add(
     )
     [step] = job.start_steps([given])
     changed = [put("/metadata/labels/app", "b", "replace"), put("/spec/schedulingGates", [])]
-    assert "metadata.labels, " in refused(reconciler, "pods", "p", namespace, *changed)
+    assert OF_QUEUES in refused(reconciler, "pods", "p", namespace, *changed)
     reconciler.patch("pods", "p", namespace, body=step.patch)
     found = api.get("pods", "p", namespace)["metadata"]
     assert found["labels"]["paid-by"] == "team"
     assert consumes.items() <= found["annotations"].items()
     later = put("/metadata/labels/more", "b")
-    assert "metadata.labels, " in refused(reconciler, "pods", "p", namespace, later)
+    assert OF_QUEUES in refused(reconciler, "pods", "p", namespace, later)
 
 
 def test_the_reconciler_asks_for_nodes_for_workloads_and_touches_no_other_template(
@@ -583,7 +466,8 @@ def test_the_reconciler_asks_for_nodes_for_workloads_and_touches_no_other_templa
     reconciler.create({**theirs, "metadata": owned})
     reconciler.delete("podtemplates", "kept", namespace)
     label = put("/metadata/labels", {"a": "b"})
-    assert "what asks for nodes" in refused(reconciler, "podtemplates", "ours", namespace, label)
+    with pytest.raises(ApiError, match=BY_ROLE):
+        refused(reconciler, "podtemplates", "ours", namespace, label)
     reconciler.delete("podtemplates", "ours", namespace)
 
 
@@ -597,15 +481,14 @@ def test_the_reconciler_says_of_a_pod_whether_its_gang_is_ready_and_nothing_else
         reconciler.patch("pods", "p", namespace, body=body, how="strategic", subresource="status")
 
     say(READY)
-    with pytest.raises(ApiError, match="only changes the condition"):
+    note = "of any pod's status it only changes"
+    with pytest.raises(ApiError, match=note):
         say("Ready")
     for change in (put("/status/phase", "Running"), put("/status/podIP", "10.0.0.1")):
         said = refused(reconciler, "pods", "p", namespace, change, subresource="status")
-        assert "status: of a pod's status" in said
+        assert note in said
     label = put("/metadata/labels", {"a": "b"})
-    assert "changes nothing else" in refused(
-        reconciler, "pods", "p", namespace, label, subresource="status"
-    )
+    assert note in refused(reconciler, "pods", "p", namespace, label, subresource="status")
 
 
 def placement(name: str, **more: Any) -> Placement:
@@ -812,7 +695,7 @@ def test_the_reconciler_may_not_change_other_fields_of_a_job(
         put("/metadata/finalizers", ["a.example/b"]),
     ):
         assert "denied request: metadata: " in say(change), change
-    with pytest.raises(ApiError, match=r"DELETE of .* is not its own"):
+    with pytest.raises(ApiError, match=BY_ROLE):
         reconciler.delete(resource, "work", namespace)
 
 
@@ -844,7 +727,7 @@ def test_the_reconciler_may_not_give_itself_quota(api: Api, reconciler: Api) -> 
     ):
         said = refused(reconciler, QUEUES, "q", None, change)
         assert "only changes the finalizer" in said
-    with pytest.raises(ApiError, match="CREATE of clusterqueues is not its own"):
+    with pytest.raises(ApiError, match=BY_ROLE):
         reconciler.create({**queue, "metadata": {"name": "mine"}})
 
 
@@ -862,8 +745,8 @@ def test_the_reconciler_may_not_change_other_fields_of_a_crd(api: Api, reconcile
         (put("/metadata/annotations", {"a": "b"}), "metadata: "),
     ):
         assert f"denied request: {field}" in refused(reconciler, CRDS, name, None, change), change
-    others = "podgroups.scheduling.x-k8s.io"
-    assert "metadata.name: " in refused(reconciler, CRDS, others, None, converts)
+    with pytest.raises(ApiError, match=BY_ROLE):
+        refused(reconciler, CRDS, "podgroups.scheduling.x-k8s.io", None, converts)
     api.apply(ROOT / "manifests" / "crds" / "kueue.x-k8s.io_clusterqueues.yaml")
     api.patch(CRDS, name, body={"spec": {"conversion": {"strategy": "None", "webhook": None}}})
 
@@ -957,14 +840,14 @@ def test_the_reconciler_makes_no_other_pod_groups_and_deletes_none(
         ("scheduling.sigs.k8s.io/v1alpha1/podgroups", "scheduling.sigs.k8s.io/v1alpha1"),
     ):
         body = objects.pod_group("forged", 2, namespace=namespace, api_version=version)
-        with pytest.raises(ApiError, match="ValidatingAdmissionPolicy"):
+        with pytest.raises(ApiError, match=f"ValidatingAdmissionPolicy|{BY_ROLE}"):
             reconciler.create(body)
         assert api.find(resource, "forged", namespace) is None
     owned = objects.pod_group("forged", 2, namespace=namespace)
     owned["metadata"] |= {"ownerReferences": [OWNER], "labels": {"a": "b"}}
     with pytest.raises(ApiError, match="denied request: metadata: "):
         reconciler.create(owned)
-    with pytest.raises(ApiError, match="DELETE of podgroups is not its own"):
+    with pytest.raises(ApiError, match=BY_ROLE):
         reconciler.delete(POD_GROUPS, "made", namespace)
 
 

@@ -1,6 +1,5 @@
 """Every kustomization names files that are there and patches what it means."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -87,30 +86,6 @@ def test_the_file_for_apply_f_has_the_same_second_scheduler() -> None:
     )
 
 
-def test_the_patches_for_another_identity_are_for_all_policies_of_the_reconciler() -> None:
-    header = (ROOT / "manifests/policies/reconciler.yaml").read_text().partition("apiVersion:")[0]
-    lines = [line.removeprefix("#   ") for line in header.splitlines() if line.startswith("#   ")]
-    patches = yaml.safe_load("\n".join(lines))["patches"]
-    names = "system:serviceaccount:{}:gang-reconciler"
-    policies = [
-        each for each in build(ROOT / "manifests") if each["kind"] == "ValidatingAdmissionPolicy"
-    ]
-    concerned = 0
-    for policy in policies:
-        conditions = policy["spec"].get("matchConditions", [])
-        for number, condition in enumerate(conditions):
-            if "gang-reconciler'" not in condition["expression"]:
-                continue
-            concerned += 1
-            name = policy["metadata"]["name"]
-            [patch] = [x for x in patches if re.fullmatch(x["target"]["name"], name)]
-            [change] = yaml.safe_load(patch["patch"])
-            assert change["path"] == f"/spec/matchConditions/{number}/expression"
-            own, other = names.format("gang-extender-system"), names.format("other")
-            assert change["value"] == condition["expression"].replace(own, other)
-    assert concerned == 8
-
-
 def test_the_reconciler_may_reach_an_api_server_behind_any_port() -> None:
     found = build(ROOT / "manifests")
     [policy] = [each for each in found if each["kind"] == "NetworkPolicy"]
@@ -127,6 +102,10 @@ def test_beside_kueue_its_crds_are_left_alone_and_our_queue_is_off() -> None:
     [reconciler] = [each for each in found if each["kind"] == "Deployment"]
     [container] = reconciler["spec"]["template"]["spec"]["containers"]
     assert container["args"][-1] == "--no-queue"
+    [jobs] = [each for each in found if each["metadata"]["name"] == "gang-jobs" and "spec" in each][
+        :1
+    ]
+    assert "ownerReferences" not in jobs["spec"]["matchConditions"][0]["expression"]
 
 
 def test_users_of_a_namespace_make_pod_groups_and_leave_their_status() -> None:

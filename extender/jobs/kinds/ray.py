@@ -137,7 +137,7 @@ class RayCluster(RayKind):
     def skip(self) -> bool:
         """Return whether a RayJob made it, which is queued itself.
 
-        Only KubeRay may write such a reference: `manifests/policies/child-jobs.yaml` says so.
+        Only KubeRay may write such a reference: `manifests/policies/jobs.yaml` says so.
         """
         owners = fields.objects(self.object, "metadata", "ownerReferences")
         return any(

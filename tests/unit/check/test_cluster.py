@@ -442,6 +442,18 @@ async def test_policies_are_not_looked_for_where_there_are_none_yet() -> None:
     assert "policies.bound" not in found
 
 
+async def test_policies_of_an_earlier_release_are_named() -> None:
+    left = [each for each in shipped_objects("policies") if each["kind"].endswith("Policy")]
+    bound = [{"spec": {"policyName": each["metadata"]["name"]}} for each in left]
+    answers = {POLICIES: {"items": left}, f"{POLICIES[:-3]}ybindings": {"items": bound}}
+    assert (await findings({**VERSION, **answers})).items() >= {("policies.bound", "ok")}
+
+    left.append({"metadata": {"name": "gang-extender"}})
+    bound.append({"spec": {"policyName": "gang-extender"}})
+    found = await findings({**VERSION, **answers})
+    assert found.items() >= {("policies.bound", "ok"), ("policies.earlier", "warning")}
+
+
 @pytest.mark.parametrize(
     ("authority", "answer", "want"),
     [
