@@ -320,6 +320,24 @@ def test_preemption_is_the_extenders_alone(
     assert say(extender, removed) == ""
 
 
+def test_of_the_status_of_pods_the_extender_writes_the_nominated_node(
+    api: Api, extender: Api, namespace: str
+) -> None:
+    api.create(objects.pod("p", namespace=namespace))
+
+    def say(change: Object) -> str:
+        return refused(extender, "pods", "p", namespace, change, subresource="status")
+
+    assert say(put("/status/nominatedNodeName", "n")) == ""
+    conditions = api.get("pods", "p", namespace)["status"].get("conditions", [])
+    for change in (
+        put("/status/conditions", [*conditions, condition(READY)]),
+        put("/status/podIP", "10.0.0.1"),
+        put("/metadata/labels", {"a": "b"}),
+    ):
+        assert "of a pod the extender only changes" in say(change), change
+
+
 def test_the_reconciler_marks_victims_and_nominates_nodes(
     api: Api, reconciler: Api, namespace: str
 ) -> None:
@@ -697,6 +715,19 @@ def test_the_reconciler_may_not_change_other_fields_of_a_job(
         assert "denied request: metadata: " in say(change), change
     with pytest.raises(ApiError, match=BY_ROLE):
         reconciler.delete(resource, "work", namespace)
+
+
+def test_the_reconciler_starts_a_part_of_another_job_and_makes_it_no_larger(
+    api: Api, reconciler: Api, namespace: str
+) -> None:
+    body = objects.job("work", 2, namespace=namespace, suspend=True)
+    of = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "a", "uid": "b"}
+    body["metadata"]["ownerReferences"] = [{**of, "controller": True}]
+    api.create(body)
+    jobs = "batch/v1/jobs"
+    larger = put("/spec/parallelism", 3)
+    assert "makes it larger" in refused(reconciler, jobs, "work", namespace, larger)
+    assert refused(reconciler, jobs, "work", namespace, put("/spec/suspend", False)) == ""
 
 
 def test_the_reconciler_may_not_say_that_a_job_is_done(
