@@ -451,7 +451,8 @@ def test_a_pod_that_starts_gets_what_admission_checks_add(
         annotations={**given.annotations, **consumes},
     )
     [step] = job.start_steps([given])
-    changed = [put("/metadata/labels/app", "b", "replace"), put("/spec/schedulingGates", [])]
+    started = {"op": "remove", "path": "/spec/schedulingGates/0"}
+    changed = [put("/metadata/labels/app", "b", "replace"), started]
     assert OF_QUEUES in refused(reconciler, "pods", "p", namespace, *changed)
     reconciler.patch("pods", "p", namespace, body=step.patch)
     found = api.get("pods", "p", namespace)["metadata"]
