@@ -472,10 +472,6 @@ class Cycle:
 
         With `may_defer` some of those that borrow are left for the next round.
         """
-        names = {self._pending.cluster_queue_of(key) or "" for key in keys}
-        queues = map(self._view.cluster_queues.get, names)
-        if self._room is not None and any(map(self._rules.room_for, queues)):
-            yield from self._room.prepare()
         judged: list[tuple[Nomination, Basis]] = []
         yield from self._judge_all(keys, judged)
         in_flight = {key: place for place, key in enumerate(self._in_flight())}

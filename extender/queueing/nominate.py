@@ -137,10 +137,10 @@ class Nominator:
         """
         if self._room is not None:
             self._room.judge()
-        for _ in range(_TRIES):
+        for tried in range(1 + _TRIES):
             queue = self._view.cluster_queues.get(self._pending.cluster_queue_of(key) or "")
             room = self._rules.room_with_quota(queue)
-            if room is not None:
+            if tried and room is not None:  # first only quota may be asked for, and no node read
                 yield from room.prepare()
             name = self._pending.cluster_queue_of(key)
             if name is None or not self._tree.has(name):

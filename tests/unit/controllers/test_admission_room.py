@@ -1,7 +1,7 @@
 """When workloads that lack room are tried again, and get other numbers. Time is virtual."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -181,3 +181,22 @@ async def test_the_pause_is_longer_than_what_it_takes_to_try_all(cluster: Cluste
             await asyncio.sleep(FIRST_ROOM_PAUSE / 2)
         # Six cycles of 0.05 s, and five times as long nothing: some thirty times in 50 s.
         assert 120 < bench.metrics.tries - before < 300
+
+
+async def test_nodes_are_read_only_for_a_workload_that_has_quota(cluster: Cluster) -> None:
+    async with waiting(cluster) as bench:
+        observe(bench.cluster, node("m", 200))
+        await asyncio.sleep(1)
+        read, prepare = list[int](), bench.room.prepare
+
+        def counted() -> Iterator[None]:
+            read.append(1)
+            return prepare()
+
+        bench.room.prepare = counted  # type: ignore[method-assign]
+        bench.ask("large", 101)
+        await asyncio.sleep(1)
+        assert (bench.reported("large").partition(":")[0], read) == ("ExceedsMaxQuota", [])
+        bench.ask("small", 1)
+        await asyncio.sleep(1)
+        assert read
