@@ -26,9 +26,9 @@ from extender.state.cluster.records import (
 )
 from extender.state.cluster.view import ClusterView
 
-AFTER: Final = 5.0
+AFTER: Final = 15.0
 """The seconds that a group runs before it gets a budget: one that ends at once needs none."""
-_LOOK_AGAIN: Final = 12 * AFTER
+_LOOK_AGAIN: Final = 4 * AFTER
 _LONGEST_NAME: Final = 253
 _PREFIX: Final = "gang-"
 _WORDS: Final = {None: True, "true": True, "false": False}

@@ -55,7 +55,7 @@ NOTHING = BudgetStep()
 CASES: dict[str, tuple[list[Any], dict[str, Any], Any, BudgetStep]] = {
     "it runs": ([MEMBERS], {}, status(), BudgetStep(apply=OURS)),
     "it has it": ([MEMBERS, OURS], {}, status(), NOTHING),
-    "it has run for a moment": ([MEMBERS], {}, status(seconds=2), BudgetStep(look_again=3.0)),
+    "it has run for a moment": ([MEMBERS], {}, status(seconds=2), BudgetStep(look_again=AFTER - 2)),
     "it has not started": ([MEMBERS], {}, status("Scheduled", "False"), NOTHING),
     "it lost a member": ([pods(2, **RUNS), OURS], {}, status("Pending", "False"), NOTHING),
     "minMember changed": ([MEMBERS, LESS], {}, status(), BudgetStep(apply=OURS)),
