@@ -191,9 +191,9 @@ async def test_nodes_are_read_only_for_a_workload_that_has_quota(cluster: Cluste
 
         def counted() -> Iterator[None]:
             read.append(1)
-            return prepare()
+            yield from prepare()
 
-        bench.room.prepare = counted  # type: ignore[method-assign]
+        bench.room.prepare = counted
         bench.ask("large", 101)
         await asyncio.sleep(1)
         assert (bench.reported("large").partition(":")[0], read) == ("ExceedsMaxQuota", [])

@@ -455,7 +455,9 @@ async def test_a_gang_has_a_budget_while_it_runs_and_none_when_it_is_evicted(ben
     ours = BudgetInfo("ns", "gang-gang", gang="gang", gang_uid="u-1", need=3)
     bench.protects = True
     bench.start()
-    assert await bench.settle(pods(3, **RUNS)) == AFTER - LOOK_AGAIN
+    await bench.settle(pods(3, **RUNS))
+    bench.seen()
+    assert await bench.look() == AFTER - LOOK_AGAIN
     assert bench.writer.budgets == []
     bench.clock.now += AFTER + 1
     await bench.look()
