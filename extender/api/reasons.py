@@ -303,7 +303,6 @@ class JobReason(StrEnum):
 
     STARTED = "Started"
     STOPPED = "Stopped"
-    CREATED_WORKLOAD = "CreatedWorkload"
     UPDATED_WORKLOAD = "UpdatedWorkload"
     DELETED_WORKLOAD = "DeletedWorkload"
     FINISHED_WORKLOAD = "FinishedWorkload"

@@ -46,7 +46,7 @@ class CreateWorkload:
     """Make the workload of a job."""
 
     object: Object
-    note: Note
+    note: None = None
 
 
 @dataclass(frozen=True, slots=True)

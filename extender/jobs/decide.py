@@ -188,12 +188,9 @@ def _create(job: GenericJob, context: Context) -> Actions:
         # Another user of the namespace may have created a Workload of the first name.
         names = map(job.workload_name, count())
         name = next(each for each in names if not context.is_taken(each))
-        workload = build(job, priority_of(job, context), name)
+        return (CreateWorkload(build(job, priority_of(job, context), name)),)
     except PriorityClassNotFoundError as error:
         return (ReportRefusal(JobReason.PRIORITY_CLASS_NOT_FOUND, str(error)),)
-    return (
-        CreateWorkload(workload, Note(JobReason.CREATED_WORKLOAD, f"Created the workload {name}")),
-    )
 
 
 def _taken(job: GenericJob, context: Context) -> ReportRefusal | None:

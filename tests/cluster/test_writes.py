@@ -13,7 +13,6 @@ from tests.cluster.queues import JOBS, WORKLOADS, Queues
 from tests.harness.client import Api, Object
 
 EVENTS = Counter({
-    ("Job", "CreatedWorkload"): 1,
     ("Job", "Started"): 1,
     ("PodGroup", "Scheduled"): 1,
 })  # fmt: skip
