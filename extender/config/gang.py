@@ -112,7 +112,7 @@ class Gang(Section):
     """`BestEffort`: victims that a PodDisruptionBudget protects are chosen last, as kube-scheduler
     does; `Strict`: they are not evicted"""
     disruption_budgets: bool = True
-    """whether a gang that has run for 15 seconds gets a PodDisruptionBudget, where its annotation
+    """whether a gang that has run for ten seconds gets a PodDisruptionBudget, where its annotation
     scheduling.x-k8s.io/disruption-budget does not say: drains and autoscalers evict no member then
     that it needs"""
     ignored_resources: list[str] = Field(default_factory=list)

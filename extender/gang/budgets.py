@@ -26,9 +26,10 @@ from extender.state.cluster.records import (
 )
 from extender.state.cluster.view import ClusterView
 
-AFTER: Final = 15.0
-"""The seconds that a group runs before it gets a budget: one that ends at once needs none."""
-_LOOK_AGAIN: Final = 4 * AFTER
+AFTER: Final = 10.0
+"""The seconds that a group runs before it gets a budget: one that ends at once needs none, and
+Karpenter looks again after 15 before it takes a node."""
+_LOOK_AGAIN: Final = 6 * AFTER
 _LONGEST_NAME: Final = 253
 _PREFIX: Final = "gang-"
 _WORDS: Final = {None: True, "true": True, "false": False}
