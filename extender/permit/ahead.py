@@ -138,6 +138,8 @@ class Ahead:
         self._joined: dict[str, asyncio.Future[str]] = {}
         self._events: dict[str, asyncio.TimerHandle] = {}
         """The timers that record the Events of pods that were bound, by UID."""
+        self.held_seconds = 0.0
+        """The seconds for which answers of filter were held, of all time."""
         self.next_groups = NextGroups(cluster, plans, is_open=self.is_open, ask=self.ask)
         waiting.set_ahead(self.ask)
 
@@ -146,6 +148,26 @@ class Ahead:
     def asked(self) -> None:
         """Take note of a call of kube-scheduler: it is there."""
         self._called = self._heard = self._loop.time()
+
+    async def written(self, uid: str, gone: Gone) -> None:
+        """Return when a Binding that is on its way is made, or after a moment.
+
+        Until then kube-scheduler tries the pod in vain. Each try is two writes more for the API
+        server, which has the Bindings of the gang to store. Raises ValueError if the caller hangs
+        up.
+        """
+        if uid not in self._writing:
+            return
+
+        async def hung_up() -> None:
+            await gone()
+            raise ValueError(HUNG_UP)
+
+        began, made = self._loop.time(), self._joined.setdefault(uid, self._loop.create_future())
+        try:
+            await comes_first(made, hung_up, within=MOMENT_SECONDS)
+        finally:
+            self.held_seconds += self._loop.time() - began
 
     def filtered(self, pod: PodInfo) -> None:
         """Leave a pod that filter is asked about to kube-scheduler, unless it is being bound."""

@@ -28,6 +28,7 @@ from starlette.types import Message, Receive, Scope, Send
 from typing_extensions import override
 
 from extender.api import extender_v1 as wire
+from extender.api.core_v1 import ObjectMeta
 from extender.api.extender_v1 import (
     BindingArgs,
     BindingResult,
@@ -110,6 +111,15 @@ _decode_binding = msgspec.json.Decoder(BindingArgs).decode
 _decode_names = msgspec.json.Decoder(list[str] | None).decode
 
 
+def read_filter(body: bytes) -> tuple[ExtenderArgs, ObjectMeta]:
+    """Return a request of filter, and the metadata of its pod. Raises ValueError."""
+    args = _decode_args(body)
+    head = _decode_head(args.pod).metadata
+    if not head.uid:
+        raise ValueError("Pod.metadata.uid is missing")
+    return args, head
+
+
 class SchedulingVerbs:
     """Answers in bytes to requests in bytes; raises ValueError for what cannot be read."""
 
@@ -132,12 +142,14 @@ class SchedulingVerbs:
         self._binds = binds
         self._all_nodes = AllNodes(view)
 
-    def filter(self, body: bytes) -> bytes:
+    async def filter(self, body: bytes, gone: Gone) -> bytes:
         """Return the nodes that the pod may use, or one text for why there is none."""
-        args = _decode_args(body)
-        head = _decode_head(args.pod).metadata
-        if not head.uid:
-            raise ValueError("Pod.metadata.uid is missing")
+        args, head = read_filter(body)
+        await self._ahead.written(head.uid, gone)
+        return self.decide(args, head)
+
+    def decide(self, args: ExtenderArgs, head: ObjectMeta) -> bytes:
+        """Return the answer to a request of filter that has been read."""
         pod = self._view.pods.get(head.uid) or self._decoder.pod(args.pod).as_requested()
         sent, group = _names(args), group_of(head.namespace, head.labels)
         if pod.native is not None:
@@ -150,6 +162,10 @@ class SchedulingVerbs:
         if isinstance(verdict, Refuse) and self._is_in_vain(pod, verdict):
             return _encode(_only((), args, self._all_nodes.refused(verdict.message)))
         return _encode(_result(verdict, sent, args))
+
+    def held_seconds(self) -> float:
+        """Return the seconds for which answers of filter were held, of all time."""
+        return self._ahead.held_seconds
 
     def _is_in_vain(self, pod: PodInfo, refusal: Refuse) -> bool:
         """Return whether a refused pod could start on no node, whatever kube-scheduler evicts."""
@@ -258,11 +274,16 @@ class Verb:
         metrics: Metrics,
         unready: Callable[[], str],
         max_body_bytes: int,
+        held: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`unready` returns why the verb answers with an Error now, or nothing."""
+        """Take `unready`, which returns why the verb answers with an Error now, or nothing.
+
+        `held` returns the seconds for which answers were held, of all time.
+        """
         self.name = name
         self._answer = answer
         self._unready = unready
+        self._held = held
         self._unready_status = 503 if name == "preempt" else 200
         self._max_body_bytes = max_body_bytes
         self._seconds = metrics.request_seconds.labels(name)
@@ -272,12 +293,12 @@ class Verb:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        began = time.perf_counter()
+        began, held = time.perf_counter(), self._held()
         content, status = await self._serve(scope, receive)
         await send(_start(len(content), status))
         await send({"type": "http.response.body", "body": content})
         if self._measured:
-            self._seconds.observe(time.perf_counter() - began)
+            self._seconds.observe(max(0.0, time.perf_counter() - began - self._held() + held))
 
     async def _serve(self, scope: Scope, receive: Receive) -> tuple[bytes, int]:
         """Return the answer and its status."""
@@ -389,7 +410,7 @@ def create_app(
         return probes.unready() or next(filter(None, probes.ready().values()), "")
 
     answers: dict[str, Answer] = {
-        "filter": _at_once(verbs.filter),
+        "filter": verbs.filter,
         "prioritize": _at_once(verbs.prioritize),
         "preempt": _at_once(verbs.preempt),
         "bind": verbs.bind,
@@ -400,6 +421,7 @@ def create_app(
             metrics=metrics,
             unready=all_problems if name == "preempt" else probes.unready,
             max_body_bytes=max_body_bytes,
+            held=verbs.held_seconds,
         )
         _document(app, name)
 

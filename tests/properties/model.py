@@ -23,7 +23,7 @@ from extender.kube.pods import PodRef
 from extender.kube.shapes import Patterns
 from extender.permit.background import NodeClaims
 from extender.runtime.faults import FAULTS
-from extender.server.verbs import LIKEWISE
+from extender.server.verbs import LIKEWISE, read_filter
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -273,7 +273,8 @@ class World:
             return
         request = {"Pod": pod.json(), "Nodes": None, "NodeNames": sent}
         answers: list[bytes] = []
-        self.step(lambda: answers.append(self.extender.verbs.filter(msgspec.json.encode(request))))
+        verbs, asked = self.extender.verbs, read_filter(msgspec.json.encode(request))
+        self.step(lambda: answers.append(verbs.decide(*asked)))
         answer = msgspec.json.decode(answers[0])
         assert answer["Error"] == ""
         left = answer["NodeNames"]

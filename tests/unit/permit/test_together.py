@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import pytest
 
 from extender.api.core_v1 import LabelSelector
@@ -10,13 +11,14 @@ from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
 from extender.kube.recorder import ObjectRef
-from extender.permit.hold import HUNG_UP, HUNG_UP_ON_ANOTHER
+from extender.permit.hold import HUNG_UP, HUNG_UP_ON_ANOTHER, Gone
 from extender.permit.timing import (
     AHEAD_SECONDS,
     ASSUMED_SECONDS,
     BACKLOG,
     LATE_SECONDS,
     LOOK_SECONDS,
+    MOMENT_SECONDS,
     PARALLEL,
     SILENT_SECONDS,
     SLICE_PODS,
@@ -31,11 +33,13 @@ from tests.makers import (
     NAMESPACE,
     deleted,
     key,
+    never,
     node,
     nodes,
     observe,
     pod,
     pod_group,
+    pod_json,
     pods,
     requests,
     shape,
@@ -182,6 +186,57 @@ async def test_a_member_whose_binding_is_on_its_way_has_that_node(play: Play) ->
     play.may.set()
     assert [await first, await later] == ["", ""]
     assert sorted(play.scene.binder.calls) == PLACED
+
+
+def ask(play: Play, name: str, gone: Gone = never) -> "asyncio.Task[bytes]":
+    """Return the answer about a member for which both nodes have room."""
+    body = {"Pod": pod_json(name, group="gang"), "Nodes": None, "NodeNames": ["n0", "n1"]}
+    verbs = play.scene.verbs
+    return play.scene.loop.create_task(verbs.filter(msgspec.json.encode(body), gone))
+
+
+async def test_filter_answers_about_a_member_when_its_binding_is_made(play: Play) -> None:
+    await play.writing()
+    answer = ask(play, D.name)
+    await asyncio.sleep(MOMENT_SECONDS / 2)
+    assert not answer.done()
+    play.may.set()
+
+    assert msgspec.json.decode(await answer)["NodeNames"] == ["n1"]
+    assert play.scene.ahead.held_seconds == pytest.approx(MOMENT_SECONDS / 2, abs=0.01)
+    assert [await each for each in play.requests] == [""]
+    assert sorted(play.scene.binder.calls) == PLACED
+
+
+async def test_filter_waits_a_moment_at_most_for_a_binding_and_for_no_other(play: Play) -> None:
+    await play.writing()
+    began = play.scene.loop.time()
+    await ask(play, "gang-4")
+    assert play.scene.loop.time() == began
+    await ask(play, D.name)
+
+    assert play.scene.loop.time() - began == pytest.approx(MOMENT_SECONDS, abs=0.01)
+    play.may.set()
+    assert [await each for each in play.requests] == [""]
+
+
+async def test_a_filter_request_that_waits_for_a_binding_ends_with_its_caller(play: Play) -> None:
+    await play.writing()
+    looks = play.scene.metrics.decisions.labels("filter", "Place")
+    before = looks._value.get()
+    gone = asyncio.Event()
+
+    async def hangs_up() -> None:
+        await gone.wait()
+
+    answer = ask(play, D.name, hangs_up)
+    await asyncio.sleep(MOMENT_SECONDS / 2)
+    gone.set()
+    with pytest.raises(ValueError, match="hung up"):
+        await answer
+    assert looks._value.get() == before
+    play.may.set()
+    assert [await each for each in play.requests] == [""]
 
 
 async def test_a_bind_request_joins_the_write(play: Play) -> None:

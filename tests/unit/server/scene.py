@@ -23,7 +23,7 @@ from extender.permit.group_memory import GroupMemory, SchedulerLag
 from extender.permit.hold import BindingWriter, WaitingPods
 from extender.permit.plans import DryRounds, Plans
 from extender.runtime.faults import Backoff, Retry
-from extender.server.verbs import LIKEWISE, SchedulingVerbs
+from extender.server.verbs import LIKEWISE, SchedulingVerbs, read_filter
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
@@ -239,7 +239,7 @@ class Scene:
         """Return the answer to a filter request, by names."""
         request = {"Pod": pod_json(name, **pod), "Nodes": None, "NodeNames": sent}
         answer: dict[str, Any] = msgspec.json.decode(
-            self.verbs.filter(msgspec.json.encode(request))
+            self.verbs.decide(*read_filter(msgspec.json.encode(request)))
         )
         return answer
 
