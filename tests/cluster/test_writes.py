@@ -49,7 +49,8 @@ def test_a_job_of_three_pods_takes_few_writes_of_ours(
 
     api.wait_for("all of it has ended", ended)
     api.wait_for("each fact has its Event", lambda: ours() >= EVENTS)
-    assert ours() == EVENTS
+    said = api.list("events.k8s.io/v1/events", queues.namespace)
+    assert ours() == EVENTS, [(event["reason"], event["note"]) for event in said]
 
     # Quota, ready pods, the end, and the finalizer behind its creation.
     assert len([*api.versions(WORKLOADS, workload())]) <= 5
