@@ -47,10 +47,6 @@ _ON_ITS_WAY: Final = frozenset((
     Reason.NOT_ENOUGH_PODS, Reason.WAITING_FOR_BIND, EventReason.PARTIALLY_SCHEDULED,
 ))  # fmt: skip
 """The reasons that every group passes before it starts: they are in conditions, not in Events."""
-_BEFORE_IT_RUNS: Final = frozenset((
-    EventReason.NOT_SCHEDULED, EventReason.SCHEDULED, EventReason.WHOLE, EventReason.NOT_RUNNING,
-))  # fmt: skip
-"""More of these: it has its nodes, and its pods are about to run."""
 
 _CLAIMING: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TURN))
 """The reasons of a group that has a claim, or would have one but for a limit."""
@@ -190,7 +186,8 @@ def is_news(before: PodGroupStatusInfo, after: PodGroupStatusInfo, *, has_jobs: 
 
 
 def _lasting(status: PodGroupStatusInfo) -> set[str]:
-    return {each.reason for each in status.conditions} - _ON_ITS_WAY - _BEFORE_IT_RUNS
+    reasons = {each.reason for each in status.conditions}
+    return reasons - _ON_ITS_WAY - {EventReason.NOT_SCHEDULED}
 
 
 def _done_about(status: PodGroupStatusInfo) -> set[str]:
