@@ -1,8 +1,7 @@
 """Keeps the status of each PodGroup in line with its pods, and acts on partial gangs.
 
-What lasts is written a second late, numbers and what a group passes on its way five, so that what
-comes meanwhile is one write, and one Event. How it ends, and what is done about it, is written at
-once.
+What a group passes on its way is written a second late, so that what comes meanwhile is one write,
+and one Event. How it ends, and what is done about it, is written at once.
 """
 
 from collections import Counter
@@ -13,7 +12,7 @@ import structlog
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import ConditionType
-from extender.controllers.timing import LATE, LOOK_AGAIN, SETTLE, WATCH_LAG
+from extender.controllers.timing import LATE, LOOK_AGAIN, WATCH_LAG
 from extender.gang import budgets
 from extender.gang.phase import Watched
 from extender.gang.release import AwaitedNodes, awaited, movable
@@ -26,7 +25,6 @@ from extender.gang.status import (
     changes,
     decide,
     deciding_pending,
-    is_news,
     maker_of,
     may_wait,
     ours,
@@ -56,8 +54,8 @@ class _KnownGroup:
     """The time of that."""
     decided: PodGroupStatusInfo
     """The status that is to be written."""
-    due: float | None = None
-    """The time of the write, if that may wait."""
+    since: float | None = None
+    """The time when it began to differ."""
     is_whole: bool = True
     """False if the API server has no place for a part of it, so that the watch never shows it."""
     reported: set[str] = field(default_factory=set)
@@ -198,18 +196,15 @@ class PodGroupController:
             and now >= known.at + WATCH_LAG
         )
         if not lost and status == known.written:
-            known.due = None
+            known.since = None
             return None
         if not lost and may_wait(known.written, status):
-            has_jobs = self._view.has_unfinished_jobs(pod_group.key)
-            news = is_news(known.written, status, has_jobs=has_jobs)
-            due = now + (LOOK_AGAIN if news else SETTLE)
-            known.due = due if known.due is None else min(due, known.due)
-            if (left := known.due - now) > 0:
+            known.since = now if known.since is None else known.since
+            if (left := known.since + LOOK_AGAIN - now) > 0:
                 return left
         known.is_whole = await self._writer.apply_status(pod_group, status)
         _log.debug("status written", group=pod_group.key, phase=status.phase)
-        known.written, known.at, known.due = status, self._clock.monotonic(), None
+        known.written, known.at, known.since = status, self._clock.monotonic(), None
         return None
 
     def _known_of(self, pod_group: PodGroupInfo) -> _KnownGroup:

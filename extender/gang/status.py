@@ -176,20 +176,6 @@ def may_wait(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
     return not ends and _done_about(after) <= _done_about(before)
 
 
-def is_news(before: PodGroupStatusInfo, after: PodGroupStatusInfo, *, has_jobs: bool) -> bool:
-    """Return whether more has changed than numbers, and what every group passes on its way.
-
-    Without Jobs the pods that are done are news: they say how many the next ones wait for.
-    """
-    done = (before.succeeded, before.failed) != (after.succeeded, after.failed)
-    return _lasting(before) != _lasting(after) or (done and not has_jobs)
-
-
-def _lasting(status: PodGroupStatusInfo) -> set[str]:
-    reasons = {each.reason for each in status.conditions}
-    return reasons - _ON_ITS_WAY - {EventReason.NOT_SCHEDULED}
-
-
 def _done_about(status: PodGroupStatusInfo) -> set[str]:
     part, tried = map(status.condition, (ConditionType.PARTIAL, ConditionType.DOMAINS_TRIED))
     acted = {part.reason} & _ACTED_ON if part is not None else set()

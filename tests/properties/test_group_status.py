@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from extender.controllers.pod_group import PodGroupController
-from extender.controllers.timing import LOOK_AGAIN, SETTLE
+from extender.controllers.timing import LOOK_AGAIN
 from extender.gang import status
 from extender.gang.verdicts import GangOptions, OnPartial
 from extender.kube.errors import UnavailableError
@@ -117,7 +117,7 @@ def test_what_is_written_last_is_what_is_decided_at_rest(
             observe(play.cluster, fact)
             await play.look()
             await play.pass_time(pause)
-        await play.pass_time(3 * SETTLE)
+        await play.pass_time(3 * LOOK_AGAIN)
 
     asyncio.run(run())
     written = play.writer.statuses
