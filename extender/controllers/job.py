@@ -273,8 +273,6 @@ class JobController:
         memory, now = self._facts.memory(found.unit), self._clock.monotonic()
         if not any(map(_is_loss, actions)):
             memory.complete()
-        if left := memory.reclaiming(now, alone=self._reclaims(found, actions)):
-            return (), left
         due, pauses = list[Action](), list[float]()
         for each in actions:
             if isinstance(each, AwaitPods):
@@ -286,13 +284,6 @@ class JobController:
             if not pause or isinstance(each, AwaitPods):
                 due.append(each)
         return tuple(due), min(pauses, default=None)
-
-    def _reclaims(self, found: JobObject, actions: Actions) -> bool:
-        """Return whether all that is due is to give back quota; that of single pods may be late."""
-        is_composed = self._options.integrations[found.kind].compose is not None
-        said = [each.key for each in actions if isinstance(each, SetReclaimable)]
-        held = len(said) == len(actions) == 1 and self._view.admission(said[0])
-        return bool(held) and not is_composed  # only the Workload remembers pods of a group
 
     def _contested(self, found: JobObject, action: Action) -> float:
         """Return for how many seconds a start or a stop is left to another writer."""

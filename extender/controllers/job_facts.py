@@ -426,8 +426,6 @@ class JobMemory:
         self._missed: int | None = None
         self._done = 0
         self._missing_since: float | None = None
-        self._reclaims_at: float | None = None
-        """The time when pods that are done give back their quota."""
         self._wait: tuple[float, float] | None = None
         """How long the job may wait for its pods to end or to be created, in seconds, and the time
         at which that wait is overdue; infinity once a decision knows that."""
@@ -471,15 +469,6 @@ class JobMemory:
     def complete(self) -> None:
         """Note that no pods are missing, or that the loss was reported."""
         self._missing_since = None
-
-    def reclaiming(self, now: float, *, alone: bool) -> float:
-        """Return for how many seconds pods that are done wait for what is one write with them."""
-        if alone and self._reclaims_at is None:
-            self._reclaims_at = now + SETTLE
-        left = (self._reclaims_at or now) - now if alone else 0.0
-        if left <= 0:
-            self._reclaims_at = None
-        return max(0.0, left)
 
     # -- waits for pods to end after a stop, or for those of a group to come
 

@@ -157,22 +157,10 @@ async def test_the_end_of_a_job_gives_back_the_quota_of_its_last_pods() -> None:
     scene = Scene(completions=2, ready=2, active=2)
     await scene.look()
     scene.status({"succeeded": 1, "ready": 1, "active": 1})
-    assert (await scene.look(), done(scene)) == ((SETTLE, "Started"), {})
-    scene.now += SETTLE
     assert (await scene.look(), done(scene)) == ((None, "Started"), {"main": 1})
     scene.status({"succeeded": 2})
     assert (await scene.look())[0] is None
     assert done(scene) == {"main": 1}
-
-
-async def test_pods_that_end_soon_after_each_other_give_back_their_quota_once() -> None:
-    scene = Scene(completions=2, ready=2, active=2)
-    await scene.look()
-    scene.status({"succeeded": 1, "ready": 1, "active": 1})
-    await scene.look()
-    scene.now += SETTLE / 2
-    scene.status({"succeeded": 2})
-    assert ((await scene.look())[0], done(scene)) == (None, {})
 
 
 # -- pods that are followed by others
