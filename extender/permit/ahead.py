@@ -140,6 +140,8 @@ class Ahead:
         """The timers that record the Events of pods that were bound, by UID."""
         self.held_seconds = 0.0
         """The seconds for which answers of filter were held, of all time."""
+        self._holds_from = _NEVER
+        """The time from which answers of filter may be held again, after one was held in vain."""
         self.next_groups = NextGroups(cluster, plans, is_open=self.is_open, ask=self.ask)
         waiting.set_ahead(self.ask)
 
@@ -153,10 +155,10 @@ class Ahead:
         """Return when a Binding that is on its way is made, or after a moment.
 
         Until then kube-scheduler tries the pod in vain. Each try is two writes more for the API
-        server, which has the Bindings of the gang to store. Raises ValueError if the caller hangs
-        up.
+        server, which has the Bindings of the gang to store. After a wait in vain there is none for
+        ten moments: kube-scheduler has other pods to try. Raises ValueError if the caller hangs up.
         """
-        if uid not in self._writing:
+        if uid not in self._writing or self._loop.time() < self._holds_from:
             return
 
         async def hung_up() -> None:
@@ -165,7 +167,8 @@ class Ahead:
 
         began, made = self._loop.time(), self._joined.setdefault(uid, self._loop.create_future())
         try:
-            await comes_first(made, hung_up, within=MOMENT_SECONDS)
+            if not await comes_first(made, hung_up, within=MOMENT_SECONDS):
+                self._holds_from = self._loop.time() + 10 * MOMENT_SECONDS
         finally:
             self.held_seconds += self._loop.time() - began
 

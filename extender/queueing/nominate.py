@@ -140,7 +140,7 @@ class Nominator:
         for tried in range(1 + _TRIES):
             queue = self._view.cluster_queues.get(self._pending.cluster_queue_of(key) or "")
             room = self._rules.room_with_quota(queue)
-            if tried and room is not None:  # first only quota may be asked for, and no node read
+            if tried and room is not None:  # the first try may not need the nodes
                 yield from room.prepare()
             name = self._pending.cluster_queue_of(key)
             if name is None or not self._tree.has(name):

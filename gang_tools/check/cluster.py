@@ -72,6 +72,17 @@ QUEUE_KINDS: Final = {
 IdentityName = Literal["extender", "reconciler"]
 IDENTITIES: Final[tuple[IdentityName, ...]] = ("extender", "reconciler")
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+_EARLIER_POLICIES: Final = {
+    "gang-extender",
+    "gang-extender-events",
+    "gang-extender-nominations",
+    "gang-granted-room",
+    "gang-preemption",
+    "gang-child-jobs",
+    "gang-reconciler-pods",
+    "gang-reconciler-jobs",
+    "gang-reconciler-groups",
+}
 _NODE_POOLS: Final = "/apis/karpenter.sh/v1/nodepools"
 _AUTOSCALER_STATUS: Final = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 _GATE_POLICY: Final = "gang-gate"
@@ -281,9 +292,29 @@ class _Check:
         there = {each["metadata"]["name"] for each in found}
         bindings = (await self._reader.get(f"{path}ybindings"))["items"]
         there &= {each["spec"]["policyName"] for each in bindings}
-        if "gang-extender" in there:
-            said = "gang-extender is of 0.1.0; it and others cost every write of pods and jobs"
-            yield warning("policies.earlier", said, "read docs/tasks/admin/upgrade.md")
+        earlier = sorted(there & _EARLIER_POLICIES)
+        if earlier:
+            yield warning(
+                "policies.earlier",
+                f"{', '.join(earlier)}: policies of an earlier release, which refuse what this one "
+                "writes",
+                "kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings "
+                f"--ignore-not-found {' '.join(earlier)}",
+            )
+        namespace = self._settings.reconcile.lease_namespace
+        accounts = f":serviceaccount:{namespace}:"
+        others = sorted(
+            each["metadata"]["name"]
+            for each in found
+            if each["metadata"]["name"] in names and accounts not in str(each["spec"])
+        )
+        if others:
+            yield warning(
+                "policies.accounts",
+                f"{', '.join(others)}: no account of namespace {namespace} is named, so nothing is "
+                "narrowed",
+                "take the patches from the heads of the files in manifests/policies",
+            )
         absent = sorted({*names} - there)
         if absent:
             yield warning(

@@ -1,6 +1,7 @@
 """What is found in a cluster: versions, CRDs, rights, other controllers, what runs."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -448,10 +449,22 @@ async def test_policies_of_an_earlier_release_are_named() -> None:
     answers = {POLICIES: {"items": left}, f"{POLICIES[:-3]}ybindings": {"items": bound}}
     assert (await findings({**VERSION, **answers})).items() >= {("policies.bound", "ok")}
 
-    left.append({"metadata": {"name": "gang-extender"}})
-    bound.append({"spec": {"policyName": "gang-extender"}})
+    left.append({"metadata": {"name": "gang-child-jobs"}})
+    bound.append({"spec": {"policyName": "gang-child-jobs"}})
     found = await findings({**VERSION, **answers})
     assert found.items() >= {("policies.bound", "ok"), ("policies.earlier", "warning")}
+
+
+async def test_policies_that_name_accounts_of_another_namespace_are_named() -> None:
+    left = [each for each in shipped_objects("policies") if each["kind"].endswith("Policy")]
+    bound = [{"spec": {"policyName": each["metadata"]["name"]}} for each in left]
+    answers = {POLICIES: {"items": left}, f"{POLICIES[:-3]}ybindings": {"items": bound}}
+    assert "policies.accounts" not in await findings({**VERSION, **answers})
+
+    spec = json.dumps(left[0]["spec"]).replace("gang-extender-system", "other")
+    left[0] = {**left[0], "spec": json.loads(spec)}
+    found = await findings({**VERSION, **answers})
+    assert found["policies.accounts"] == "warning"
 
 
 @pytest.mark.parametrize(
