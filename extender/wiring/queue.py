@@ -475,7 +475,7 @@ class QueueControllers:
         self._grants = controller(
             keeper.reconcile,
             observer=observer("granted-room", about_group),
-            settle=LOOK_AGAIN,  # all changes of a gang's start are one look
+            settle=SETTLE,
         )
         self._gates = controller(
             TopologyGates(self._view, cluster, PodWriter(client), clock=clock).reconcile,

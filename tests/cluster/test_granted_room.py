@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -92,7 +93,8 @@ def test_what_no_workload_backs_is_withdrawn(
 ) -> None:
     """A grant may be left over from a time when nothing ended it."""
     names = nodes(2, "2")
-    body = {"status": {"grantedRoom": room(names, "2")}}
+    soon = datetime.now(UTC) + timedelta(minutes=10)  # processes forget a longer promise themselves
+    body = {"status": {"grantedRoom": room(names, "2", soon.strftime("%Y-%m-%dT%H:%M:%SZ"))}}
     own = control_plane.service_account_kubeconfig("gang-extender-system", "gang-reconciler")
     made = pod_group("stray", 2, namespace=gangs.namespace)
     owner = {"apiVersion": "v1", "kind": "ConfigMap", **owner_of(api, gangs.namespace)}
