@@ -139,6 +139,8 @@ def in_place_of(
     settings = {"reconcile": {"leaderElect": False}, **settings}
     other = Reconciler(control_plane, name=name, settings=settings)
     other.wait_leading()
-    yield other
-    other.stop()
-    reconciler.start()
+    try:
+        yield other
+    finally:
+        other.stop()
+        reconciler.start()

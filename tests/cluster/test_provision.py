@@ -263,8 +263,9 @@ def test_the_nodes_are_shown_that_the_extender_keeps_and_a_start_ends_that(
         api.wait_for("they are shown", lambda: shown(gangs) == kept, SECONDS)
 
         other.stop()
-        gangs.delete([f"on-{name}" for name in names[2:]])
+        # The small ones first: the extender goes on, and binds the gang where nodes are empty.
         api.create(*(gangs.pod(f"small-on-{n}", cpu="1", node_name=n) for n in names[2:]))
+        gangs.delete([f"on-{name}" for name in names[2:]])
         api.create(gangs.pod("more", cpu="1", node_name=names[0]))
         other.start()
         left = {**kept, names[0]: ("1", "0")}
