@@ -74,7 +74,7 @@ class WriteConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close the connection when what was written is sent."""
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
     def abort(self) -> None:

@@ -13,7 +13,7 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from enum import Enum
 from typing import Final, Self
 
@@ -186,7 +186,7 @@ class FaultyProxy:
 
     def _break(self) -> None:
         for transport in list(self._open):
-            transport.abort()
+            _cut(transport)
 
     def _run(self) -> None:
         try:
@@ -313,7 +313,7 @@ class FaultyProxy:
 
     def _abort(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.transport is not None:
-            request.transport.abort()
+            _cut(request.transport)
         return web.Response(status=500)
 
     def _draw(self, watching: bool) -> Fault | None:
@@ -397,6 +397,12 @@ async def _copied(
     except TimeoutError:
         return False
     return True
+
+
+def _cut(transport: asyncio.WriteTransport) -> None:
+    """Abort a transport; Python 3.11.2 fails where a TLS transport has been closed twice."""
+    with suppress(AttributeError):
+        transport.abort()
 
 
 def _status(code: int, reason: str, headers: Mapping[str, str]) -> web.Response:

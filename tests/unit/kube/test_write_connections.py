@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from extender.kube import write_connections as module
 from extender.kube.client import KubeClient
@@ -17,6 +18,7 @@ from extender.kube.errors import ApiError, UnauthorizedError, UnknownOutcomeErro
 from extender.kube.pods import PodRef, PodWriter
 from extender.kube.write_connections import (
     UnsentError,
+    WriteConnection,
     WriteConnections,
     write_connections,
 )
@@ -477,3 +479,25 @@ async def test_a_server_that_shakes_no_hands_is_given_up(monkeypatch: pytest.Mon
                 await asked.post("/x", b"{}")
 
     assert not isinstance(raised.value, UnknownOutcomeError), "nothing was sent"
+
+
+async def test_a_connection_that_is_closing_is_not_closed_again() -> None:
+    """Python 3.11.2 cannot abort a TLS transport that has been closed twice."""
+    closed: list[bool] = []
+
+    class Closing(asyncio.Transport):
+        @override
+        def is_closing(self) -> bool:
+            return bool(closed)
+
+        @override
+        def close(self) -> None:
+            closed.append(True)
+
+    connection = WriteConnection(set())
+    connection.connection_made(Closing())
+
+    connection.close()
+    connection.close()
+
+    assert closed == [True]
