@@ -32,7 +32,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help simulate demo test coverage test-long test-partners partners check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool
+.PHONY: help simulate demo playground test coverage test-long test-partners partners check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool kubectl
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,10 +43,13 @@ simulate: environment ## simulate two gangs that would block each other, or anot
 demo: toolchain ## show gangs being scheduled on a control plane of its own (ARGS=...)
 	$(BIN)/gang-extender demo $(ARGS)
 
+playground: toolchain kubectl ## keep a control plane with four nodes for the tutorial, until Ctrl-C
+	@$(BIN)/gang-extender demo --playground
+
 # Control planes start and end with the tests: their memory is cheaper than collecting its garbage.
 test test-long: export GOGC ?= 400
 # With COVERAGE=1 the fast ones measure branch coverage as `make coverage` does, which takes longer.
-test: toolchain helm promtool ## run the tests: the fast ones, then those on control planes (ARGS=, WORKERS=, COVERAGE=)
+test: toolchain helm promtool kubectl ## run the tests: the fast ones, then those on control planes (ARGS=, WORKERS=, COVERAGE=)
 	@failed=0; part() { $(BIN)/pytest "$$@" $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
 	part tests/unit tests/protocol -n $(WORKERS) $(if $(COVERAGE),$(MEASURED)); \
 	(export EXAMPLES=$(or $(EXAMPLES),0.3); part tests/properties -n $(WORKERS); exit $$failed) || failed=1; \
@@ -122,6 +125,10 @@ helm: environment
 # Judges the alerts in the tests; the demo does without.
 promtool: environment
 	@$(BIN)/python -m tests.harness.toolchain promtool
+
+# For the tutorial, and its tests, on a machine that has none.
+kubectl: environment
+	@$(BIN)/python -m tests.harness.toolchain kubectl
 
 # A Debian without python3-venv can still have pip; both ways end with bin/uv in the folder.
 $(UV_FOLDER)/bin/uv:

@@ -56,6 +56,40 @@ class Block:
         return [words for line in lines for words in words_of(line.removeprefix("$ "))]
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a lesson, as it is typed, and the lines that it is shown to print, if any."""
+
+    command: str
+    shown: tuple[str, ...]
+
+    def is_shown_by(self, output: str) -> bool:
+        """Return whether output is what is shown, but for blanks, and for what `…` stands for.
+
+        That is a part of a line; `…` as a line stands for any number of lines.
+        """
+        lines = [_line_of(line) for line in self.shown]
+        return re.fullmatch("".join(lines), output.rstrip("\n") + "\n") is not None
+
+
+def _line_of(shown: str) -> str:
+    if shown.strip() == "…":
+        return r"(?:.*\n)*?"
+    words = (re.escape(word).replace("…", ".*") for word in shown.split())
+    return r" *" + r" +".join(words) + r" *\n"
+
+
+def steps(path: Path) -> list[Step]:
+    """Return the commands of a document's console blocks, in order, with what each one prints."""
+    found: list[Step] = []
+    for block in blocks("console"):
+        if block.path == path:
+            for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+                command, *shown = part.rstrip("\n").split("\n")
+                found.append(Step(command, tuple(shown)))
+    return found
+
+
 def blocks(language: str) -> list[Block]:
     """Return the blocks of a language in all documents."""
     return [

@@ -7,11 +7,11 @@ import typer
 
 def demo(
     *,
-    keep: Annotated[
+    playground: Annotated[
         bool,
         typer.Option(
-            "--keep",
-            help="At the end apply the sample, print how to reach the control plane, and keep it "
+            "--playground",
+            help="Play nothing: make four nodes, print how to reach the control plane, and keep it "
             "up until Ctrl-C.",
         ),
     ] = False,
@@ -33,4 +33,4 @@ def demo(
             f"gang-extender: {error}. The demo runs from a source checkout: make demo", err=True
         )
         raise typer.Exit(1) from None
-    raise typer.Exit(story.run(keep=keep))
+    raise typer.Exit(story.run(playground=playground))

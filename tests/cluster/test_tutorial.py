@@ -1,103 +1,117 @@
-"""The manifests of the tutorial do what its lessons say."""
+"""Each lesson of the tutorial can be followed to the letter, and shows what is seen.
 
-from collections.abc import Sequence
-from typing import Any
+The commands and what they print are read from the lessons, and played in a playground as they say.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.cluster.conftest import NodeFactory
-from tests.cluster.queues import JOBS, condition
-from tests.documents import ROOT
-from tests.harness.client import Api, Object
+from tests.documents import ROOT, Step, steps
+from tests.harness.client import PATIENCE_SECONDS, pauses
+from tests.harness.process import Component
 
-TUTORIAL = ROOT / "docs/tutorial"
-CLUSTER_WIDE = ("ResourceFlavor", "ClusterQueue")
-NODES, CPU = 4, "4"
-SECONDS = 120
-GROUPS = "scheduling.x-k8s.io/v1alpha1/podgroups"
-WORKLOADS = "kueue.x-k8s.io/v1beta2/workloads"
+LESSONS = sorted((ROOT / "docs/tutorial").glob("*.md"))
+PLAYGROUND = "make playground"
+ONLY_LOOKS = ("kubectl get ", "kubectl describe ", "gang-extender ")
+"""How commands begin that the lessons say to give again until they show what is to be seen."""
+MADE = "pods,jobs,podgroups,workloads,localqueues,clusterqueues,resourceflavors"
 
-
-def lesson(name: str, namespace: str) -> list[Object]:
-    """Return the objects of a lesson, in a namespace."""
-    found: list[Any] = [each for each in yaml.safe_load_all((TUTORIAL / name).read_text()) if each]
-    for each in found:
-        if each["kind"] not in CLUSTER_WIDE:
-            each["metadata"]["namespace"] = namespace
-    return found
+Ended = subprocess.CompletedProcess[str]
+Run = Callable[[str], Ended]
 
 
-def placed(api: Api, namespace: str) -> dict[str, int]:
-    """Return how many pods of each job have a node, by the first part of their names."""
-    counts: dict[str, int] = {}
-    for pod in api.list("pods", namespace):
-        name = pod["metadata"]["name"].split("-")[0]
-        counts[name] = counts.get(name, 0) + ("nodeName" in pod["spec"])
-    return counts
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A second terminal, beside the one with the playground."""
+    log: Path = tmp_path_factory.mktemp("playground") / "log"
+    with Component("playground", playground(), log_path=log) as first:
+
+        def is_up() -> bool:
+            assert first.running, first.tail(60)
+            return "Ctrl-C" in log.read_text()
+
+        assert await_until(is_up, PATIENCE_SECONDS), first.tail(60)
+        [line] = [each for each in log.read_text().splitlines() if "export KUBECONFIG=" in each]
+
+        def run(command: str) -> Ended:
+            return subprocess.run(
+                ["bash", "-c", f"{line}\n{command}"],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=PATIENCE_SECONDS,
+            )
+
+        yield run
+        first.stop(PATIENCE_SECONDS)
 
 
-def reason(api: Api, namespace: str, job: str) -> tuple[str, str]:
-    """Return the reason and the message of a workload's QuotaReserved."""
-    for each in api.list(WORKLOADS, namespace):
-        if each["metadata"]["name"].startswith(f"job-{job}-"):
-            found = condition(each, "QuotaReserved")
-            return found.get("reason", ""), found.get("message", "")
-    return "", ""
+def playground() -> list[str]:
+    """Return what `make playground` runs once everything is built."""
+    said = subprocess.run(
+        [*shlex.split(PLAYGROUND), "--dry-run", "--no-print-directory"],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "MAKEFLAGS"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    program, *words = shlex.split(said.stdout.splitlines()[-1])
+    return [str(Path(sys.executable).parent / Path(program).name), *words]
 
 
-@pytest.mark.usefixtures("gang")
-def test_two_jobs_block_each_other(api: Api, namespace: str, nodes: NodeFactory) -> None:
-    nodes(NODES, CPU)
-    for each in lesson("pods.yaml", namespace):
-        api.create(each)
-    want = {"blue": 2, "green": 2}
-    api.wait_for("both are half placed", lambda: placed(api, namespace) == want, SECONDS)
+def await_until(predicate: Callable[[], bool], seconds: float) -> bool:
+    """Return whether a predicate becomes true in time."""
+    deadline, pause = time.monotonic() + seconds, pauses()
+    while not (value := predicate()) and time.monotonic() < deadline:
+        time.sleep(next(pause))
+    return value
 
 
-@pytest.mark.usefixtures("gang", "reconciler")
-def test_one_gang_runs_and_then_the_other(api: Api, namespace: str, nodes: NodeFactory) -> None:
-    nodes(NODES, CPU)
-    for each in lesson("gangs.yaml", namespace):
-        api.create(each)
-    whole: Sequence[dict[str, int]] = ({"blue": 3, "green": 0}, {"blue": 0, "green": 3})
-    api.wait_for("one is whole", lambda: placed(api, namespace) in whole, SECONDS)
-
-    first, second = sorted(placed(api, namespace).items(), key=lambda each: -each[1])
-
-    def waits() -> bool:
-        said = api.get(GROUPS, second[0], namespace).get("status", {}).get("conditions", ())
-        return any("1 of the 3 pods that it still needs fit" in each["message"] for each in said)
-
-    api.wait_for("its PodGroup says what is short", waits, SECONDS)
-    for pod in api.list("pods", namespace):
-        if pod["metadata"]["name"].startswith(first[0]):
-            api.delete("pods", pod["metadata"]["name"], namespace)
-    want = {second[0]: 3}
-    api.wait_for("the other is whole", lambda: placed(api, namespace) == want, SECONDS)
+def test_the_tutorial_begins_with_a_playground() -> None:
+    commands = [step.command for lesson in LESSONS for step in steps(lesson)]
+    assert commands.index(PLAYGROUND) == 0
+    assert commands.count(PLAYGROUND) == 1
 
 
-@pytest.mark.usefixtures("gang", "reconciler")
-def test_a_job_with_quota_waits_for_room(api: Api, namespace: str, nodes: NodeFactory) -> None:
-    nodes(NODES, CPU)
-    shown = lesson("room.yaml", namespace)
-    for each in shown:
-        if each["kind"] == "Job":
-            each["spec"]["template"]["metadata"]["annotations"]["harness/run-for"] = "5s"
-    made = [each for each in shown if each["kind"] in CLUSTER_WIDE]
-    api.apply(shown)
+@pytest.mark.parametrize("lesson", LESSONS, ids=[each.stem for each in LESSONS])
+def test_a_lesson_can_be_followed_to_the_letter(lesson: Path, run: Run) -> None:
     try:
-        short = ("WaitingForRoom", "quota yes; room for 1 of 3: 6 cpu short on 4 nodes")
-        jobs = ("left", "right")
-
-        def lacks_room() -> bool:
-            return short in {reason(api, namespace, job) for job in jobs}
-
-        def are_done() -> bool:
-            return all(condition(api.get(JOBS, job, namespace), "Complete") for job in jobs)
-
-        api.wait_for("one lacks room", lacks_room, SECONDS)
-        api.wait_for("both end, one after the other", are_done, SECONDS)
+        for step in steps(lesson):
+            if step.command != PLAYGROUND:
+                play(step, run)
+        assert await_until(lambda: not left(run), PATIENCE_SECONDS / 2), left(run)
     finally:
-        for each in reversed(made):
-            api.delete(f"{each['apiVersion']}/{each['kind'].lower()}s", each["metadata"]["name"])
+        run("kubectl delete -f docs/tutorial --ignore-not-found")
+
+
+def play(step: Step, run: Run) -> None:
+    """Give a command once; where it only looks, until it prints what is shown."""
+    ended = run(step.command)
+
+    def is_as_shown() -> bool:
+        nonlocal ended
+        ended = run(step.command)
+        return is_right(step, ended)
+
+    if step.command.startswith(ONLY_LOOKS) and not is_right(step, ended):
+        await_until(is_as_shown, PATIENCE_SECONDS / 2)
+    shown = "\n".join(step.shown)
+    assert is_right(step, ended), f"{step.command}\n{ended.stdout}{ended.stderr}\nshown:\n{shown}"
+
+
+def left(run: Run) -> str:
+    """Return the names of what lessons make, where there is any of it."""
+    return run(f"kubectl get {MADE} --all-namespaces -o name").stdout
+
+
+def is_right(step: Step, ended: Ended) -> bool:
+    return ended.returncode == 0 and (not step.shown or step.is_shown_by(ended.stdout))

@@ -17,7 +17,7 @@ import ssl
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -55,19 +55,26 @@ class Releases:
 
         Versions are without the `v`. Raises `NotThereError` and `DamagedFileError`.
         """
-        names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-        release = f"https://dl.k8s.io/release/v{kubernetes}/bin/linux/{self.architecture}"
         archive = f"etcd-v{etcd}-linux-{self.architecture}.tar.gz"
         of_etcd = f"https://github.com/etcd-io/etcd/releases/download/v{etcd}"
-        # All sums first: they are small, so it is soon known whether there is a way.
-        sums = {name: self._text(f"{release}/{name}.sha256").strip() for name in names}
         listed = _sums(self._text(f"{of_etcd}/SHA256SUMS"))
         if archive not in listed:
             raise NotThereError(f"{of_etcd}/SHA256SUMS does not name {archive}")
-        for name in names:
-            _install(folder / name, self._file(f"{release}/{name}", sums[name]))
+        names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+        self.kubernetes(folder, kubernetes, names)
         packed = self._file(f"{of_etcd}/{archive}", listed[archive])
         _unpack(packed, f"{archive.removesuffix('.tar.gz')}/etcd", folder / "etcd")
+
+    def kubernetes(self, folder: Path, version: str, names: Sequence[str]) -> None:
+        """Put programs of Kubernetes into `folder`. Raises `NotThereError` and `DamagedFileError`.
+
+        The version is without the `v`.
+        """
+        release = f"https://dl.k8s.io/release/v{version}/bin/linux/{self.architecture}"
+        # All sums first: they are small, so it is soon known whether there is a way.
+        sums = {name: self._text(f"{release}/{name}.sha256").strip() for name in names}
+        for name in names:
+            _install(folder / name, self._file(f"{release}/{name}", sums[name]))
 
     def kwok(self, folder: Path, version: str) -> None:
         """Put kwok into `folder`. Raises `NotThereError` and `DamagedFileError`."""

@@ -5,7 +5,8 @@ official releases are downloaded, or, where there is no way to them, the binarie
 `controlplane/` beside this file: once per content of its sources, into the user's cache. So is
 KWOK, which stands in for the kubelets, and Helm, which renders the chart, by `go install`.
 
-promtool, which judges alerts, is built from `promtool/` when it is first asked for.
+promtool, which judges alerts, and kubectl, for a playground on a machine that has none, are built
+from `promtool/` and `kubectl/` when they are first asked for.
 """
 
 import fcntl
@@ -185,6 +186,25 @@ def ensure_promtool(report: Report = print_line) -> Path:
     return built_once(f"promtool-{found[1]}", build, report) / "promtool"
 
 
+def ensure_kubectl(report: Report = print_line) -> Path:
+    """Return kubectl, downloaded or built first where it is missing (minutes, once)."""
+
+    def download(source: Releases, part: Path) -> None:
+        source.kubernetes(part, KUBERNETES, ("kubectl",))
+
+    def build(part: Path) -> None:
+        if _downloaded(download, part, report):
+            return
+        go(
+            ["build", "-v", "-trimpath", f"-ldflags={_LDFLAGS}", "-o", str(part / "kubectl"), "."],
+            cwd=SOURCES.with_name("kubectl"),
+            what=f"kubectl {KUBERNETES} (1-2 minutes when cold)",
+            report=report,
+        )
+
+    return built_once(f"kubectl-v{KUBERNETES}", build, report) / "kubectl"
+
+
 def _downloaded(download: Callable[[Releases, Path], None], part: Path, report: Report) -> bool:
     """Return whether official binaries are in `part` now."""
     source = releases(report)
@@ -344,6 +364,8 @@ def main(programs: Sequence[str]) -> int:
             print(f"helm: {ensure_helm()}")
         elif "promtool" in programs:
             print(f"promtool: {ensure_promtool()}")
+        elif "kubectl" in programs:
+            print(f"kubectl: {shutil.which('kubectl') or ensure_kubectl()}")
         else:
             binaries = ensure_binaries()
             print(f"control plane: {binaries.etcd.parent}\nkwok: {binaries.kwok}")

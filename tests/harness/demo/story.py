@@ -1,32 +1,26 @@
-"""The demo from the first process to the exit code."""
+"""The demo, or the playground, from the first process to the exit code."""
 
+import shlex
 import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import httpx
 
-from tests.harness import kubeconfig as kubeconfigs
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.demo.scenes import SCENES
-from tests.harness.demo.stage import (
-    SAMPLE,
-    SAMPLES,
-    Play,
-    Scene,
-    Screen,
-    UnexpectedError,
-    duration,
-)
-from tests.harness.gang_scheduler import ROOT
-from tests.harness.toolchain import Binaries, ToolchainError, ensure_binaries
+from tests.harness.demo.stage import Play, Scene, Screen, UnexpectedError, duration
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.reconciler import Reconciler
+from tests.harness.toolchain import Binaries, ToolchainError, ensure_binaries, ensure_kubectl
 
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -34,15 +28,15 @@ _FAILURES = (UnexpectedError, AssertionError, RuntimeError, OSError, ApiError, h
 """What a step, the harness and the API server say when something is wrong."""
 
 
-def run(*, keep: bool) -> int:
+def run(*, playground: bool) -> int:
     """Play the story and return the exit code: 0 if all was as expected, 1 if not, 130 on Ctrl-C.
 
-    With `keep` the sample is applied in the end, and all stays up until Ctrl-C.
+    A `playground` has nodes in place of a story, and stays up until Ctrl-C.
     """
     screen = Screen()
     signal.signal(signal.SIGTERM, _terminated)  # so that the temporary folder goes too
     try:
-        return _run(screen, keep=keep)
+        return _run(screen, playground=playground)
     except KeyboardInterrupt:
         screen.say("interrupted")
         return INTERRUPTED
@@ -55,8 +49,9 @@ def _terminated(number: int, _: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _run(screen: Screen, *, keep: bool) -> int:
+def _run(screen: Screen, *, playground: bool) -> int:
     binaries = ensure_binaries(screen.say)
+    programs = _programs(screen) if playground else ()
     started = time.monotonic()
     screen.say("etcd, kube-apiserver, kube-controller-manager and KWOK start")
     with (
@@ -66,9 +61,9 @@ def _run(screen: Screen, *, keep: bool) -> int:
         screen.say("gang-extender and the stock kube-scheduler start")
         play = Play(screen, control_plane, api)
         try:
+            if playground:
+                _stay(play, programs)
             play.run(SCENES)
-            if keep:
-                _keep(play)
         except _FAILURES as error:
             return _failed(play, error)
     screen.say(f"All {len(play.steps)} steps were as expected, in {_since(started)}.")
@@ -101,36 +96,24 @@ def _failed(play: Play, error: Exception) -> int:
     return 1
 
 
-def _keep(play: Play) -> None:
-    """Apply the sample, say how to look at it, and stay until Ctrl-C."""
-    scene = Scene(play, "", "default")
-    scene.add_nodes(4)
-    scene.apply(SAMPLE)
-    play.api.wait_for("the sample runs", lambda: scene.phases("nginx").startswith("4 Running"))
-    for line in _how_to_look(play):
-        play.screen.say(line)
-    threading.Event().wait()
-
-
-def _how_to_look(play: Play) -> Iterator[str]:
-    path = play.control_plane.admin_kubeconfig
-    config = kubeconfigs.read(path)
-    yield f"\n{SAMPLE.relative_to(ROOT)} is applied to a cluster with room for 4 of its 6 pods."
-    yield f"  export KUBECONFIG={path}"
-    yield "  kubectl get pods"
-    yield "  kubectl describe pods"
-    yield "  kubectl scale deployment nginx --replicas=0"
-    yield "  kubectl scale deployment nginx --replicas=6"
-    yield "Jobs under quota:"
-    yield f"  kubectl apply -f {(SAMPLES / 'single-clusterqueue.yaml').relative_to(ROOT)}"
-    yield "  kubectl get workloads"
+def _programs(screen: Screen) -> list[Path]:
+    """Return the folders with gang-extender, and with kubectl where the user has none."""
+    folders = [Path(sys.executable).parent]
     if shutil.which("kubectl") is None:
-        yield "kubectl is not on PATH: https://kubernetes.io/docs/tasks/tools/ says how to get it."
-    if config.certificate is not None:
-        yield "Without kubectl:"
-        yield (
-            f"  curl --cacert {config.ca} --cert {config.certificate.certificate}"
-            f" --key {config.certificate.key} {config.server}/api/v1/namespaces/default/pods"
-        )
-    yield f"Logs of all components: {play.control_plane.logs}"
-    yield "Ctrl-C ends it; nothing is left."
+        folders.append(ensure_kubectl(screen.say).parent)
+    return folders
+
+
+def _stay(play: Play, programs: Sequence[Path]) -> NoReturn:
+    """Start everything, make nodes, say how to reach them, and stay until Ctrl-C."""
+    GangScheduler(play.control_plane)
+    Reconciler(play.control_plane).wait_leading()
+    Scene(play, "", "default").add_nodes(4)
+    path = ":".join(shlex.quote(str(each)) for each in programs)
+    config = shlex.quote(str(play.control_plane.admin_kubeconfig))
+    play.screen.say("\nFour nodes of 4 CPUs are ready. In a second terminal:")
+    play.screen.say(f"  export KUBECONFIG={config} PATH={path}:$PATH")
+    play.screen.say(f"Logs of all components: {play.control_plane.logs}")
+    play.screen.say("Ctrl-C ends it; nothing is left.")
+    while True:
+        threading.Event().wait()

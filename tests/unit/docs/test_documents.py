@@ -204,10 +204,10 @@ def test_the_overlay_of_an_extender_over_the_network_names_its_node(tmp_path: Pa
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 KUBECTL = {
     "apply", "delete", "get", "describe", "patch", "rollout", "port-forward", "create", "edit",
-    "label", "taint", "logs", "exec",
+    "label", "taint", "logs", "exec", "annotate",
 }  # fmt: skip
 OTHERS = {"docker", "kind", "curl", "cp", "chown", "chmod", "kubeadm", "base64", "openssl"}
-OTHERS |= {"printf", "pre-commit", "helm", "grep"}
+OTHERS |= {"printf", "pre-commit", "helm", "grep", "sed"}
 COMMANDS = {
     f"{block} {' '.join(words)}": words for block in blocks("console") for words in block.commands
 } | {
