@@ -90,7 +90,7 @@ def test_a_lesson_can_be_followed_to_the_letter(lesson: Path, run: Run) -> None:
                 play(step, run)
         assert await_until(lambda: not left(run), PATIENCE_SECONDS / 2), left(run)
     finally:
-        run("kubectl delete -f docs/tutorial --ignore-not-found")
+        run("kubectl delete jobs --all; kubectl delete -f docs/tutorial --ignore-not-found")
 
 
 def play(step: Step, run: Run) -> None:
