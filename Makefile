@@ -32,7 +32,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help simulate demo playground test coverage test-long test-partners partners check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool kubectl
+.PHONY: help simulate demo playground test coverage test-long test-partners partners chromium check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool kubectl
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -69,6 +69,9 @@ test-long: toolchain ## run tests of benchmarks, all examples, repetitions, race
 test-partners: export GOGC ?= 400
 test-partners: partners ## run the tests beside the operators of other projects (ARGS=, WORKERS=)
 	$(BIN)/pytest $(PARTNERS) -n $(WORKERS) --dist loadgroup --durations=10 $(ARGS)
+
+chromium: toolchain ## fetch Chromium from Debian's packages, where it is missing
+	@$(BIN)/python -m tests.harness.chromium
 
 partners: toolchain ## build these operators from their released sources, where they are missing
 	$(BIN)/python -m tests.harness.partners
