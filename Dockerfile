@@ -5,6 +5,7 @@
 #           shell step runs here and nothing is written at run time: it works on a read-only root.
 #
 #   docker build -t gang-extender:0.1.0 .
+#   docker build -t gang-extender-page:0.1.0 --build-arg EXTRA=page .    for the live page
 #
 # VERSION is the newest release: git, which would know, is not in the context. Say another one where
 # you build another commit: --build-arg VERSION=0.1.0.post1.dev7.
@@ -13,6 +14,7 @@
 # be repeatable to the byte, pin the digest of your mirror's copy behind the tag.
 
 ARG VERSION=0.1.0
+ARG EXTRA=otel
 
 FROM python:3.13.9-slim-bookworm AS build
 ENV UV_COMPILE_BYTECODE=1 \
@@ -21,9 +23,10 @@ ENV UV_COMPILE_BYTECODE=1 \
     UV_PYTHON_PREFERENCE=only-system
 RUN pip install --no-cache-dir --root-user-action=ignore uv==0.13.8
 WORKDIR /app
+ARG EXTRA
 COPY pyproject.toml uv.lock README.md LICENSE ./
-# The extra sends traces where the settings ask for it; nothing of it is imported otherwise.
-RUN uv sync --frozen --no-dev --extra otel --no-install-project
+# The extra otel sends traces where the settings ask for it; nothing of it is imported otherwise.
+RUN uv sync --frozen --no-dev --extra otel --extra $EXTRA --no-install-project
 COPY extender ./extender
 COPY gang_tools ./gang_tools
 COPY manifests/crds ./manifests/crds
@@ -32,7 +35,7 @@ COPY manifests/rbac ./manifests/rbac
 COPY manifests/static-pod ./manifests/static-pod
 COPY scheduler-config ./scheduler-config
 ARG VERSION
-RUN SETUPTOOLS_SCM_PRETEND_VERSION_FOR_GANG_EXTENDER=$VERSION uv sync --frozen --no-dev --extra otel --no-editable
+RUN SETUPTOOLS_SCM_PRETEND_VERSION_FOR_GANG_EXTENDER=$VERSION uv sync --frozen --no-dev --extra otel --extra $EXTRA --no-editable
 
 FROM python:3.13.9-slim-bookworm
 ARG VERSION

@@ -16,6 +16,8 @@ MEASURED := --cov --cov-report=
 
 # Operators of other projects, which are built from their released sources.
 PARTNERS := tests/cluster/partners
+# The page in a real browser.
+PAGE := tests/cluster/page
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gang-extender
 UV_FOLDER := $(CACHE)/uv-$(UV_VERSION)
@@ -32,7 +34,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help simulate demo playground test coverage test-long test-partners partners chromium check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool kubectl
+.PHONY: help simulate demo playground test coverage test-long test-partners partners test-page chromium check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool kubectl
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,7 +55,7 @@ test: toolchain helm promtool kubectl ## run the tests: the fast ones, then thos
 	@failed=0; part() { $(BIN)/pytest "$$@" $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
 	part tests/unit tests/protocol -n $(WORKERS) $(if $(COVERAGE),$(MEASURED)); \
 	(export EXAMPLES=$(or $(EXAMPLES),0.3); part tests/properties -n $(WORKERS); exit $$failed) || failed=1; \
-	part tests/cluster --ignore=$(PARTNERS) -n $(CONTROL_PLANES) -m "not long" --dist loadfile --no-loadscope-reorder --durations=10; \
+	part tests/cluster --ignore=$(PARTNERS) $(PAGE:%=--ignore=%) -n $(CONTROL_PLANES) -m "not long" --dist loadfile --no-loadscope-reorder --durations=10; \
 	exit $$failed
 
 coverage: environment ## run the fast tests and fail below the floor of branch coverage (WORKERS=)
@@ -63,12 +65,16 @@ test-long: toolchain ## run tests of benchmarks, all examples, repetitions, race
 	@failed=0; part() { $(BIN)/pytest "$$@" --durations=10 $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
 	part tests/properties -n $(WORKERS); \
 	part tests/bench -n $(WORKERS) -m "not long" --dist loadfile; \
-	part tests/bench tests/cluster --ignore=$(PARTNERS) -n $(CONTROL_PLANES) -m long --dist worksteal; \
+	part tests/bench tests/cluster --ignore=$(PARTNERS) $(PAGE:%=--ignore=%) -n $(CONTROL_PLANES) -m long --dist worksteal; \
 	exit $$failed
 
 test-partners: export GOGC ?= 400
 test-partners: partners ## run the tests beside the operators of other projects (ARGS=, WORKERS=)
 	$(BIN)/pytest $(PARTNERS) -n $(WORKERS) --dist loadgroup --durations=10 $(ARGS)
+
+test-page: export GOGC ?= 400
+test-page: chromium ## look at the live page with Chromium; pictures go to dist/pictures (ARGS=)
+	$(BIN)/pytest $(PAGE) --durations=10 $(ARGS)
 
 chromium: toolchain ## fetch Chromium from Debian's packages, where it is missing
 	@$(BIN)/python -m tests.harness.chromium

@@ -271,18 +271,24 @@ async def _read_all(client: Reader, settings: Settings) -> tuple[Cluster, list[P
 
 
 def facts_of(
-    cluster: Cluster, group: str | None, options: GangOptions, *, clock: Clock | None = None
+    cluster: Cluster,
+    group: str | None,
+    options: GangOptions,
+    *,
+    clock: Clock | None = None,
+    claims: NodeClaims | None = None,
 ) -> GroupFacts:
     """Return the known state, with the room that the extender would keep for others.
 
-    Without a clock the time is that of the machine.
+    Without a clock the time is that of the machine, and without `claims` groups have waited for
+    as long as they say.
     """
     view, clock = cluster.view(), clock or SystemClock()
     for key in view.pod_groups:
         pod_group = view.pod_group(key)
         if pod_group is not None and pod_group.nomination is not None:
             cluster.apply(cluster_events.Nominated(key, pod_group.nomination))
-    at_once(NodeClaims(cluster, options=options, clock=clock).looking())
+    at_once((claims or NodeClaims(cluster, options=options, clock=clock)).looking())
     pod_group = view.pod_group(group or "")
     if pod_group is not None and pod_group.key in view.queue:
         # Room is kept for the groups that go first, as the extender does before it plans this one.

@@ -140,8 +140,12 @@ class NodeClaims:
     async def run(self) -> None:
         """Work until cancelled, for a short while at once."""
         while True:
+            before = set(self._view.claims)
             try:
                 await in_turns(self.looking(), self._clock)
+                claimed = {key for key, each in self._view.claims.items() if each.amounts}
+                for key in claimed - before:
+                    _log.info("room claimed", group=key, nodes=len(self._view.claims[key].amounts))
                 await self.publish()
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("node-claims", error)
@@ -159,12 +163,7 @@ class NodeClaims:
             schedulers=self._schedulers,
         )
         # A group may have got its room since its claim was decided.
-        claims = [each for each in claims if each.owner in self._view.queue]
-        before = set(self._view.claims)
-        self._cluster.apply(ev.Claimed(claims))
-        for claim in claims:
-            if claim.amounts and claim.owner not in before:
-                _log.info("room claimed", group=claim.owner, nodes=len(claim.amounts))
+        self._cluster.apply(ev.Claimed([each for each in claims if each.owner in self._view.queue]))
 
     async def publish(self) -> None:
         """Name on PodGroups of our schedulers the nodes that autoscalers are to count as taken."""

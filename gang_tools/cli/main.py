@@ -12,6 +12,7 @@ from extender.runtime.process import version
 from gang_tools.cli import explain, render
 from gang_tools.cli.check import check
 from gang_tools.cli.demo import demo
+from gang_tools.cli.page import page
 from gang_tools.cli.reconcile import reconcile
 from gang_tools.cli.serve import serve
 from gang_tools.cli.simulate import simulate
@@ -28,6 +29,7 @@ app.add_typer(explain.app)
 app.command()(serve)
 app.command()(reconcile)
 app.command()(check)
+app.command()(page)
 app.command()(snapshot)
 app.command()(demo)
 app.command()(simulate)

@@ -189,6 +189,28 @@ CHOICES: Final = {
         {**_CONTROL_PLANE, "optional": {"webhooks": True}},
         more=(*_optional("webhooks.yaml"), *_optional("job-rules.yaml")),
     ),
+    "the page": Choice(
+        {
+            "page": {"enabled": True, "image": {"repository": "example.com/page"}},
+            "image": {"pullSecrets": _SECRETS},
+        },
+        (*_BESIDE, "manifests/page"),
+        patches=tuple(
+            _put(name, f"{_POD}/imagePullSecrets", _SECRETS)
+            for name in ("gang-reconciler", "gang-scheduler", "gang-page")
+        ),
+        images=({"name": "gang-extender-page", "newName": "example.com/page", "newTag": "0.1.0"},),
+    ),
+    "the page with settings and a Service": Choice(
+        {"page": {"enabled": True, "certificate": "gang-page"}, "settings": _SETTINGS},
+        (*_BESIDE, "overlays/page-service"),
+        patches=(
+            _reads_settings("gang-reconciler"),
+            _reads_settings("gang-scheduler", 1),
+            _reads_settings("gang-page"),
+        ),
+        more=(_settings(_SETTINGS),),
+    ),
     "images": Choice(
         {
             "image": {

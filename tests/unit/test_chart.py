@@ -34,7 +34,7 @@ def test_each_manifest_is_in_the_chart_or_said_to_be_apart() -> None:
     }
     apart = {each for each in names if any(each == x or each.startswith(f"{x}/") for x in APART)}
     templates = CHART / "templates"
-    own = {"checks.yaml", "service-monitor.yaml", "settings.yaml"}
+    own = {"checks.yaml", "page/service.yaml", "service-monitor.yaml", "settings.yaml"}
 
     found = {str(path.relative_to(templates)) for path in templates.rglob("*.yaml")}
 

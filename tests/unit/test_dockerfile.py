@@ -236,7 +236,7 @@ def built(folder: Path) -> Machine:
     making.call(machines_python(), "-m", "venv", "--symlinks", "/base")
 
     arguments = dict(words.split("=", 1) for name, words in before(TEXT) if name == "ARG")
-    assert arguments.keys() == {"VERSION"}
+    assert arguments == {"VERSION": VERSION, "EXTRA": "otel"}
     images: dict[str, Path] = {}
     container = making
     for stage in stages(TEXT):

@@ -1,0 +1,71 @@
+"""`gang-extender page`: shows queues, gangs and nodes, live, in a browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gang_tools.cli.options import Kubeconfig, LogFormat, LogLevel, exits, run
+
+
+def page(
+    *,
+    kubeconfig: Kubeconfig = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="YAML settings of the processes, if there are some: gang, queue, kube."),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen on. On any other than loopback people need a bearer token of "
+            "the cluster, and the page a certificate."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8890,
+    tls_cert_file: Annotated[
+        Path | None, typer.Option(help="PEM certificate chain of the page.")
+    ] = None,
+    tls_key_file: Annotated[Path | None, typer.Option(help="PEM key of the certificate.")] = None,
+    authenticate: Annotated[
+        bool,
+        typer.Option(
+            help="Ask for a token on loopback too, as behind a proxy that passes tokens on."
+        ),
+    ] = False,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Show in a browser what waits and why, who has what, and which room is kept for whom.
+
+    It reads the cluster and changes nothing; no scheduling depends on it. Needs the packages of the
+    extra page. Runs until SIGTERM or SIGINT. Exit codes: 0 stopped, 1 failed, 2 wrong use.
+    """
+    from extender.config.sections import SettingsError, is_loopback
+    from extender.config.settings import load
+    from extender.kube.errors import ConfigurationError
+    from extender.telemetry import logs
+
+    try:
+        from gang_tools.page import serving
+    except ImportError as error:
+        typer.echo(
+            f"gang-extender: {error.name or error} is missing: pip install 'gang-extender[page]'",
+            err=True,
+        )
+        raise typer.Exit(1) from None
+    with exits(2, SettingsError):
+        if (tls_cert_file is None) != (tls_key_file is None):
+            raise SettingsError("--tls-cert-file and --tls-key-file go together")
+        if not is_loopback(host) and tls_cert_file is None:
+            raise SettingsError(f"{host} is not loopback, and tokens come here: give --tls-*-file")
+        overrides: dict[str, dict[str, object]] = {
+            "log": {"level": log_level, "format": log_format}
+        }
+        settings = load(config, overrides)
+    logs.configure(settings.log.level, as_json=settings.log.format == "json")
+    tls = {"ssl_certfile": tls_cert_file, "ssl_keyfile": tls_key_file}
+    listen = {"host": host, "port": port, **tls}
+    guarded = authenticate or not is_loopback(host)
+    with exits(1, ConfigurationError, OSError), exits(2, SettingsError):
+        run(serving.serve(settings, kubeconfig, listen, authenticate=guarded))

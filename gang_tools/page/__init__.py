@@ -1,0 +1,1 @@
+"""The live page: what waits and why, who has what, and which room is kept; it changes nothing."""

@@ -1,0 +1,238 @@
+"""The state that the page shows: one watch of each kind, however many people look."""
+
+import asyncio
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from cachetools import TTLCache
+from prometheus_client import CollectorRegistry
+
+from extender.api.explanations import Explanation, GroupExplanation
+from extender.api.wellknown import QUEUE_LABEL, WorkloadCondition
+from extender.config.settings import Settings
+from extender.controllers.preemption import StoredNominations
+from extender.explain.facts import Facts, GroupFacts
+from extender.explain.gang import explain_group
+from extender.explain.workload import explain, look_at_nodes
+from extender.jobs.workload import pod_group_key
+from extender.kube.client import KubeClient
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
+from extender.kube.queues import objects
+from extender.kube.reflector import ObjectsSetAside
+from extender.permit.background import NodeClaims
+from extender.queueing.pending import PendingQueues
+from extender.queueing.quota import QuotaTree
+from extender.queueing.rules import AdmissionRules
+from extender.room.nodes import NodeRoom
+from extender.runtime.clock import Clock, Pacer
+from extender.state.cluster.events import ClusterChange, Unreserved
+from extender.state.cluster.reservations import Claim
+from extender.state.queue.events import QueueChange
+from extender.state.queue.store import Queues
+from extender.steps import at_once
+from extender.wiring.process import Watches
+from extender.wiring.queue import Sources
+from extender.wiring.reflectors import ALL_PODS, empty_cluster, reflectors, set_aside
+from gang_tools.explanations import ExplainTarget, facts_of, workload_of
+
+Event = dict[str, Any]
+
+_CLAIMS_SECONDS: Final = 2.0
+EVENTS_SECONDS: Final = 5.0
+"""How old the Events may be that are shown."""
+_MOST_EVENTS: Final = 50
+
+
+class FollowedCluster:
+    """Queues, groups, pods and nodes as they are now, and the decisions' answers about them."""
+
+    def __init__(self, settings: Settings, client: KubeClient, clock: Clock) -> None:
+        """Follow by the settings of the processes. Raises SettingsError."""
+        self._client, self._clock, self._gang = client, clock, settings.gang.options()
+        self._options = settings.queue.options()
+        self._cluster = cluster = empty_cluster(settings.gang)
+        self.cluster = cluster.view()
+        decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
+        of_queues = QueueDecoder(decoder)
+        self._queues = queues = Queues(of_queues.completed)
+        self.queues = queues.view()
+        sources = Sources(
+            client,
+            queues,
+            of_queues,
+            cluster=cluster,
+            integrations=(),  # workloads say all that is shown of jobs
+            job_selector=QUEUE_LABEL,
+        )
+        followed = [*reflectors(client, cluster, decoder, pods=ALL_PODS), *sources.reflectors]
+        self.watches = Watches(followed, stale_seconds=settings.kube.stale_seconds)
+        set_aside(cluster, followed, ObjectsSetAside(), registry=CollectorRegistry())
+        self.version = 0
+        """Grows with each change that may show."""
+        self.changed = asyncio.Event()
+        self._quiet = False
+        self._pending = PendingQueues(self._options)
+        self._tree: QuotaTree | None = None
+        self._nominations = StoredNominations(cluster)
+        self._claims = NodeClaims(cluster, options=self._gang, clock=clock)
+        self._claimed: Mapping[str, Claim] = {}
+        self._events: TTLCache[tuple[str, str], list[Event]] = TTLCache(
+            1024, EVENTS_SECONDS, clock.monotonic
+        )
+        queues.subscribe(self._on_queues)
+        cluster.subscribe(self._on_cluster)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        pacer = Pacer(self._clock)
+        async with asyncio.TaskGroup() as tasks:
+            for each in self.watches.reflectors:
+                tasks.create_task(each.run(pacer))
+            await self.watches.wait()
+            self._nominations.again()
+            while True:
+                self.look()
+                await asyncio.sleep(_CLAIMS_SECONDS)
+
+    def look(self) -> None:
+        """Set aside what is due; what a story has found since the last look shows now, too."""
+        with self._unnoticed():
+            at_once(self._claims.looking())
+        now = dict(self.cluster.claims)
+        if now != self._claimed:
+            self._claimed = now
+            self._notice()
+
+    @property
+    def trouble(self) -> str:
+        """The reason why what is shown may be old, or nothing."""
+        stale = next(filter(None, self.watches.checks().values()), None)
+        behind = [each.freshness.trouble for each in self.watches.needed if each.freshness.trouble]
+        return stale or next(iter(behind), "")
+
+    @contextmanager
+    def _unnoticed(self) -> Iterator[None]:
+        """Let the state change by our own looks, which show nothing new."""
+        self._quiet = True
+        try:
+            yield
+        finally:
+            self._quiet = False
+
+    def _notice(self) -> None:
+        self.version += 1
+        self.changed.set()
+
+    def _on_queues(self, change: QueueChange) -> None:
+        self._notice()
+        keys: Iterable[str] = change.workloads
+        if change.structure or change.local_queues:
+            keys = {*self.queues.workloads, *change.workloads}
+        for key in keys:
+            self._pending.update(key, self.queues, self._clock.wall())
+
+    def _on_cluster(self, _: ClusterChange) -> None:
+        if not self._quiet:
+            self._notice()
+
+    def facts(self) -> Facts:
+        """Return the queues as they are now; not to be kept across an `await`."""
+        self._tree = QuotaTree.current(self.queues, self._tree)
+        self._tree.begin()
+        rules = AdmissionRules(
+            self._options, NodeRoom(self.queues, self.cluster), self.queues.flavors
+        )
+        return Facts(
+            self.queues,
+            self._pending,
+            self._tree,
+            rules,
+            self.cluster,
+            self._clock.wall(),
+            self._written,
+        )
+
+    def _written(self, key: str) -> tuple[str, str] | None:
+        """Return the reason and message that the reconciler has written on a workload."""
+        workload = self.queues.workloads.get(key)
+        found = workload.condition(WorkloadCondition.QUOTA_RESERVED) if workload else None
+        waits = found is not None and found.status == "False"
+        return (found.reason, found.message) if found is not None and waits else None
+
+    def group_facts(self) -> GroupFacts:
+        """Return the groups as they are now; not to be kept across an `await`."""
+        return GroupFacts(self.cluster, self._gang, self._clock.wall())
+
+    def workload(self, namespace: str, name: str) -> Explanation | None:
+        """Return why a Workload is where it is, or that of a job of the name; None without one."""
+        facts, key = self.facts(), f"{namespace}/{name}"
+        if key not in self.queues.workloads:
+            asked = ExplainTarget(namespace, name, is_job=True)
+            found = workload_of(asked, self.queues)
+            if found is None:
+                return None
+            key = found
+        at_once(look_at_nodes(key, facts))
+        return explain(key, facts)
+
+    def group_of(self, found: Explanation) -> str | None:
+        """Return the gang of a Workload's pods, `namespace/name`; None where they are in none."""
+        workload = self.queues.workloads.get(f"{found.namespace}/{found.name}")
+        key = pod_group_key(workload) if workload is not None else ""
+        return key if self.cluster.pod_group(key) is not None else None
+
+    def group(self, key: str) -> GroupExplanation | None:
+        """Return why a gang, `namespace/name`, is where it is, None where there is none.
+
+        The room that the extender would keep for those ahead is kept for as long as that takes.
+        """
+        with self._unnoticed():
+            facts = facts_of(self._cluster, key, self._gang, clock=self._clock, claims=self._claims)
+            try:
+                return at_once(explain_group(key, facts))
+            finally:
+                self._cluster.apply(Unreserved([*self.cluster.planned]))
+
+    async def events(self, namespace: str, *names: str) -> list[Event]:
+        """Return the latest Events about objects with these names, the newest first.
+
+        Those that say the same of objects of one kind are one. Raises ApiError.
+        """
+        found: dict[tuple[str, ...], Event] = {}
+        for name in names:
+            for each in await self._events_of(namespace, name):
+                same = each["about"].partition("/")[0], each["reason"], each["message"]
+                before = found.get(same)
+                latest = max(each, before or each, key=operator.itemgetter("at"))
+                count = each["count"] + (before["count"] if before else 0)
+                found[same] = {**latest, "count": count}
+        return sorted(found.values(), key=operator.itemgetter("at"), reverse=True)[:_MOST_EVENTS]
+
+    async def _events_of(self, namespace: str, name: str) -> list[Event]:
+        known = self._events.get((namespace, name))
+        if known is not None:
+            return known
+        path = objects("", "v1", "events", namespace=namespace)
+        chosen = quote(f"involvedObject.name={name}")
+        raw = await self._client.request("GET", f"{path}?fieldSelector={chosen}&limit=500")
+        found = [_event(each) for each in msgspec.json.decode(raw)["items"]]
+        self._events[namespace, name] = found
+        return found
+
+
+def _event(raw: Mapping[str, Any]) -> Event:
+    series = raw.get("series") or {}
+    times = (series.get("lastObservedTime"), raw.get("eventTime"), raw.get("lastTimestamp"))
+    at = next(filter(None, times), raw["metadata"].get("creationTimestamp") or "")
+    return {
+        "at": at[:19].replace("T", " "),
+        "count": series.get("count") or raw.get("count") or 1,
+        "reason": raw.get("reason") or "",
+        "about": f"{raw['involvedObject'].get('kind', '')}/{raw['involvedObject'].get('name', '')}",
+        "message": raw.get("message") or "",
+    }

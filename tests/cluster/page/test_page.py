@@ -1,0 +1,282 @@
+"""Every view, with what is known to be so; and that each is live, linked and usable by keyboard."""
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.cluster.page.conftest import Look, opened, picture, served
+from tests.cluster.page.load import job, pods
+from tests.cluster.queues import JOBS
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.faulty_proxy import FaultyProxy
+from tests.harness.gang_scheduler import NAMESPACE
+
+pytestmark = pytest.mark.misplaces("the tests do not wait for the end of what they stop")
+
+
+def test_queues_show_who_has_what_and_who_waits_at_which_place(look: Look) -> None:
+    page = look("/queues")
+
+    language = page.locator(".queue-row", has_text="language")
+    expect(language.locator(".bar").first).to_contain_text("64 of 40 · 24 borrowed")
+    robotics = page.locator(".queue-row", has_text="robotics")
+    expect(robotics.locator(".bar").first).to_contain_text("8 of 32 · 24 lent")
+    expect(page.locator(".queue-row", has_text="paused")).to_contain_text("is stopped")
+    waits = page.locator("tr", has_text="Job/pretrain-405b")
+    expect(waits).to_contain_text(re.compile(r"^1.*WaitingForQuota.*48 nvidia.com/gpu of a100"))
+    expect(waits.locator("time")).to_have_text(re.compile(r"^\d+[sm]"))
+    expect(page.locator("tr", has_text="Job/too-large")).to_contain_text("ExceedsMaxQuota")
+    expect(page.locator("tr", has_text="Job/held")).to_contain_text("Suspended")
+    picture(page, "queues")
+
+
+def test_a_job_that_comes_and_goes_is_shown_without_a_reload(look: Look, api: Api) -> None:
+    page = look("/queues?namespace=team-language")
+    expect(page.locator("tr", has_text="Job/pretrain-405b")).to_be_visible()
+    row = page.locator("tr", has_text="Job/newcomer")
+    expect(row).to_have_count(0)
+
+    api.create(job("newcomer", "team-language", 30))
+    expect(row).to_contain_text("60 nvidia.com/gpu of a100")
+
+    api.delete(JOBS, "newcomer", "team-language")
+    expect(row).to_have_count(0)
+    expect(page.locator("tr", has_text="team-vision")).to_have_count(0)
+
+
+def test_a_queue_a_namespace_and_a_text_choose_what_is_shown(look: Look) -> None:
+    page = look("/queues?queue=vision")
+    rows = page.locator(".q-table tbody tr")
+    expect(rows.filter(has_text="Job/detect-video")).to_be_visible()
+    expect(rows.filter(has_text="team-robotics")).to_have_count(0)
+
+    page.get_by_label("Filter").fill("detect")
+    expect(rows.filter(has_text="sweep")).to_have_count(0)
+    expect(rows.filter(has_text="Job/detect-video")).to_be_visible()
+
+
+def test_a_workload_shows_what_it_lacks_who_holds_that_and_the_commands(look: Look) -> None:
+    page = look("/workload/team-language/pretrain-405b")  # the name of its job
+
+    expect(page.locator(".state")).to_have_text("Pending")
+    expect(page.get_by_text("Lacks 48 nvidia.com/gpu of flavor a100")).to_be_visible()
+    expect(page.locator("tr", has_text="nvidia.com/gpu").first).to_contain_text("✗ 48")
+    expect(page.locator("code", has_text="explain job pretrain-405b -n team-lang")).to_be_visible()
+    expect(page.locator("tr", has_text="Job suspended")).to_be_visible()  # an Event
+    picture(page, "workload")
+    page.get_by_role("link", name=re.compile("pretrain-70b")).first.click()
+
+    expect(page.locator(".state").first).to_have_text("Admitted")
+    expect(page.locator(".state").nth(1)).to_have_text("Started")  # its gang
+    expect(page.locator(".gate", has_text="Quorum")).to_contain_text("24 of 24")
+    expect(page.locator("tr", has_text="gpu-a2-").first).to_be_visible()
+    picture(page, "admitted")
+
+
+def test_a_gang_shows_each_gate_and_starts_before_the_eyes(look: Look, api: Api) -> None:
+    api.create(objects.pod_group("soon", 4, namespace="team-batch"), *pods("soon", 3, cpu="10m"))
+    page = look("/gang/team-batch/soon")
+
+    gate = page.locator(".gate", has=page.get_by_text("Pods", exact=True))
+    expect(gate).to_contain_text("✗")
+    expect(gate).to_contain_text("3 of 4")
+    expect(page.locator(".state")).to_have_text("Waiting")
+    expect(page.get_by_text("→ 1 pod more")).to_be_visible()
+    picture(page, "gang")
+
+    api.create(*pods("soon", 4, cpu="10m")[3:])
+
+    expect(page.locator(".state")).to_have_text("Started")
+    expect(gate).to_contain_text("4 of 4")
+    expect(page.locator("tr", has_text="soon-3").first).to_contain_text("Bound")
+
+
+def test_what_is_focused_sorted_and_selected_stays_when_a_story_changes(
+    look: Look, api: Api
+) -> None:
+    group = objects.pod_group("grows", 5, namespace="team-batch")
+    members = pods("grows", 5, cpu="10m")
+    api.create(group, *members[:3])
+    page = look("/gang/team-batch/grows")
+    rows = page.locator("section", has=page.get_by_role("heading", name="Pods", exact=True))
+    for _ in range(2):
+        rows.locator("th", has_text="Pod").click()
+    expect(rows.locator("tbody tr").first).to_contain_text("grows-2")
+    page.locator("code").first.evaluate("each => getSelection().selectAllChildren(each)")
+    copy = page.get_by_label("Copy").last
+    copy.focus()
+
+    api.create(*members[3:])
+
+    expect(page.locator(".state")).to_have_text("Started")
+    expect(rows.locator("tbody tr").first).to_contain_text("grows-4")
+    expect(copy).to_be_focused()
+    assert page.evaluate("getSelection().toString()").startswith("gang-extender explain")
+
+
+def test_an_event_that_comes_while_nothing_else_changes_is_shown(look: Look, api: Api) -> None:
+    page = look("/gang/team-batch/ring")
+    expect(page.locator("tr", has_text="ring-0").first).to_be_visible()
+    expect(page.locator("tr", has_text="FailedScheduling").first).to_be_visible()  # they were read
+    expect(page.get_by_text("A late word")).to_have_count(0)
+
+    meta = {"name": "late", "namespace": "team-batch"}
+    about = {"kind": "Pod", "name": "ring-0", "namespace": "team-batch"}
+    said = {"reason": "Late", "message": "A late word", "type": "Normal"}
+    api.create(
+        {"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about, **said}
+    )
+
+    expect(page.get_by_text("A late word")).to_be_visible()
+
+
+def test_the_map_of_nodes_shows_racks_and_what_each_gang_has(look: Look) -> None:
+    page = look("/nodes")
+
+    rack = page.locator("td.domain", has_text="rack-a2")
+    expect(rack).to_contain_text("zone-a")
+    expect(rack.locator(".tile")).to_have_count(4)
+    expect(page.locator(".numbers")).to_contain_text("128")
+    part = page.locator(".part", has_text="pretrain-70b").first
+    expect(part).to_have_attribute("title", re.compile("team-language/.*: 8, 4 pods"))
+    picture(page, "nodes")
+    gang = part.get_attribute("data-gang")
+
+    page = look(f"/nodes?gang={gang}")
+    expect(page.locator(f'.part[data-gang="{gang}"]').first).to_have_css("opacity", "1")
+    expect(page.locator(".part", has_text="segment-large").first).to_have_css("opacity", "0.2")
+
+
+def test_the_keyboard_is_enough(look: Look) -> None:
+    page = look("/queues")
+
+    page.keyboard.press("g")
+    page.wait_for_url("**/gangs")
+    expect(page.locator("tr", has_text="ring")).to_contain_text("NotEnoughPods")
+    picture(page, "gangs")
+    page.keyboard.press("n")
+    page.wait_for_url("**/nodes")
+    expect(page.locator(".tile").first).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("team-batch/ring")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/gang/team-batch/ring")
+    expect(page.locator("h1")).to_have_text("team-batch/ring")
+    page.keyboard.press("Tab")
+    focused = page.evaluate("document.activeElement.textContent")
+    assert focused == "gang-extender"
+
+
+def test_what_is_not_there_is_said(look: Look) -> None:
+    page = look("/gang/team-batch/nothing")
+    expect(page.locator(".empty").first).to_contain_text("There is no gang team-batch/nothing")
+    page = look("/nodes?resource=nonsense")
+    expect(page.locator(".numbers")).to_contain_text("nvidia.com/gpu in all")
+    page = look("/queues?namespace=nowhere")
+    expect(page.get_by_text("Nothing waits here.")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/queues", "/nodes", "/gang/team-batch/ring"])
+def test_a_phone_shows_all_without_scrolling_sideways(
+    browser: Browser, page_url: str, path: str
+) -> None:
+    with opened(browser, 390, color_scheme="dark") as page:
+        page.goto(page_url + path)
+        expect(page.locator(".card").first).to_be_visible()
+        expect(page.locator("body")).to_have_class(re.compile("body--dark"))
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        picture(page, f"phone{path.replace('/', '-')}")
+        assert wide <= 0
+
+
+def test_it_says_that_the_api_server_is_away_and_goes_on_after_that(
+    control_plane: ControlPlane, load: None, browser: Browser, api: Api, proxy: FaultyProxy
+) -> None:
+    account = control_plane.service_account_kubeconfig(NAMESPACE, "gang-page")
+    kubeconfig = control_plane.through(account, proxy.port, "page-away")
+    away = served(control_plane, kubeconfig, name="page-away", host="127.0.0.2")
+    with away as url, opened(browser) as page:
+        page.goto(f"{url}/queues?namespace=team-language")
+        expect(page.locator(".live")).to_have_text("● live")
+
+        proxy.block()
+        expect(page.locator(".live")).to_contain_text("⚠")
+        expect(page.locator("tr", has_text="Job/pretrain-405b")).to_be_visible()  # as it was
+        api.create(job("meanwhile", "team-language", 30))
+        proxy.unblock()
+
+        expect(page.locator("tr", has_text="Job/meanwhile")).to_be_visible()
+        expect(page.locator(".live")).to_have_text("● live")
+    api.delete(JOBS, "meanwhile", "team-language")
+
+
+def test_a_tenant_sees_its_namespace_and_totals_of_the_rest(
+    control_plane: ControlPlane, load: None, browser: Browser, api: Api
+) -> None:
+    name = "team-vision"
+    role = "gang-queue-viewer"
+    account = {"kind": "ServiceAccount", "name": "viewer", "namespace": name}
+    made = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    api.create({**made, "metadata": {"name": "viewer", "namespace": name}})
+    api.create(objects.binding("viewer", role, account, namespace=name))
+    token = api.token(name, "viewer")
+    [foreign] = [
+        each["metadata"]["name"]
+        for each in api.list("scheduling.x-k8s.io/v1alpha1/podgroups", "team-language")
+        if "pretrain-70b" in each["metadata"]["name"]
+    ]
+    frames: list[str] = []
+    with (
+        served(control_plane, None, "--authenticate", name="page-guarded") as url,
+        opened(browser) as page,
+    ):
+        page.on(
+            "websocket",
+            lambda socket: socket.on("framereceived", lambda frame: frames.append(str(frame))),
+        )
+        page.goto(f"{url}/queues")
+        page.wait_for_url("**/login")
+        page.get_by_label("A bearer token").fill("nonsense")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_have_text("The API server does not know it.")
+        page.get_by_label("A bearer token").fill(token)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/queues")
+
+        expect(page.locator("tr", has_text="Job/detect-video")).to_be_visible()
+        expect(page.get_by_text(re.compile(r"\d+ more wait in other namespaces"))).to_be_visible()
+        expect(page.locator(".queue-row", has_text="robotics")).to_contain_text("2 waiting")
+        picture(page, "tenant")
+        page.get_by_role("combobox", name="Namespace").click()
+        expect(page.get_by_role("option")).to_have_text(["team-vision"])
+        for path in ("/queues", "/gangs", "/nodes", "/workload/team-vision/detect-video"):
+            page.goto(url + path)
+            expect(page.locator(".card").first).to_be_visible()
+            expect(page.locator(".live")).to_have_text("● live")
+            for secret in ("pretrain", "grasping", "team-language", "team-robotics"):
+                assert secret not in page.content(), path
+                assert secret not in "".join(frames), path
+        assert frames
+        for path in (
+            "/workload/team-language/pretrain-405b",
+            f"/gang/team-language/{foreign}",
+            f"/find?name=team-language/{foreign}",
+        ):
+            frames.clear()
+            page.goto(url + path)
+            expect(page.get_by_text("may not see what is in the namespace")).to_be_visible()
+            shown = page.inner_text(".nicegui-content") + "".join(frames)
+            assert not re.search(r"✗|nvidia|Admitted|Pending|gpu-[ab]", shown), path
+        page.goto(f"{url}/queues")
+        expect(page.locator(".live")).to_have_text("● live")
+        api.delete("serviceaccounts", "viewer", name)
+        page.wait_for_url("**/login")  # without a reload: its token has ended
+
+
+def test_a_foreign_name_for_this_machine_gets_no_page(browser: Browser, page_url: str) -> None:
+    with opened(browser) as page:
+        answer = page.request.get(f"{page_url}/queues", headers={"Host": "evil.example.com"})
+        assert answer.status == 400

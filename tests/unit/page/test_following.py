@@ -1,0 +1,68 @@
+"""The state that the page follows: what changes in it shows, and Events are not lost."""
+
+from typing import cast
+
+import pytest
+
+from extender.config.settings import Settings
+from extender.kube.client import KubeClient
+from extender.kube.errors import UnavailableError
+from gang_tools.page.following import EVENTS_SECONDS, FollowedCluster
+from tests.makers import ManualClock, key, nodes, observe, pod, pod_group, pods
+
+EVENT = b"""{"items": [{"metadata": {"uid": "1"}, "reason": "Bound", "lastTimestamp":
+"2026-01-01T10:00:00Z", "involvedObject": {"kind": "Pod", "name": "m-0"}}]}"""
+
+
+class Server:
+    """Answers with one Event, or not at all."""
+
+    def __init__(self) -> None:
+        self.asked, self.away = 0, False
+
+    async def request(self, *_: str) -> bytes:
+        self.asked += 1
+        if self.away:
+            raise UnavailableError("away")
+        return EVENT
+
+
+def followed(server: Server, clock: ManualClock) -> FollowedCluster:
+    """Return what follows a cluster, without a watch."""
+    return FollowedCluster(Settings(), cast("KubeClient", server), clock)
+
+
+async def test_room_that_a_story_has_set_aside_shows_with_the_next_look() -> None:
+    clock = ManualClock(1e6)
+    page = followed(Server(), clock)
+    full = [pod(f"on-{n}", 4, on=f"n{n}") for n in range(10)]
+    page.look()
+    observe(page._cluster, nodes(*[4] * 10), full, pod_group("gang", 5), pods(5, 4))
+    page.look()
+    clock.now += 1000
+    version = page.version
+
+    assert page.group(key("gang")) is not None
+
+    assert page.cluster.claims.keys() == {key("gang")}
+    assert page.version == version
+    page.look()
+    assert page.version == version + 1
+    page.look()
+    assert page.version == version + 1
+
+
+async def test_events_are_read_again_after_a_while_and_never_none_for_an_error() -> None:
+    server, clock = Server(), ManualClock()
+    page = followed(server, clock)
+    server.away = True
+    with pytest.raises(UnavailableError):
+        await page.events("ns", "m-0")
+    server.away = False
+    [found] = await page.events("ns", "m-0")
+    assert (found["reason"], found["at"]) == ("Bound", "2026-01-01 10:00:00")
+    await page.events("ns", "m-0")
+    assert server.asked == 2
+    clock.now += EVENTS_SECONDS + 1
+    await page.events("ns", "m-0")
+    assert server.asked == 3

@@ -1,0 +1,155 @@
+"""Views are made once for all who look, drawn for each after a change, and not too often."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+from typing_extensions import override
+
+from extender.runtime.faults import FAULTS
+from gang_tools.page.following import FollowedCluster
+from gang_tools.page.showing import Showing, ViewKey
+
+KEY = ("queues",)
+pytestmark = pytest.mark.looptime
+
+
+class Followed:
+    """A state of one number."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.version = 0
+        self.trouble = ""
+        self.value = 0
+
+    def change(self, by: int = 1) -> None:
+        self.version += 1
+        self.value += by
+        self.changed.set()
+
+
+class LoopClock:
+    """The time of the event loop, which the tests move."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    wall = monotonic
+
+
+class Counting(Showing):
+    """Counts how often a view is made."""
+
+    def __init__(self, followed: Followed) -> None:
+        super().__init__(cast("FollowedCluster", followed), LoopClock())
+        self.state, self.made = followed, 0
+
+    @override
+    def _make(self, key: ViewKey) -> object:
+        self.made += 1
+        return self.state.value
+
+
+@contextmanager
+def running(showing: Showing) -> Iterator[None]:
+    task: asyncio.Task[Any] = asyncio.ensure_future(showing.run())
+    yield
+    task.cancel()
+
+
+async def test_a_change_is_drawn_at_once_for_all_and_made_once() -> None:
+    followed = Followed()
+    showing, drawn = Counting(followed), list[str]()
+    for name in "ab":
+        showing.watch(KEY, lambda name=name: drawn.append(name))  # type: ignore[misc]
+    with running(showing):
+        await asyncio.sleep(2)
+        drawn.clear()
+        made = showing.made
+        followed.change()
+        await asyncio.sleep(0.1)
+        assert drawn == ["a", "b"]
+        assert showing.made == made + 1
+
+
+async def test_a_view_that_cannot_be_drawn_for_one_is_drawn_for_the_others() -> None:
+    followed = Followed()
+    showing, drawn = Counting(followed), list[str]()
+
+    def fails() -> None:
+        raise ValueError("no such row")
+
+    showing.watch(KEY, fails)
+    showing.watch(KEY, lambda: drawn.append("b"))
+    other = ("gangs",)
+    showing.watch(other, lambda: drawn.append("c"))
+    with running(showing):
+        await asyncio.sleep(2)
+        drawn.clear()
+        followed.change()
+        await asyncio.sleep(1)
+    assert drawn == ["b", "c"]
+    assert FAULTS.counts["page"] >= 1
+
+
+async def test_others_work_between_the_draws_for_two_people() -> None:
+    followed = Followed()
+    showing, done = Counting(followed), list[str]()
+
+    def draw() -> None:
+        done.append("draw")
+        asyncio.get_running_loop().call_soon(done.append, "other")
+
+    showing.watch(KEY, draw)
+    showing.watch(KEY, draw)
+    with running(showing):
+        await asyncio.sleep(2)
+    assert done[:3] == ["draw", "other", "draw"]
+
+
+async def test_many_changes_are_drawn_a_few_times_a_second_and_within_half_of_one() -> None:
+    followed = Followed()
+    showing, drawn = Counting(followed), list[object]()
+    showing.watch(KEY, lambda: drawn.append(showing.view(KEY)))
+    with running(showing):
+        for _ in range(100):
+            followed.change()
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1)
+    assert len(drawn) == 18
+    assert drawn[-1] == 100
+
+
+async def test_who_comes_in_between_takes_no_change_from_the_others() -> None:
+    followed = Followed()
+    showing, drawn = Counting(followed), list[object]()
+    showing.watch(KEY, lambda: drawn.append(showing.view(KEY)))
+    with running(showing):
+        await asyncio.sleep(2)
+        followed.change()
+        assert showing.view(KEY) == 1  # another one opens the page
+        await asyncio.sleep(1)
+    assert drawn[-1] == 1
+
+
+async def test_what_did_not_change_is_not_drawn_and_what_nobody_sees_not_made() -> None:
+    followed = Followed()
+    showing, drawn = Counting(followed), list[object]()
+    end = showing.watch(KEY, lambda: drawn.append(None))
+    with running(showing):
+        await asyncio.sleep(2)
+        before = len(drawn)
+        followed.change(by=0)
+        await asyncio.sleep(1)
+        assert len(drawn) == before
+        followed.trouble = "the API server is away"
+        await asyncio.sleep(2)
+        assert (showing.trouble, len(drawn)) == (followed.trouble, before + 1)
+        end()
+        made = showing.made
+        followed.change()
+        await asyncio.sleep(1)
+        assert showing.made == made

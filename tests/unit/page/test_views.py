@@ -1,0 +1,182 @@
+"""The rows of the page: use of quota, who waits where, and the map of nodes."""
+
+from dataclasses import replace
+
+from extender.explain.facts import GroupFacts
+from extender.gang.verdicts import GangOptions
+from extender.state.cluster import events as ev
+from extender.state.queue.records import TopologyInfo
+from gang_tools.page import views
+from tests.makers import cluster_of, node, nodes, pod, pod_group
+from tests.queue_makers import (
+    Admissions,
+    cluster_queue,
+    cohort,
+    flavor,
+    local_queue,
+    meta,
+    quota,
+    workload,
+)
+from tests.unit.explain.scene import facts, holding
+
+TEAM = (
+    *(flavor(), cohort("all"), cohort("team", "all")),
+    *(cluster_queue("a", 4, "team"), local_queue("a")),
+    *(cluster_queue("b", 4, "team"), local_queue("b")),
+    *(cluster_queue("alone", quota(2)), local_queue("alone")),
+)
+
+
+def bar(row: views.Row) -> tuple[object, ...]:
+    """Return the one bar of a row: parts in per cent, and its text."""
+    [found] = row["bars"]
+    parts = found["used"], found["borrowed"], found["lent"]
+    return *parts, f"{found['text']} {found['more']}".strip()
+
+
+def test_each_queue_is_under_its_cohort_with_what_it_uses_borrows_and_lends() -> None:
+    queues = Admissions(*TEAM)
+    queues.put(holding("large", 7, "a"), holding("small", 1, "b"))
+
+    found = views.queues_shown(facts(queues)).tree
+
+    assert [(row["depth"], row["name"]) for row in found] == [
+        (0, "all"), (1, "team"), (2, "a"), (2, "b"), (0, "alone"),
+    ]  # fmt: skip
+    rows = {row["name"]: row for row in found}
+    assert bar(rows["all"]) == (100, 0, 0, "8 of 8")
+    assert bar(rows["a"]) == (57.14, 42.86, 0, "7 of 4 3 borrowed")
+    assert bar(rows["b"]) == (25, 0, 75, "1 of 4 3 lent")
+    assert bar(rows["alone"]) == (0, 0, 0, "0 of 2")
+    assert [rows[name]["admitted"] for name in ("all", "a", "alone")] == [2, 1, 0]
+
+
+def test_who_waits_is_counted_by_reason_in_its_queue_and_above() -> None:
+    queues = Admissions(*TEAM)
+    queues.put(holding("large", 8, "a"), workload("first", 2, "b"), workload("second", 3, "b"))
+
+    shown = views.queues_shown(facts(queues))
+
+    waiting = [(row["position"], row["id"], row["reason"], row["lacks"]) for row in shown.waiting]
+    assert waiting == [
+        (1, "ns/first", "WaitingForQuota", "2 cpu of default"),
+        (2, "ns/second", "WaitingForQuota", "3 cpu of default"),
+    ]
+    rows = {row["name"]: row for row in shown.tree}
+    for name in ("all", "team", "b"):
+        assert rows[name]["reasons"] == [{"name": "WaitingForQuota", "count": 2}], name
+    assert rows["a"]["waiting"] == 0
+
+
+def test_what_waits_in_a_queue_that_is_stopped_has_no_place_but_a_reason() -> None:
+    queues = Admissions(flavor(), cluster_queue("cq", stop_policy="Hold"), local_queue())
+    queues.put(workload("held"))
+
+    shown = views.queues_shown(facts(queues))
+
+    assert [(row["position"], row["id"], row["reason"]) for row in shown.waiting] == [
+        ("", "ns/held", "Suspended")
+    ]
+    assert shown.tree[0]["waiting"] == 1
+    assert "stopped" in shown.tree[0]["inactive"]
+
+
+def test_the_map_has_a_row_for_each_domain_and_what_each_gang_has() -> None:
+    queues = Admissions()
+    queues.put(TopologyInfo(meta("racks"), ("zone", "rack", "kubernetes.io/hostname")))
+    cluster = cluster_of(
+        node("n1", 4, labels={"zone": "z", "rack": "r1"}),
+        node("n0", 4, labels={"zone": "z", "rack": "r1"}, unschedulable=True),
+        node("n2", 4, labels={"zone": "z", "rack": "r2"}),
+        pod("m-0", 2, group="gang", on="n1"),
+        pod("plain", 1, on="n1"),
+    )
+
+    found = views.nodes_shown(cluster.view(), queues.view, "cpu")
+
+    assert [(row["path"], [n["name"] for n in row["nodes"]]) for row in found.rows] == [
+        (["z", "r1"], ["n0", "n1"]),
+        (["z", "r2"], ["n2"]),
+    ]
+    tile = found.rows[0]["nodes"][1]
+    parts = [(part["gang"], part["kind"], part["width"]) for part in tile["parts"]]
+    assert parts == [("ns/gang", "used", 50), ("other pods", "used", 25)]
+    assert (tile["free"], tile["of"]) == ("1", "4")
+    assert found.rows[0]["nodes"][0]["trouble"] == "cordoned"
+    assert found.gangs == ["ns/gang"]
+    assert found.total == {
+        "nodes": 3, "cpu in all": "12", "used": "3", "kept for gangs": "0", "free": "9",
+    }  # fmt: skip
+
+
+def test_scarce_resources_come_first() -> None:
+    view = cluster_of(node("n0", gpu=8), node("n1")).view()
+    assert views.resources_of(view) == ["example.com/gpu", "cpu"]
+
+
+def test_room_that_is_kept_is_neither_used_nor_free() -> None:
+    members = [pod(f"m-{number}", 2, group="gang") for number in range(2)]
+    cluster = cluster_of(*nodes(4), pod_group("gang", 2), *members)
+    cluster.apply(ev.Planned({"m-0": "n0"}))
+
+    found = views.nodes_shown(cluster.view(), Admissions().view, "cpu")
+
+    [tile] = found.rows[0]["nodes"]
+    [part] = tile["parts"]
+    assert (part["gang"], part["kind"], part["why"]) == ("ns/gang", "kept", "planned")
+    assert found.rows[0]["path"] == ["all nodes"]
+    assert [found.total[name] for name in ("used", "kept for gangs", "free")] == ["0", "2", "2"]
+
+
+def test_gangs_that_wait_come_first_and_ended_ones_not_at_all() -> None:
+    cluster = cluster_of(
+        *nodes(4),
+        *(pod_group("runs", 1), pod("r", 1, group="runs", on="n0")),
+        *(pod_group("waits", 1), pod("w", 8, group="waits")),
+        *(pod_group("lacks", 2), pod("l", 1, group="lacks")),
+    )
+    rows = views.gangs_shown(GroupFacts(cluster.view(), GangOptions(), 0))
+
+    assert [(row["position"], row["name"], row["state"], row["pods"]) for row in rows] == [
+        (1, "waits", "Waiting", "0 of 1"),
+        ("", "lacks", "Waiting", "0 of 2"),
+        ("", "runs", "Started", "1 of 1"),
+    ]
+
+
+def test_no_list_ends_before_its_last_item() -> None:
+    queues = Admissions(flavor(), cluster_queue("cq", 1), local_queue())
+    queues.put(holding("holder", 1), *(workload(f"w{number}", 1) for number in range(1002)))
+    shown = views.queues_shown(facts(queues))
+    assert shown.tree[0]["waiting"] == len(shown.waiting) == 1002
+    assert shown.waiting[-1]["position"] == 1002
+
+    cluster = cluster_of(*nodes(4), *(pod_group(f"g{number:04}") for number in range(1001)))
+    rows = views.gangs_shown(GroupFacts(cluster.view(), GangOptions(), 0))
+    assert rows[-1]["name"] == "g1000"
+
+
+def test_a_person_sees_rows_of_some_namespaces_and_how_many_more_there_are() -> None:
+    rows = [{"namespace": "a"}, {"namespace": "b"}, {"namespace": "b"}]
+    assert views.hidden(rows, None) == (rows, 0)
+    assert views.hidden(rows, {"a"}) == ([{"namespace": "a"}], 2)
+
+
+def test_the_map_names_no_gang_of_another_namespace() -> None:
+    two = pod("m-0", 2, group="gang", on="n0"), pod("m-1", 1, group="gang-too", on="n0")
+    own = replace(pod("own", 1, on="n0"), group="other/own")
+    cluster = cluster_of(*nodes(4), *two, own)
+    found = views.nodes_shown(cluster.view(), Admissions().view, "cpu")
+    assert "ns/gang-too" in str(found)
+
+    hidden = views.nodes_hidden(found, {"other"})
+
+    assert "ns/" not in str(hidden)
+    assert hidden.total == found.total
+    [seen, rest] = hidden.rows[0]["nodes"][0]["parts"]
+    assert seen["gang"] == "other/own"
+    assert rest == {
+        "gang": views.OTHERS, "kind": "used", "amount": 3000, "width": 75, "text": "3",
+    }  # fmt: skip
+    assert views.nodes_hidden(found, {"ns", "other"}) == found == views.nodes_hidden(found, None)
