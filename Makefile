@@ -17,7 +17,7 @@ MEASURED := --cov --cov-report=
 # Operators of other projects, which are built from their released sources.
 PARTNERS := tests/cluster/partners
 # The page in a real browser.
-PAGE := tests/cluster/page
+PAGE := tests/cluster/page tests/bench/tests/page
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gang-extender
 UV_FOLDER := $(CACHE)/uv-$(UV_VERSION)
@@ -34,7 +34,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help simulate demo playground test coverage test-long test-partners partners test-page chromium check soak-properties bench bench-queue bench-loop bench-extender chaos clean environment toolchain helm promtool kubectl
+.PHONY: help simulate demo playground test coverage test-long test-partners partners test-page chromium check soak-properties bench bench-queue bench-loop bench-page bench-extender chaos clean environment toolchain helm promtool kubectl
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -64,7 +64,7 @@ coverage: environment ## run the fast tests and fail below the floor of branch c
 test-long: toolchain ## run tests of benchmarks, all examples, repetitions, races, large numbers (ARGS=, WORKERS=)
 	@failed=0; part() { $(BIN)/pytest "$$@" --durations=10 $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
 	part tests/properties -n $(WORKERS); \
-	part tests/bench -n $(WORKERS) -m "not long" --dist loadfile; \
+	part tests/bench $(PAGE:%=--ignore=%) -n $(WORKERS) -m "not long" --dist loadfile; \
 	part tests/bench tests/cluster --ignore=$(PARTNERS) $(PAGE:%=--ignore=%) -n $(CONTROL_PLANES) -m long --dist worksteal; \
 	exit $$failed
 
@@ -102,6 +102,9 @@ bench-queue: toolchain ## measure admission under quota, and real Jobs (ARGS=...
 
 bench-loop: environment ## measure how long one step of either process takes (ARGS=...)
 	$(BIN)/python -m tests.bench.loop $(ARGS)
+
+bench-page: chromium ## measure how soon a browser shows a large cluster and its changes (ARGS=...)
+	$(BIN)/python -m tests.bench.page $(ARGS)
 
 bench-extender: environment ## measure what a pod costs the extender alone, between stand-ins (ARGS=...)
 	$(BIN)/python -m tests.bench.extender $(ARGS)

@@ -47,11 +47,15 @@ class Processes(Started):
         section = "listen" if self._name == "serve" else "reconcile"
         given = {**self._settings, section: {**self._settings.get(section, {}), "port": port}}
         config.write_text(yaml.safe_dump({"log": {"level": "warning"}, **given}))
-        args = (self._name, str(kubeconfig), str(config))
-        self._process = self._spawn(folder, "tests.bench.loop.measured", *args)
+        self._process = self._spawn(folder, *self._command(str(kubeconfig), str(config), port))
         self._http = self._stack.enter_context(
             httpx.Client(trust_env=False, timeout=_READY_SECONDS)
         )
+
+    def _command(self, kubeconfig: str, config: str, port: int) -> list[str]:
+        """Return the module of the process under test, and its arguments."""
+        del port  # the settings have it
+        return ["tests.bench.loop.measured", self._name, kubeconfig, config]
 
     def _spawn(self, folder: Path, module: str, *args: str) -> "subprocess.Popen[bytes]":
         errors = self._stack.enter_context((folder / f"{module}.log").open("wb"))
@@ -142,6 +146,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
 
 
 def _kubeconfig(url: str) -> dict[str, Any]:

@@ -221,8 +221,27 @@ def queues(count: int, heads: int) -> dict[str, Collection]:
     }  # fmt: skip
 
 
+def page(nodes: int, cluster_queues: int) -> dict[str, Collection]:
+    """Return nodes in racks, eight pods for each, and ClusterQueues where five jobs wait each."""
+
+    def one(number: int, variant: int) -> Object:
+        made = node(number, variant)
+        made["metadata"]["labels"] |= {"zone": f"z{number // 1000}", "rack": f"r{number // 20}"}
+        return made
+
+    levels = [{"nodeLabel": label} for label in ("zone", "rack", "kubernetes.io/hostname")]
+    topology = {"metadata": {"name": "racks"}, "spec": {"levels": levels}}
+    return {
+        **cluster(8 * nodes, nodes),
+        **queues(cluster_queues, 5),
+        NODES: Collection(one, nodes),
+        f"{QUEUE_API}/topologies": Collection(lambda *_: topology, 1),
+    }
+
+
 STAGES: Final[dict[str, Callable[[int, int], dict[str, Collection]]]] = {
     "cluster": cluster,
     "waiting": waiting,
     "queues": queues,
+    "page": page,
 }

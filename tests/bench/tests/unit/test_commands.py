@@ -45,4 +45,4 @@ def test_a_benchmark_takes_the_options_of_the_documents(words: list[str]) -> Non
 
 def test_every_benchmark_has_a_command_in_the_documents() -> None:
     assert {words[1] for words in COMMANDS.values()} == PROGRAMS.keys()
-    assert len(PROGRAMS) == 4
+    assert len(PROGRAMS) == 5

@@ -40,7 +40,7 @@ def raw(collection: Collection) -> Sequence[bytes]:
     return collection.raw(range(collection.count))
 
 
-@pytest.mark.parametrize("stage", ["cluster", "waiting"])
+@pytest.mark.parametrize("stage", ["cluster", "waiting", "page"])
 def test_the_processes_can_read_what_is_shown(stage: str) -> None:
     decoder, shown = Decoder(), STAGES[stage](1000, 100)
     pods = [decoder.pod(each) for each in raw(shown[PODS])]
