@@ -1,0 +1,164 @@
+"""`kubectl gang`: gangs, jobs and queues with the words of kubectl.
+
+kubectl runs what is called `kubectl-gang` on PATH. Exit codes: 0 done, 1 failed, 2 wrong use.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from gang_tools.cli import context, explain
+from gang_tools.cli.explain import Namespace
+from gang_tools.cli.options import Kubeconfig, exits
+
+if TYPE_CHECKING:
+    from extender.kube.errors import ForbiddenError
+
+app = typer.Typer(
+    name="kubectl gang",
+    help="List gangs, jobs and queues, say why they wait, stop them.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,  # locals may hold tokens
+)
+app.add_typer(explain.app)
+
+_WRITTEN: Final = {"job": "workload", "cq": "clusterqueue", "lq": "localqueue"}
+"""The kind of object that is written, where it is not the one that is named."""
+
+
+@app.command("list")
+def list_(
+    kinds: Annotated[
+        Literal["all", "queues", "gangs", "jobs"], typer.Argument(help="What to list.")
+    ] = "all",
+    *,
+    namespace: Namespace = None,
+    all_namespaces: Annotated[
+        bool,
+        typer.Option(
+            "--all-namespaces", "-A", help="Those of all namespaces, and the ClusterQueues."
+        ),
+    ] = False,
+    selector: Annotated[
+        str, typer.Option("--selector", "-l", help="Labels that an object has, such as team=a.")
+    ] = "",
+    output: Annotated[
+        Literal["wide", "json", "yaml", "name"] | None,
+        typer.Option("--output", "-o", help="Form of the answer. Default: a table."),
+    ] = None,
+    no_headers: Annotated[
+        bool, typer.Option("--no-headers", help="Leave out the head of the table.")
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """List queues, gangs and jobs with what they wait for.
+
+    A job is one that a queue has a Workload of; -o json, yaml and name show the Workload.
+    """
+    from datetime import UTC, datetime
+
+    from extender.kube.errors import ForbiddenError
+    from gang_tools.cli.kubectl import listing
+    from gang_tools.snapshot.file import opened
+
+    where = "" if all_namespaces else namespace or context.namespace(kubeconfig)
+
+    async def read() -> "tuple[list[listing.Object], list[ForbiddenError], float]":
+        async with opened(kubeconfig, None) as source:
+            answer = await listing.listed(source.reader, where, kinds, selector=selector)
+            return *answer, source.clock.wall()
+
+    with _failing():
+        found, refused, now = asyncio.run(read())
+    if output in {"json", "yaml"}:
+        typer.echo(listing.objects_text(found, output), nl=False)
+    elif output == "name":
+        typer.echo("".join(f"{listing.name_of(each)}\n" for each in found), nl=False)
+    elif found:
+        heads = [*(["NAMESPACE"] if all_namespaces else ()), *listing.HEADS]
+        heads += listing.WIDE if output == "wide" else ()
+        text = listing.table_text(found, heads, datetime.fromtimestamp(now, UTC))
+        typer.echo(text.partition("\n")[2] if no_headers else text, nl=False)
+    elif not refused:
+        typer.echo(f"No resources found{f' in {where} namespace' if where else ''}.", err=True)
+    with _failing():
+        if refused:
+            roles = "Ask for the ClusterRole view in the namespace, or gang-explain-reader for all"
+            raise ForbiddenError(f"{'; '.join(map(str, refused))}. {roles}")
+
+
+@app.command(
+    "stop",
+    help="Stop a job, or have a queue admit nothing new: `active: false` in the Workload of a job, "
+    "`stopPolicy: Hold` in a queue.",
+)
+@app.command(
+    "resume",
+    help="Queue a job again that was stopped, or have a queue admit again: `active: true` in the "
+    "Workload of a job, `stopPolicy: None` in a queue.",
+)
+def switch(
+    asked: typer.Context,
+    kind: Annotated[
+        Literal["job", "workload", "clusterqueue", "cq", "localqueue", "lq"],
+        typer.Argument(help="The kind of object."),
+    ],
+    name: Annotated[str, typer.Argument(help="Its name.")],
+    *,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Stop a queue and evict what it has admitted, too.")
+    ] = False,
+    job_kind: Annotated[
+        str | None,
+        typer.Option("--kind", help="The kind of a job, such as Job or batch/job. Default: any."),
+    ] = None,
+    namespace: Namespace = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Have the API server check the write, and not keep it."),
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Stop a job or a queue, or have it go on, and print what was done."""
+    from extender.kube.errors import ForbiddenError
+    from gang_tools.cli.kubectl.stopping import switched
+    from gang_tools.explanations import ExplainTarget
+
+    stops, written = asked.info_name == "stop", _WRITTEN.get(kind, kind)
+    if drain and not (stops and written.endswith("queue")):
+        raise typer.BadParameter("--drain is for stopping queues; the pods of a job end anyway")
+    policy = ("HoldAndDrain" if drain else "Hold") if stops else "None"
+    value = policy if written.endswith("queue") else not stops
+    where = namespace or context.namespace(kubeconfig)
+    target = ExplainTarget(where, name, is_job=kind == "job", kind=job_kind)
+    with _failing():
+        try:
+            found = switched(kubeconfig, written, target, value=value, dry_run=dry_run)
+            typer.echo(asyncio.run(found))
+        except ForbiddenError as error:
+            verbs = "get, list and patch" if target.is_job else "get and patch"
+            wanted = f"Ask for a role that may {verbs} {written}s of kueue.x-k8s.io"
+            raise ForbiddenError(f"{error}. {wanted}") from None
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """End the command with its exit code where the cluster does not have or give what it asks."""
+    from extender.kube.errors import ApiError, ConfigurationError
+    from extender.telemetry import logs
+    from gang_tools.explanations import AmbiguousError, NothingToExplainError
+
+    logs.configure("error", as_json=False)
+    with (
+        exits(1, NothingToExplainError, ApiError, ConfigurationError, OSError),
+        exits(2, AmbiguousError),
+    ):
+        yield
+
+
+def main() -> None:
+    """Run the plugin; never returns."""
+    app(prog_name="kubectl gang")
