@@ -1,7 +1,8 @@
 """Keeps the status of each PodGroup in line with its pods, and acts on partial gangs.
 
 What a group passes on its way is written a second late, so that what comes meanwhile is one write,
-and one Event. How it ends, and what is done about it, is written at once.
+and one Event; the counts of a running group five seconds late. How it ends, and what is done about
+it, is written at once.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ import structlog
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import ConditionType
-from extender.controllers.timing import LATE, LOOK_AGAIN, WATCH_LAG
+from extender.controllers.timing import LATE, LOOK_AGAIN, SETTLE, WATCH_LAG
 from extender.gang import budgets
 from extender.gang.phase import Watched
 from extender.gang.release import AwaitedNodes, awaited, movable
@@ -27,6 +28,7 @@ from extender.gang.status import (
     deciding_pending,
     maker_of,
     may_wait,
+    only_counts,
     ours,
     waiting_of,
     why_no_more_pods,
@@ -200,7 +202,8 @@ class PodGroupController:
             return None
         if not lost and may_wait(known.written, status):
             known.since = now if known.since is None else known.since
-            if (left := known.since + LOOK_AGAIN - now) > 0:
+            pause = SETTLE if only_counts(known.written, status) else LOOK_AGAIN
+            if (left := known.since + pause - now) > 0:
                 return left
         known.is_whole = await self._writer.apply_status(pod_group, status)
         _log.debug("status written", group=pod_group.key, phase=status.phase)

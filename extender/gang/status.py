@@ -176,6 +176,12 @@ def may_wait(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
     return not ends and _done_about(after) <= _done_about(before)
 
 
+def only_counts(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
+    """Return whether nothing but the counts of a running group has changed: nobody acts on them."""
+    said = [[(each.type, each.reason) for each in status.conditions] for status in (before, after)]
+    return before.phase == after.phase == Phase.RUNNING and said[0] == said[1]
+
+
 def _done_about(status: PodGroupStatusInfo) -> set[str]:
     part, tried = map(status.condition, (ConditionType.PARTIAL, ConditionType.DOMAINS_TRIED))
     acted = {part.reason} & _ACTED_ON if part is not None else set()

@@ -82,6 +82,21 @@ def test_the_smallest_program_completes_all_jobs_within_the_quota(tmp_path: Path
     assert "POST workloads" not in run["writes"]
 
 
+@pytest.mark.parametrize("groups", [False, True])
+def test_the_smallest_program_with_objects_shows_all_jobs(tmp_path: Path, *, groups: bool) -> None:
+    shown = [sys.executable, "-m", "tests.bench.queue.shown", *["--groups"] * groups]
+    code, output, runs = _bench(tmp_path, "--external", shlex.join(shown))
+
+    assert code == 0, output
+    run = runs["external"]
+    assert (run["measures"]["finished"], run["faults"]) == (JOBS, [])
+    # A Workload, its quota, ready pods and end, and no finalizer; a PodGroup, its room and phases.
+    wanted = {"POST workloads": 1, "PATCH workloads/status": 3, "PATCH workloads": 1}
+    wanted |= {"PATCH podgroups": 1, "PATCH podgroups/status": 4} if groups else {}
+    made = {what: n for what, n in run["writes"].items() if "workloads" in what or "podgr" in what}
+    assert made == {what: n * JOBS for what, n in wanted.items()}
+
+
 @LONG
 def test_jobs_that_are_not_complete_fail_the_run(tmp_path: Path) -> None:
     code, output, runs = _bench(
