@@ -138,8 +138,6 @@ class Ahead:
         self._joined: dict[str, asyncio.Future[str]] = {}
         self._events: dict[str, asyncio.TimerHandle] = {}
         """The timers that record the Events of pods that were bound, by UID."""
-        self.held_seconds = 0.0
-        """The seconds for which answers of filter were held, of all time."""
         self._holds_from = _NEVER
         """The time from which answers of filter may be held again, after one was held in vain."""
         self.next_groups = NextGroups(cluster, plans, is_open=self.is_open, ask=self.ask)
@@ -165,12 +163,9 @@ class Ahead:
             await gone()
             raise ValueError(HUNG_UP)
 
-        began, made = self._loop.time(), self._joined.setdefault(uid, self._loop.create_future())
-        try:
-            if not await comes_first(made, hung_up, within=MOMENT_SECONDS):
-                self._holds_from = self._loop.time() + 10 * MOMENT_SECONDS
-        finally:
-            self.held_seconds += self._loop.time() - began
+        made = self._joined.setdefault(uid, self._loop.create_future())
+        if not await comes_first(made, hung_up, within=MOMENT_SECONDS):
+            self._holds_from = self._loop.time() + 10 * MOMENT_SECONDS
 
     def filtered(self, pod: PodInfo) -> None:
         """Leave a pod that filter is asked about to kube-scheduler, unless it is being bound."""

@@ -163,10 +163,6 @@ class SchedulingVerbs:
             return _encode(_only((), args, self._all_nodes.refused(verdict.message)))
         return _encode(_result(verdict, sent, args))
 
-    def held_seconds(self) -> float:
-        """Return the seconds for which answers of filter were held, of all time."""
-        return self._ahead.held_seconds
-
     def _is_in_vain(self, pod: PodInfo, refusal: Refuse) -> bool:
         """Return whether a refused pod could start on no node, whatever kube-scheduler evicts."""
         if not self._view.nodes:
@@ -274,16 +270,11 @@ class Verb:
         metrics: Metrics,
         unready: Callable[[], str],
         max_body_bytes: int,
-        held: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Take `unready`, which returns why the verb answers with an Error now, or nothing.
-
-        `held` returns the seconds for which answers were held, of all time.
-        """
+        """Take `unready`, which returns why the verb answers with an Error now, or nothing."""
         self.name = name
         self._answer = answer
         self._unready = unready
-        self._held = held
         self._unready_status = 503 if name == "preempt" else 200
         self._max_body_bytes = max_body_bytes
         self._seconds = metrics.request_seconds.labels(name)
@@ -293,12 +284,12 @@ class Verb:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        began, held = time.perf_counter(), self._held()
+        began = time.perf_counter()
         content, status = await self._serve(scope, receive)
         await send(_start(len(content), status))
         await send({"type": "http.response.body", "body": content})
         if self._measured:
-            self._seconds.observe(max(0.0, time.perf_counter() - began - self._held() + held))
+            self._seconds.observe(time.perf_counter() - began)
 
     async def _serve(self, scope: Scope, receive: Receive) -> tuple[bytes, int]:
         """Return the answer and its status."""
@@ -421,7 +412,6 @@ def create_app(
             metrics=metrics,
             unready=all_problems if name == "preempt" else probes.unready,
             max_body_bytes=max_body_bytes,
-            held=verbs.held_seconds,
         )
         _document(app, name)
 

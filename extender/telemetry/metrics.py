@@ -178,7 +178,7 @@ class Metrics(ProcessMetrics):
         super().__init__()
         self.request_seconds = self._histogram(
             "gang_extender_request_duration_seconds",
-            "Time to answer a request of kube-scheduler, without the time that it is held.",
+            "Time to answer a request of kube-scheduler; of bind without its waits.",
             ("verb",),
             buckets=FAST,
         )

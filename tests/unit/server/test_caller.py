@@ -1,7 +1,6 @@
 """Whether the kube-scheduler that called filter last is still there: its connection says so."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -122,30 +121,3 @@ def test_a_request_without_a_connection_shows_no_caller() -> None:
     caller = Caller(lambda: None)
     caller.called({"type": "http"}, "filter")
     assert not caller.is_there
-
-
-async def test_the_time_for_which_an_answer_is_held_is_not_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    times, held, metrics = iter((100.0, 107.0)), [3.0], Metrics()
-    monkeypatch.setattr(time, "perf_counter", lambda: next(times))
-
-    async def answered(_body: bytes, _gone: Any) -> bytes:
-        held[0] += 5.0
-        return b"{}"
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b""}
-
-    async def send(_: Any) -> None: ...
-
-    verb = Verb(
-        *("filter", answered),
-        metrics=metrics,
-        unready=lambda: "",
-        max_body_bytes=100,
-        held=lambda: held[0],
-    )
-    await verb({"type": "http", "headers": []}, receive, send)
-
-    assert metrics.request_seconds.labels("filter")._sum.get() == 2.0
