@@ -104,6 +104,17 @@ def look(browser: Browser, page_url: str) -> Iterator[Look]:
 
 def picture(page: Page, name: str) -> None:
     """Keep a picture of the whole page."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    page.wait_for_function("[...document.querySelectorAll('time')].every(t => t.textContent)")
+    _settle(page)
     page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+
+
+def picture_for_docs(page: Page, name: str, width: int, height: int) -> None:
+    """Keep a picture of the upper part of the page; `docs/pictures` has copies of these."""
+    _settle(page)
+    page.set_viewport_size({"width": width, "height": height})
+    page.screenshot(path=PICTURES / "docs" / f"{name}.png")
+
+
+def _settle(page: Page) -> None:
+    """Return once no time on the page is blank."""
+    page.wait_for_function("[...document.querySelectorAll('time')].every(t => t.textContent)")

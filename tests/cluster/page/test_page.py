@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.cluster.page.conftest import Look, opened, picture, served
+from tests.cluster.page.conftest import Look, opened, picture, picture_for_docs, served
 from tests.cluster.page.load import job, pods
 from tests.cluster.queues import JOBS
 from tests.harness import objects
@@ -31,6 +31,7 @@ def test_queues_show_who_has_what_and_who_waits_at_which_place(look: Look) -> No
     expect(page.locator("tr", has_text="Job/too-large")).to_contain_text("ExceedsMaxQuota")
     expect(page.locator("tr", has_text="Job/held")).to_contain_text("Suspended")
     picture(page, "queues")
+    picture_for_docs(page, "queues", 1360, 800)
 
 
 def test_a_job_that_comes_and_goes_is_shown_without_a_reload(look: Look, api: Api) -> None:

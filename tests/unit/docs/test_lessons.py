@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT, Step, steps
+from tests.documents import DOCUMENTS, ROOT, Step, links, steps
 
 LESSONS = sorted((ROOT / "docs/tutorial").glob("*.md"))
 PRINTED = """NAME      REASON    AGE
@@ -55,3 +55,13 @@ def test_what_differs_is_left_open(shown: tuple[str, ...]) -> None:
 )
 def test_another_word_line_or_order_is_found(shown: tuple[str, ...]) -> None:
     assert not Step("kubectl get x", shown).is_shown_by(PRINTED)
+
+
+def test_pictures_are_few_and_small() -> None:
+    pictures = [*(ROOT / "docs/pictures").iterdir()]
+    assert len(pictures) <= 3
+    for each in pictures:
+        assert each.suffix == ".png"
+        assert each.stat().st_size <= 150_000, each
+    shown = {(page.parent / link).resolve() for page in DOCUMENTS for link in links(page)}
+    assert set(pictures) <= shown
