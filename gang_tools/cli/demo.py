@@ -15,6 +15,14 @@ def demo(
             "up until Ctrl-C.",
         ),
     ] = False,
+    page: Annotated[
+        bool,
+        typer.Option(
+            "--page",
+            help="Also show it in a browser, at an address that is printed: gang-extender page. "
+            "The end of the story stays up until Ctrl-C.",
+        ),
+    ] = False,
 ) -> None:
     """Show gangs and queued jobs, on a real control plane with simulated kubelets.
 
@@ -33,4 +41,4 @@ def demo(
             f"gang-extender: {error}. The demo runs from a source checkout: make demo", err=True
         )
         raise typer.Exit(1) from None
-    raise typer.Exit(story.run(playground=playground))
+    raise typer.Exit(story.run(playground=playground, page=page))

@@ -5,13 +5,15 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
 from tests.harness.gang_scheduler import ROOT
+from tests.harness.started import fetch
 from tests.tiers import LONG
 
 DEMO = (sys.executable, "-m", "gang_tools", "demo")
@@ -31,6 +33,16 @@ def run(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
         timeout=SECONDS,
         check=False,
     )
+
+
+def until(lines: Iterable[str], text: str) -> list[str]:
+    """Return the lines before the first one with a text."""
+    found: list[str] = []
+    for line in lines:
+        if text in line:
+            return found
+        found.append(line)
+    raise AssertionError(f"no line with {text}: {found}")
 
 
 def cells(output: str) -> list[list[str]]:
@@ -97,10 +109,11 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 def test_interrupted_it_exits_with_130_and_leaves_nothing() -> None:
     with subprocess.Popen(
-        DEMO, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+        (*DEMO, "--page"), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
     ) as demo:
         assert demo.stdout is not None
-        assert any("Scene 1" in line for line in demo.stdout)
+        [url] = [line.split()[-1] for line in until(demo.stdout, "Scene 1") if "browser" in line]
+        assert fetch(f"{url}/queues").status_code == httpx.codes.OK
         children = psutil.Process(demo.pid).children(recursive=True)
         [etcd] = [child for child in children if child.name() == "etcd"]
         [data] = [word for word in etcd.cmdline() if word.startswith("--data-dir=")]

@@ -18,8 +18,10 @@ from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.demo.scenes import SCENES
 from tests.harness.demo.stage import Play, Scene, Screen, UnexpectedError, duration
-from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.gang_scheduler import ROOT, GangScheduler
+from tests.harness.process import free_port
 from tests.harness.reconciler import Reconciler
+from tests.harness.started import is_ready
 from tests.harness.toolchain import Binaries, ToolchainError, ensure_binaries, ensure_kubectl
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -28,15 +30,16 @@ _FAILURES = (UnexpectedError, AssertionError, RuntimeError, OSError, ApiError, h
 """What a step, the harness and the API server say when something is wrong."""
 
 
-def run(*, playground: bool) -> int:
+def run(*, playground: bool, page: bool) -> int:
     """Play the story and return the exit code: 0 if all was as expected, 1 if not, 130 on Ctrl-C.
 
-    A `playground` has nodes in place of a story, and stays up until Ctrl-C.
+    A `playground` has nodes in place of a story, and stays up until Ctrl-C. With a `page` in the
+    browser the end of the story stays up too.
     """
     screen = Screen()
     signal.signal(signal.SIGTERM, _terminated)  # so that the temporary folder goes too
     try:
-        return _run(screen, playground=playground)
+        return _run(screen, playground=playground, page=page)
     except KeyboardInterrupt:
         screen.say("interrupted")
         return INTERRUPTED
@@ -49,7 +52,7 @@ def _terminated(number: int, _: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _run(screen: Screen, *, playground: bool) -> int:
+def _run(screen: Screen, *, playground: bool, page: bool) -> int:
     binaries = ensure_binaries(screen.say)
     programs = _programs(screen) if playground else ()
     started = time.monotonic()
@@ -61,12 +64,17 @@ def _run(screen: Screen, *, playground: bool) -> int:
         screen.say("gang-extender and the stock kube-scheduler start")
         play = Play(screen, control_plane, api)
         try:
+            if page:
+                _show(play)
             if playground:
                 _stay(play, programs)
             play.run(SCENES)
+            screen.say(f"All {len(play.steps)} steps were as expected, in {_since(started)}.")
+            if page:
+                screen.say("The page shows the end of the story. Ctrl-C ends it; nothing is left.")
+                _wait()
         except _FAILURES as error:
             return _failed(play, error)
-    screen.say(f"All {len(play.steps)} steps were as expected, in {_since(started)}.")
     return 0
 
 
@@ -115,5 +123,20 @@ def _stay(play: Play, programs: Sequence[Path]) -> NoReturn:
     play.screen.say(f"  export KUBECONFIG={config} PATH={path}:$PATH")
     play.screen.say(f"Logs of all components: {play.control_plane.logs}")
     play.screen.say("Ctrl-C ends it; nothing is left.")
+    _wait()
+
+
+def _show(play: Play) -> None:
+    """Serve the live page, and say where."""
+    play.api.apply(ROOT / "manifests" / "crds")  # the page waits for what it shows
+    url = f"http://127.0.0.1:{free_port()}"
+    config = play.control_plane.admin_kubeconfig
+    argv = (sys.executable, "-m", "gang_tools", "page", "--port", url.rpartition(":")[2])
+    page = play.control_plane.spawn("page", [*argv, "--kubeconfig", config], url=url)
+    play.control_plane.wait_until("the page is there", lambda: is_ready(page, url))
+    play.screen.say(f"Open this in a browser: {url}", "bold")
+
+
+def _wait() -> NoReturn:
     while True:
         threading.Event().wait()
