@@ -39,6 +39,8 @@ from extender.wiring.process import Watches
 from extender.wiring.queue import Sources
 from extender.wiring.reflectors import ALL_PODS, empty_cluster, reflectors, set_aside
 from gang_tools.explanations import ExplainTarget, facts_of, workload_of
+from gang_tools.simulate.from_cluster import Believed, world_of_state
+from gang_tools.simulate.world import World
 
 Event = dict[str, Any]
 
@@ -55,6 +57,7 @@ class FollowedCluster:
         """Follow by the settings of the processes. Raises SettingsError."""
         self._client, self._clock, self._gang = client, clock, settings.gang.options()
         self._options = settings.queue.options()
+        self._makes_groups = settings.queue.pod_groups == "Auto"
         self._cluster = cluster = empty_cluster(settings.gang)
         self.cluster = cluster.view()
         decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
@@ -197,6 +200,23 @@ class FollowedCluster:
                 return at_once(explain_group(key, facts))
             finally:
                 self._cluster.apply(Unreserved([*self.cluster.planned]))
+
+    def world(self, assumed: float | None) -> World:
+        """Return what a simulation goes on from: the state as it is now.
+
+        Pods that do not say how long they run, run for `assumed` seconds.
+        """
+        return world_of_state(
+            Believed(
+                self.cluster,
+                self.queues,
+                self._clock.wall(),
+                self._gang,
+                self._options,
+                makes_groups=self._makes_groups,
+                assumed_seconds=assumed,
+            )
+        )
 
     async def events(self, namespace: str, *names: str) -> list[Event]:
         """Return the latest Events about objects with these names, the newest first.

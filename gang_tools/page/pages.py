@@ -10,6 +10,7 @@ from nicegui import ui
 
 from gang_tools.page import parts, views
 from gang_tools.page.access import Viewer, viewer_of
+from gang_tools.page.asking import Asking, asking
 from gang_tools.page.following import FollowedCluster
 from gang_tools.page.parts import Growing, Parts, card, follow, frame, table
 from gang_tools.page.showing import Showing
@@ -29,7 +30,7 @@ _WAITING: Final = (
 _GANGS: Final = "position=# name=Gang namespace state pods=Pods_with_a_node priority reason"
 
 
-def add_pages(showing: Showing, followed: FollowedCluster) -> None:
+def add_pages(showing: Showing, followed: FollowedCluster, answers: Asking) -> None:
     """Add all pages."""
     ui.add_head_html(f"<style>{parts.template('page.css')}</style>", shared=True)
     ui.add_body_html(f"<script>{parts.template('page.js')}</script>", shared=True)
@@ -59,6 +60,11 @@ def add_pages(showing: Showing, followed: FollowedCluster) -> None:
             there = views.resources_of(followed.cluster) or ["cpu"]
             there.sort(key=lambda each: each != resource)
             _nodes(showing, viewer, resources=there, gang=gang)
+
+    @ui.page("/what-if")
+    def what_if(request: Request) -> None:
+        with frame("What if", showing, request) as viewer:
+            asking(answers, viewer)
 
     @ui.page("/workload/{namespace}/{name}")
     def workload(request: Request, namespace: str, name: str) -> None:

@@ -16,7 +16,7 @@ from gang_tools.page.access import STATIC, Viewer, viewer_of
 from gang_tools.page.showing import Draw, Showing, ViewKey
 from gang_tools.page.views import Row
 
-_PAGES: Final = {"Queues": "/queues", "Gangs": "/gangs", "Nodes": "/nodes"}
+_PAGES: Final = {"Queues": "/queues", "Gangs": "/gangs", "Nodes": "/nodes", "What if": "/what-if"}
 _FEW: Final = 30
 """The most rows of a table that are all drawn."""
 GOOD: Final = frozenset(("Admitted", "Started", "Finished", "Bound", "Running"))
@@ -171,6 +171,12 @@ def legend(kinds: Mapping[str, str]) -> None:
 def empty(text: str) -> None:
     """Say that there is nothing, and why that may be."""
     words(text, "empty", "p")
+
+
+def warn(text: str) -> None:
+    """Say on a card what is wrong."""
+    with card():
+        words(text, "bad", "p").props("role=alert")
 
 
 def table(columns: str, *, scrolls: bool = False) -> ui.table:

@@ -23,6 +23,7 @@ from extender.kube.reviews import Reviews
 from extender.runtime.clock import SystemClock
 from extender.server.access import Guard
 from gang_tools.page.access import STATIC, Door
+from gang_tools.page.asking import Asking
 from gang_tools.page.following import FollowedCluster
 from gang_tools.page.pages import add_pages
 from gang_tools.page.showing import Showing
@@ -56,7 +57,7 @@ async def serve(
             show_welcome_message=False,
             message_history_length=20,  # each may be large, and each viewer has some
         )
-        add_pages(showing, followed)
+        add_pages(showing, followed, Asking(followed, clock))
         served: ASGIApp = Door(
             app,
             Guard(Reviews(client)) if authenticate else None,

@@ -1,6 +1,7 @@
 """The forecast for a job that is not created yet: a simulation with the job added."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -35,6 +36,7 @@ ARRIVES: Final = 0.001
 """The arrival of the job, in seconds: after all jobs that exist."""
 
 Object = dict[str, Any]
+_MOST_NAMES: Final = 20
 
 
 class UnknownJobError(Exception):
@@ -54,26 +56,45 @@ class Forecast(Shown):
     """jobs that are there, and wait as well"""
     preempts: int
     """jobs that are stopped for it, or meanwhile"""
+    preempted: list[str] = Field(default_factory=list)
+    """the first of these jobs"""
+    nodes: dict[str, int] = Field(default_factory=dict)
+    """its pods by node, where it starts"""
     assumptions: list[str] = Field(default_factory=list)
 
 
 def read(path: Path) -> list[Object]:
     """Return the objects of a manifest. Raises SettingsError."""
     try:
-        found = [each for each in yaml.safe_load_all(path.read_text()) if each]
+        return parsed(path.read_text(), str(path))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: not YAML: {error}") from error
+
+
+def parsed(manifest: str, name: str) -> list[Object]:
+    """Return the objects of a manifest of that name. Raises SettingsError."""
+    try:
+        found = [each for each in yaml.safe_load_all(manifest) if each]
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{name}: not YAML: {error}") from error
     if not all(isinstance(each, dict) for each in found):
-        raise SettingsError(f"{path}: should be objects, such as a Job")
+        raise SettingsError(f"{name}: should be objects, such as a Job")
     return found
 
 
-def answer(world: World, objects: Sequence[Object], *, assumed: float | None) -> Forecast:
+def answer(
+    world: World,
+    objects: Sequence[Object],
+    *,
+    assumed: float | None,
+    gives_up: Callable[[], bool] = lambda: False,
+) -> Forecast:
     """Return what would become of the job among these objects if they were created now.
 
-    `assumed` is for how many seconds pods run of which nothing says it. Raises UnknownJobError.
+    `assumed` is for how many seconds pods run of which nothing says it; no later start is looked
+    for once `gives_up` says so. Raises UnknownJobError.
     """
     job = _Submission(world, objects, assumed).job()
     at_once = [each for each in world.jobs if each.arrival <= ARRIVES]
@@ -82,8 +103,10 @@ def answer(world: World, objects: Sequence[Object], *, assumed: float | None) ->
     now, lacks = job.started is not None, played.why_waiting(job)
     waiting = sum(1 for each in (*world.running, *at_once) if each.started is None)
     if not now:
-        played.run(LONGEST, stop=lambda: job.started is not None)
+        played.run(LONGEST, stop=lambda: job.started is not None or gives_up())
     open_ended = sum(1 for each in world.running if each.run_seconds is None and each.ended is None)
+    stopped = [each.key for each in world.running if each.preempted]
+    nodes = Counter(pod.node for pod in job.pods.values() if pod.node is not None)
     return Forecast(
         job=f"{job.kind} {job.key}",
         starts_now=now,
@@ -91,6 +114,8 @@ def answer(world: World, objects: Sequence[Object], *, assumed: float | None) ->
         starts_in_seconds=0.0 if now else job.started and round(job.started, 1),
         waits_for=waiting,
         preempts=played.preemptions,
+        preempted=stopped[:_MOST_NAMES],
+        nodes=dict(sorted(nodes.items())) if job.started is not None else {},
         assumptions=[*_assumptions(world, job, open_ended, assumed=assumed), *world.notes],
     )
 

@@ -12,10 +12,10 @@ setInterval(() => document.querySelectorAll("time[data-since]").forEach((each) =
 addEventListener("load", () => window.socket?.on("disconnect", (_, details) => {
   if (details?.context?.code === 1008) location.reload();
 }));
-// Keys: q, g and n go to the lists, / to the search.
+// Keys: q, g, n and w go to the pages, / to the search.
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
-  const to = { q: "/queues", g: "/gangs", n: "/nodes" }[event.key];
+  const to = { q: "/queues", g: "/gangs", n: "/nodes", w: "/what-if" }[event.key];
   if (to) location.href = to;
   if (event.key === "/") { event.preventDefault(); document.querySelector(".search input").focus(); }
 });

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import yaml
 from playwright.sync_api import Browser, expect
 
 from tests.cluster.page.conftest import Look, opened, picture, picture_for_docs, served
@@ -151,6 +152,27 @@ def test_the_map_of_nodes_shows_racks_and_what_each_gang_has(look: Look) -> None
     expect(page.locator(".part", has_text="segment-large").first).to_have_css("opacity", "0.2")
 
 
+def test_a_pasted_job_gets_the_answer_of_a_simulation(look: Look, api: Api) -> None:
+    page = look("/what-if")
+    asked = job("asked", "team-vision", 2)
+    page.get_by_label("Manifest").fill(yaml.safe_dump(asked))
+    page.get_by_role("button", name="Ask").click()
+
+    expect(page.locator("h1")).to_have_text("Job team-vision/asked")
+    expect(page.locator(".state")).to_have_text("would wait")
+    expect(page.get_by_text("insufficient unused quota")).to_be_visible()
+    picture(page, "what-if")
+
+    asked["spec"]["parallelism"] = "two"
+    file = {"name": "job.yaml", "mimeType": "", "buffer": yaml.safe_dump(asked).encode()}
+    page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
+    expect(page.get_by_label("Manifest")).to_have_value(re.compile("parallelism: two"))
+    page.get_by_role("button", name="Ask").click()
+    expect(page.get_by_role("alert")).to_contain_text("spec.parallelism should be a whole number")
+    names = [each["metadata"]["name"] for each in api.list(JOBS, "team-vision")]
+    assert "asked" not in names
+
+
 def test_the_keyboard_is_enough(look: Look) -> None:
     page = look("/queues")
 
@@ -261,6 +283,10 @@ def test_a_tenant_sees_its_namespace_and_totals_of_the_rest(
                 assert secret not in page.content(), path
                 assert secret not in "".join(frames), path
         assert frames
+        page.goto(f"{url}/what-if")
+        page.get_by_label("Manifest").fill(yaml.safe_dump(job("asked", "team-language", 2)))
+        page.get_by_role("button", name="Ask").click()
+        expect(page.get_by_role("alert")).to_contain_text("may not see what is in the namespace")
         for path in (
             "/workload/team-language/pretrain-405b",
             f"/gang/team-language/{foreign}",

@@ -16,6 +16,7 @@ from extender.kube.client import KubeClient
 from extender.state.queue import events as qv
 from extender.state.queue.records import NamespaceInfo
 from gang_tools.page.access import Viewer
+from gang_tools.page.asking import Asking
 from gang_tools.page.following import FollowedCluster
 from gang_tools.page.pages import add_pages
 from gang_tools.page.showing import Showing
@@ -39,7 +40,7 @@ def shown() -> FastAPI:
         followed._queues.apply(qv.Applied(fact))
     app = FastAPI()
     ui.run_with(app, show_welcome_message=False)
-    add_pages(Showing(followed, clock), followed)
+    add_pages(Showing(followed, clock), followed, Asking(followed, clock))
     return app
 
 
@@ -64,6 +65,7 @@ async def opened(viewer: Viewer) -> AsyncIterator[httpx.AsyncClient]:
         ("/queues?queue=cq&text=wai", "ns/waits"),
         ("/gangs", "/gang/ns/gang"),
         ("/nodes?resource=nonsense", "cpu in all"),
+        ("/what-if", "What if this job came now?"),
         ("/workload/ns/waits", "kubectl describe workload waits -n ns"),
         ("/gang/ns/gang", "Gates before it starts"),
         ("/gang/ns/none", "There is no gang ns/none"),
