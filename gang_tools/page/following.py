@@ -39,6 +39,7 @@ from extender.wiring.process import Watches
 from extender.wiring.queue import Sources
 from extender.wiring.reflectors import ALL_PODS, empty_cluster, reflectors, set_aside
 from gang_tools.explanations import ExplainTarget, facts_of, workload_of
+from gang_tools.page.history import History
 from gang_tools.simulate.from_cluster import Believed, world_of_state
 from gang_tools.simulate.world import World
 
@@ -79,6 +80,7 @@ class FollowedCluster:
         """Grows with each change that may show."""
         self.changed = asyncio.Event()
         self._quiet = False
+        self.history = History()
         self._pending = PendingQueues(self._options)
         self._tree: QuotaTree | None = None
         self._nominations = StoredNominations(cluster)
@@ -100,6 +102,7 @@ class FollowedCluster:
             self._nominations.again()
             while True:
                 self.look()
+                self.remember()
                 await asyncio.sleep(_CLAIMS_SECONDS)
 
     def look(self) -> None:
@@ -109,6 +112,12 @@ class FollowedCluster:
         now = dict(self.cluster.claims)
         if now != self._claimed:
             self._claimed = now
+            self._notice()
+
+    def remember(self) -> None:
+        """Keep how the queues are, if that is due."""
+        if self.history.is_due(self._clock.wall()):
+            self.history.add(self.facts())
             self._notice()
 
     @property

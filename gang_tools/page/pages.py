@@ -1,5 +1,6 @@
 """The pages: lists of queues, gangs and nodes, and all that there is to say of one workload."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -12,6 +13,7 @@ from gang_tools.page import parts, views
 from gang_tools.page.access import Viewer, viewer_of
 from gang_tools.page.asking import Asking, asking
 from gang_tools.page.following import FollowedCluster
+from gang_tools.page.history import TimeShown
 from gang_tools.page.parts import Growing, Parts, card, follow, frame, table
 from gang_tools.page.showing import Showing
 from gang_tools.page.story import story
@@ -27,6 +29,15 @@ _OF_NODES: Final = {
 _WAITING: Final = (
     "position=# job namespace queue=ClusterQueue priority since=Waits reason lacks said=Why"
 )
+_BY_TIME: Final = (
+    "queue=ClusterQueue now=Used_now mean=Mean_of_the_last_hour waits=Waiting "
+    "most=Most_waiting_in_the_last_hour"
+)
+_LINES: Final = (
+    ("#56b4e9", "solid"), ("#e69f00", "dashed"), ("#45c39b", "dotted"), ("#d89ac0", "solid"),
+    ("#e8896a", "dashed"), ("#8fa6e0", "dotted"), ("#a89a2e", "solid"),
+)  # fmt: skip
+"""The colour and the pattern of each line, which has its name at its end too."""
 _GANGS: Final = "position=# name=Gang namespace state pods=Pods_with_a_node priority reason"
 
 
@@ -65,6 +76,11 @@ def add_pages(showing: Showing, followed: FollowedCluster, answers: Asking) -> N
     def what_if(request: Request) -> None:
         with frame("What if", showing, request) as viewer:
             asking(answers, viewer)
+
+    @ui.page("/time")
+    def time(request: Request) -> None:
+        with frame("Time", showing, request):
+            _time(showing)
 
     @ui.page("/workload/{namespace}/{name}")
     def workload(request: Request, namespace: str, name: str) -> None:
@@ -199,3 +215,53 @@ def _nodes(showing: Showing, viewer: Viewer, *, resources: list[str], gang: str)
         numbers.show(parts.numbers(found.total))
 
     follow(showing, key, draw)
+
+
+def _time(showing: Showing) -> None:
+    """Show the last hours of the queues."""
+    numbers = Parts("numbers")
+    with card("Use of nominal quota, %"):
+        use = ui.echart({}).classes("chart").props('role=img aria-label="Use by ClusterQueue"')
+    with card("Waiting workloads"):
+        waiting = ui.echart({}).classes("chart").props('role=img aria-label="Waiting"')
+    with card("In numbers"):
+        rows = Growing(table(_BY_TIME, scrolls=True), 100, "No queue was used, and nothing waited.")
+
+    def draw() -> None:
+        found: TimeShown = showing.view(("time",))
+        numbers.show(parts.numbers(found.numbers))
+        rows.set(found.rows, "Of the time since the page runs, six hours at most.")
+        for chart, lines in ((use, found.use), (waiting, found.waiting)):
+            chart.options.clear()
+            chart.options.update(_chart(lines))
+            chart.update()
+
+    follow(showing, ("time",), draw)
+
+
+def _chart(lines: Mapping[str, Sequence[tuple[float, int]]]) -> dict[str, object]:
+    """Return the options of a chart with a line for each queue."""
+    series = [
+        {
+            "name": name,
+            "type": "line",
+            "step": "end",
+            "showSymbol": len(points) == 1,
+            "color": colour,
+            "lineStyle": {"type": pattern},
+            "endLabel": {"show": True, "formatter": "{a}", "color": "inherit"},
+            "data": [[1000 * at, value] for at, value in points],
+        }
+        for (name, points), (colour, pattern) in zip(lines.items(), _LINES, strict=False)
+    ]
+    times = [at for at, _ in next(iter(lines.values()), ())]
+    ends = {"min": 1000 * min(times[0], times[-1] - 600), "max": 1000 * times[-1]} if times else {}
+    return {
+        "animation": False,
+        "textStyle": {"color": "#808a96"},
+        "grid": {"left": 48, "right": 120, "top": 16, "bottom": 28},
+        "tooltip": {"trigger": "axis"},
+        "xAxis": {"type": "time", **ends},
+        "yAxis": {"type": "value", "minInterval": 1},
+        "series": series,
+    }

@@ -16,7 +16,10 @@ from gang_tools.page.access import STATIC, Viewer, viewer_of
 from gang_tools.page.showing import Draw, Showing, ViewKey
 from gang_tools.page.views import Row
 
-_PAGES: Final = {"Queues": "/queues", "Gangs": "/gangs", "Nodes": "/nodes", "What if": "/what-if"}
+_PAGES: Final = {
+    "Queues": "/queues", "Gangs": "/gangs", "Nodes": "/nodes", "Time": "/time",
+    "What if": "/what-if",
+}  # fmt: skip
 _FEW: Final = 30
 """The most rows of a table that are all drawn."""
 GOOD: Final = frozenset(("Admitted", "Started", "Finished", "Bound", "Running"))

@@ -96,6 +96,8 @@ class Showing:
                 return views.gangs_shown(followed.group_facts())
             case ("nodes", resource):
                 return views.nodes_shown(followed.cluster, followed.queues, resource)
+            case ("time",):
+                return followed.history.shown(followed.cluster)
             case ("workload", namespace, name):
                 found = followed.workload(namespace, name)
                 group = followed.group_of(found) if found is not None else None

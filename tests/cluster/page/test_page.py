@@ -35,6 +35,16 @@ def test_queues_show_who_has_what_and_who_waits_at_which_place(look: Look) -> No
     picture_for_docs(page, "queues", 1360, 800)
 
 
+def test_the_last_hours_show_use_and_waiting_of_each_queue(look: Look) -> None:
+    page = look("/time")
+
+    expect(page.locator(".chart canvas")).to_have_count(2)
+    language = page.locator("tr", has_text="language")
+    expect(language).to_contain_text(re.compile(r"160 %.*[1-9]"))
+    expect(page.get_by_text("gangs that are partial now")).to_be_visible()
+    picture(page, "time")
+
+
 def test_a_job_that_comes_and_goes_is_shown_without_a_reload(look: Look, api: Api) -> None:
     page = look("/queues?namespace=team-language")
     expect(page.locator("tr", has_text="Job/pretrain-405b")).to_be_visible()

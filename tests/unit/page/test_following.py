@@ -8,6 +8,7 @@ from extender.config.settings import Settings
 from extender.kube.client import KubeClient
 from extender.kube.errors import UnavailableError
 from gang_tools.page.following import EVENTS_SECONDS, FollowedCluster
+from gang_tools.page.history import SAMPLE_SECONDS
 from tests.makers import ManualClock, key, nodes, observe, pod, pod_group, pods
 
 EVENT = b"""{"items": [{"metadata": {"uid": "1"}, "reason": "Bound", "lastTimestamp":
@@ -50,6 +51,16 @@ async def test_room_that_a_story_has_set_aside_shows_with_the_next_look() -> Non
     assert page.version == version + 1
     page.look()
     assert page.version == version + 1
+
+
+async def test_how_the_queues_are_is_kept_each_minute() -> None:
+    clock = ManualClock(1e6)
+    page = followed(Server(), clock)
+    for _ in range(3):
+        page.remember()
+        clock.now += SAMPLE_SECONDS / 2
+
+    assert len(page.history._samples) == page.version == 2
 
 
 async def test_events_are_read_again_after_a_while_and_never_none_for_an_error() -> None:

@@ -66,6 +66,7 @@ async def opened(viewer: Viewer) -> AsyncIterator[httpx.AsyncClient]:
         ("/gangs", "/gang/ns/gang"),
         ("/nodes?resource=nonsense", "cpu in all"),
         ("/what-if", "What if this job came now?"),
+        ("/time", "gangs that are partial now"),
         ("/workload/ns/waits", "kubectl describe workload waits -n ns"),
         ("/gang/ns/gang", "Gates before it starts"),
         ("/gang/ns/none", "There is no gang ns/none"),

@@ -1,0 +1,132 @@
+"""The last hours of the queues, kept in memory while the page runs; no I/O, no clock."""
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from math import floor
+from statistics import fmean
+from typing import Any, Final
+
+from extender.api.reasons import EvictionReason
+from extender.api.wellknown import ConditionType, WorkloadCondition
+from extender.explain.facts import Facts
+from extender.state.cluster.view import ClusterView
+
+SAMPLE_SECONDS: Final = 60.0
+_HOUR: Final = 3600
+_MOST: Final = 360
+"""Samples that are kept: six hours."""
+_LINES: Final = 7
+"""The most queues with a line of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """The queues at one time, in seconds since the epoch."""
+
+    at: float
+    use: dict[str, int]
+    """By ClusterQueue, in per cent of its nominal quota of what it uses most of."""
+    waiting: dict[str, int]
+    started: int
+    """Workloads that were admitted since the sample before."""
+    preempted: int
+    """Workloads that were preempted since then."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeShown:
+    """The use and the waiting of the busiest queues over time, and all queues in numbers."""
+
+    use: dict[str, list[tuple[float, int]]]
+    waiting: dict[str, list[tuple[float, int]]]
+    rows: list[dict[str, Any]]
+    numbers: dict[str, int]
+
+
+class History:
+    """Samples of the queues, the oldest first."""
+
+    def __init__(self) -> None:
+        self._samples: deque[_Sample] = deque(maxlen=_MOST)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it is time for the next sample; `now` in seconds since the epoch."""
+        return not self._samples or now >= self._samples[-1].at + SAMPLE_SECONDS
+
+    def add(self, facts: Facts) -> None:
+        """Keep how the queues are now."""
+        # Of the time before the page there is no more than what workloads still say.
+        since = self._samples[-1].at if self._samples else facts.now - _HOUR
+        names = [*facts.queues.cluster_queues]
+        waiting = {name: len(facts.pending.queue(name).orders()) for name in names}
+        self._samples.append(
+            _Sample(
+                facts.now,
+                {name: percent for name in names if (percent := _use(name, facts))},
+                {name: number for name, number in waiting.items() if number},
+                _turned(facts, WorkloadCondition.ADMITTED, since=since),
+                _turned(
+                    facts, WorkloadCondition.EVICTED, since=since, reason=EvictionReason.PREEMPTED
+                ),
+            )
+        )
+
+    def shown(self, cluster: ClusterView) -> TimeShown:
+        """Return what the page shows of the samples, and of the gangs that are partial now."""
+        samples = [*self._samples]
+        hour = samples[-round(_HOUR / SAMPLE_SECONDS) :]
+        total = Counter[str]()
+        for each in samples:
+            total.update(each.use)
+            total.update(dict.fromkeys(each.waiting, 1))
+        busiest = [name for name, _ in total.most_common(_LINES)]
+        groups = filter(None, map(cluster.pod_group, cluster.pod_groups))
+        parted = (group.status.condition(ConditionType.PARTIAL) for group in groups)
+        partial = sum(each is not None and each.status == "True" for each in parted)
+        return TimeShown(
+            {name: [(each.at, each.use.get(name, 0)) for each in samples] for name in busiest},
+            {name: [(each.at, each.waiting.get(name, 0)) for each in samples] for name in busiest},
+            [_row(name, hour) for name, _ in total.most_common()],
+            {
+                "workloads started in the last hour": sum(each.started for each in hour),
+                "preempted in the last hour": sum(each.preempted for each in hour),
+                "gangs that are partial now": partial,
+            },
+        )
+
+
+def _use(name: str, facts: Facts) -> int:
+    node = facts.tree.queue(name)
+    shares = (
+        100 * used / node.quotas[what].nominal
+        for what, used in node.usage.items()
+        if what in node.quotas and node.quotas[what].nominal
+    )
+    return round(max(shares, default=0))
+
+
+def _turned(
+    facts: Facts, kind: WorkloadCondition, *, since: float, reason: str | None = None
+) -> int:
+    """Return how many workloads got a condition since a sample; its time is in whole seconds."""
+    found = (each.condition(kind) for each in facts.queues.workloads.values())
+    return sum(
+        each is not None
+        and each.status == "True"
+        and floor(since) <= each.transition < floor(facts.now)
+        and reason in (None, each.reason)
+        for each in found
+    )
+
+
+def _row(name: str, hour: list[_Sample]) -> dict[str, Any]:
+    waiting = [each.waiting.get(name, 0) for each in hour]
+    use = [each.use.get(name, 0) for each in hour]
+    return {
+        "id": name,
+        "queue": name,
+        "now": f"{use[-1]} %",
+        "mean": f"{round(fmean(use))} %",
+        "waits": waiting[-1],
+        "most": max(waiting),
+    }
