@@ -1,18 +1,31 @@
-"""`kubectl gang` on a real cluster: what it lists, what it stops."""
+"""`kubectl gang` on a real cluster: what it lists, what it stops, and what `top` shows live."""
 
+import asyncio
 import json
 import os
+import pty
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Static
 
+from extender.config.settings import Settings
+from extender.kube.client import KubeClient
+from extender.kube.credentials import keyring
+from extender.runtime.clock import SystemClock
+from gang_tools.cli.kubectl.top import TopApp
+from gang_tools.page.following import FollowedCluster
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.cluster.queues import API, Queues
 from tests.cluster.tenants import USER, Tenant
-from tests.harness.client import Api
+from tests.harness import objects
+from tests.harness.client import PATIENCE_SECONDS, Api
 from tests.harness.control_plane import ControlPlane
 
 PROGRAM = Path(sys.executable).with_name("kubectl-gang")
@@ -144,3 +157,72 @@ def test_a_user_without_a_right_is_told_which(
     absent = kubectl_gang(own, "stop", "job", "none", "-n", tenant.namespace)
     assert absent.returncode == 1
     assert "kubectl gang explain job none" in absent.stderr
+
+
+@asynccontextmanager
+async def top(kubeconfig: Path, namespace: str) -> AsyncIterator[Pilot[None]]:
+    """Run `kubectl gang top` without a terminal."""
+    clock = SystemClock()
+    async with KubeClient(await keyring(kubeconfig)) as client, asyncio.TaskGroup() as tasks:
+        seen = FollowedCluster(Settings(), client, clock)
+        following = tasks.create_task(seen.run())
+        async with TopApp(seen, clock, namespace).run_test(size=(200, 50)) as pilot:
+            yield pilot
+        following.cancel()
+
+
+def cells(pilot: Pilot[None]) -> dict[str, str]:
+    """Return the rows of the table that is shown, by their second cell."""
+    table = pilot.app.query_one(DataTable)
+    found = [[str(cell) for cell in table.get_row_at(n)] for n in range(table.row_count)]
+    return {row[1]: " ".join(row) for row in found}
+
+
+def text(pilot: Pilot[None], which: str = "#text") -> str:
+    return str(pilot.app.query_one(which, Static).render())
+
+
+async def until(pilot: Pilot[None], reached: Callable[[], bool]) -> None:
+    """Wait for something on the screen."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not reached():
+            await pilot.pause(0.1)
+
+
+async def test_top_shows_a_gang_why_it_waits_and_that_it_starts(
+    control_plane: ControlPlane, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(1, "4")
+    gangs.create("waits", 3, cpu="2")
+    reader = objects.binding("looks", "gang-explain-reader", {"name": "looks"})
+
+    async with top(control_plane.kubeconfig("looks"), gangs.namespace) as pilot:
+        await until(pilot, lambda: "cannot list resource" in text(pilot, "#status"))
+        assert "Ask for the ClusterRole gang-explain-reader" in text(pilot, "#status")
+        await asyncio.to_thread(api.create, reader)
+        await pilot.press("2")
+        await until(pilot, lambda: "NeverFits" in cells(pilot).get("waits", ""))
+        await pilot.press("enter")
+        await until(pilot, lambda: "State         Waiting (NeverFits)" in text(pilot))
+        await asyncio.to_thread(nodes, 1, "4", prefix="more")
+        await until(pilot, lambda: "State         Started (Scheduled)" in text(pilot))
+        await pilot.press("escape")
+        await until(pilot, lambda: "Running" in cells(pilot)["waits"])
+        await pilot.press("4")
+        await until(pilot, lambda: f"{gangs.namespace}/waits" in str(cells(pilot)))
+
+
+def test_top_runs_in_a_terminal_until_q_is_pressed(control_plane: ControlPlane) -> None:
+    ours, its = pty.openpty()
+    env = {**os.environ, "KUBECONFIG": str(control_plane.admin_kubeconfig), "TERM": "xterm"}
+    with subprocess.Popen([PROGRAM, "top"], stdin=its, stdout=its, stderr=its, env=env) as process:
+        os.close(its)
+        seen = b""
+        while b"5 reasons" not in seen:
+            seen += os.read(ours, 65536)  # what it writes; an error where it has ended
+        os.write(ours, b"q")
+        while process.poll() is None:  # what nobody reads would hold it up
+            with suppress(OSError):
+                os.read(ours, 65536)
+    os.close(ours)
+    assert process.returncode == 0

@@ -1,7 +1,4 @@
-"""`kubectl gang`: gangs, jobs and queues with the words of kubectl.
-
-kubectl runs what is called `kubectl-gang` on PATH. Exit codes: 0 done, 1 failed, 2 wrong use.
-"""
+"""`kubectl gang`: kubectl runs `kubectl-gang`. Exit codes: 0 done, 1 failed, 2 wrong use."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from gang_tools.cli import context, explain
-from gang_tools.cli.explain import Namespace
+from gang_tools.cli.explain import Config, Namespace
 from gang_tools.cli.options import Kubeconfig, exits
 
 if TYPE_CHECKING:
@@ -19,8 +16,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="kubectl gang",
-    help="List gangs, jobs and queues, say why they wait, stop them.",
+    help="List gangs, jobs and queues, say why they wait, watch them, stop them.",
     no_args_is_help=True,
+    add_completion=False,  # kubectl completes its own words
     pretty_exceptions_show_locals=False,  # locals may hold tokens
 )
 app.add_typer(explain.app)
@@ -54,7 +52,7 @@ def list_(
     ] = False,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """List queues, gangs and jobs with what they wait for.
+    """List queues, gangs and jobs with their phase and why they wait.
 
     A job is one that a queue has a Workload of; -o json, yaml and name show the Workload.
     """
@@ -88,6 +86,39 @@ def list_(
         if refused:
             roles = "Ask for the ClusterRole view in the namespace, or gang-explain-reader for all"
             raise ForbiddenError(f"{'; '.join(map(str, refused))}. {roles}")
+
+
+@app.command()
+def top(
+    *,
+    namespace: Annotated[
+        str,
+        typer.Option("--namespace", "-n", help="The gangs and jobs of one. Default: of all."),
+    ] = "",
+    kubeconfig: Kubeconfig = None,
+    config: Config = None,
+) -> None:
+    """Show queues, gangs, jobs, nodes and reasons as they change, until you press q.
+
+    Enter opens the explanation of a gang or a job. It reads the whole cluster with your own rights,
+    which the ClusterRole gang-explain-reader gives, and needs the packages of the extra top.
+    """
+    from extender.config.sections import SettingsError
+    from extender.config.settings import load
+    from extender.telemetry import logs
+
+    try:
+        from gang_tools.cli.kubectl.top import run
+    except ImportError as error:
+        typer.echo(
+            f"gang-extender: {error.name or error} is missing: pip install 'gang-extender[top]'",
+            err=True,
+        )
+        raise typer.Exit(1) from None
+    with _failing(), exits(2, SettingsError):
+        settings = load(config, {})
+        logs.configure("critical", as_json=False)  # lines would be written over the tables
+        raise typer.Exit(asyncio.run(run(settings, kubeconfig, namespace)))
 
 
 @app.command(

@@ -276,3 +276,14 @@ def serve(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(stopping, "keyring", no_keys)
     monkeypatch.setattr(stopping, "KubeClient", lambda _: server)
+
+
+def test_top_without_its_packages_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "textual", None)
+    monkeypatch.delitem(sys.modules, "gang_tools.cli.kubectl.top", raising=False)
+
+    result = CliRunner().invoke(app, ["top"])
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("gang-extender: textual is missing: pip install 'gang-")
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,146 @@
+"""The tables of `kubectl gang top`, as plain values, and how they are filtered and sorted."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from extender.api.wellknown import ConditionType
+from extender.explain.facts import moment
+from extender.resources.quantity import show
+from gang_tools.cli.explain_text import ago
+from gang_tools.page import views
+from gang_tools.page.following import FollowedCluster
+
+Cell = str | int
+Rows = list[tuple[str, tuple[str, ...]]]
+"""The texts of the cells of each row, by what Enter opens."""
+_AGES: Final = frozenset(("AGE", "OLDEST"))
+"""The columns of seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopTable:
+    """The heads of a table, and its rows by what Enter opens.
+
+    That is `gang/NAMESPACE/NAME`, `workload/NAMESPACE/NAME`, or another table with only the rows
+    that have a text, `gangs/TEXT` or `jobs/TEXT`; or nothing, such as `node/NAME`.
+    """
+
+    heads: tuple[str, ...]
+    rows: Mapping[str, tuple[Cell, ...]]
+
+
+def queues(seen: FollowedCluster, _namespace: str) -> TopTable:
+    """Return cohorts and ClusterQueues, each below its parent."""
+    heads = ("NAME", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "QUOTA", "REASONS")
+    rows = {
+        (f"jobs/{each['name']}" if each["kind"] == "ClusterQueue" else each["id"]): (
+            f"{'  ' * each['depth']}{each['name']}",
+            each["waiting"],
+            each["admitted"],
+            ", ".join(f"{bar['text']} {bar['resource']}" for bar in each["bars"]),
+            each["inactive"] or ", ".join(f"{x['name']} {x['count']}" for x in each["reasons"]),
+        )
+        for each in views.queues_shown(seen.facts()).tree
+    }
+    return TopTable(heads, rows)
+
+
+def gangs(seen: FollowedCluster, namespace: str) -> TopTable:
+    """Return the gangs that have not ended, those that wait first."""
+    heads = ("NAMESPACE", "NAME", "PHASE", "SCHEDULED", "REASON", "POSITION", "PRIORITY", "AGE")
+    facts, rows = seen.group_facts(), dict[str, tuple[Cell, ...]]()
+    own = ("namespace", "name", "phase", "pods", "reason", "position", "priority")
+    for each in views.gangs_shown(facts):
+        group = facts.view.pod_group(each["id"])
+        said = group.status.condition(ConditionType.SCHEDULED) if group is not None else None
+        if said is not None and said.status == "False":
+            each |= {"reason": said.reason, "message": said.message}
+        age = int(facts.now - group.created) if group is not None else ""
+        if namespace in {"", each["namespace"]}:
+            cells = ("" if each[x] is None else each[x] for x in own)
+            rows[f"gang/{each['id']}"] = (*cells, age, each.get("message", ""))
+    return TopTable((*heads, "MESSAGE"), rows)
+
+
+def jobs(seen: FollowedCluster, namespace: str) -> TopTable:
+    """Return the jobs that wait, by queue and place."""
+    heads = ("NAMESPACE", "NAME", "QUEUE", "POSITION", "PRIORITY", "REASON", "LACKS", "AGE")
+    own = ("namespace", "job", "queue", "position", "priority", "reason", "lacks")
+    facts = seen.facts()
+    rows = {
+        f"workload/{each['id']}": (*(each[x] for x in own), int(facts.now) - each["since"])
+        for each in views.queues_shown(facts).waiting
+        if namespace in {"", each["namespace"]}
+    }
+    return TopTable(heads, rows)
+
+
+def nodes(seen: FollowedCluster, _namespace: str) -> TopTable:
+    """Return the nodes with what pods use, what is kept for gangs, and which gangs are there."""
+    cluster, kept = seen.cluster, defaultdict[str, Counter[str]](Counter)
+    resources = views.resources_of(cluster)
+    for each in cluster.reserved:
+        for name, amounts in each.amounts.items():
+            kept[name].update(amounts)
+    rows: dict[str, tuple[Cell, ...]] = {}
+    for name, node in sorted(cluster.nodes.items()):
+        status = f"{'' if node.ready else 'Not'}Ready"
+        has, used, there = node.allocatable, cluster.used(name), cluster.pods_on(name)
+        groups = {cluster.pods[uid].group or "" for uid in there} - {""}
+        rows[f"node/{name}"] = (
+            name,
+            f"{status},SchedulingDisabled" if node.unschedulable else status,
+            len(there),
+            *(f"{show(x, used.get(x, 0))} of {show(x, has.get(x, 0))}" for x in resources),
+            ", ".join(f"{show(x, amount)} {x}" for x, amount in sorted(kept[name].items())),
+            ", ".join(sorted(groups)),
+        )
+    columns = (name.upper() for name in resources)
+    return TopTable(("NAME", "STATUS", "PODS", *columns, "KEPT", "GANGS"), rows)
+
+
+def reasons(seen: FollowedCluster, namespace: str) -> TopTable:
+    """Return why gangs and jobs wait, the most frequent reasons first."""
+    of_gangs, of_jobs, oldest = Counter[Cell](), Counter[Cell](), Counter[Cell]()
+    for table, counted in ((gangs(seen, namespace), of_gangs), (jobs(seen, namespace), of_jobs)):
+        why, age = map(table.heads.index, ("REASON", "AGE"))
+        for row in table.rows.values():
+            counted[row[why]] += 1
+            oldest[row[why]] = max(oldest[row[why]], int(row[age] or 0))
+    rows: dict[str, tuple[Cell, ...]] = {
+        f"{'gangs' if of_gangs[x] else 'jobs'}/{x}": (x, of_gangs[x], of_jobs[x], oldest[x])
+        for x, _ in (of_gangs + of_jobs).most_common()
+        if x
+    }
+    return TopTable(("REASON", "GANGS", "JOBS", "OLDEST"), rows)
+
+
+TABLES: Final[Mapping[str, Callable[[FollowedCluster, str], TopTable]]] = {
+    each.__name__: each for each in (queues, gangs, jobs, nodes, reasons)
+}
+"""What makes the tables, in the order of their tabs: of a cluster, and of a namespace or ''."""
+
+
+def texts(found: TopTable, text: str, column: int | None) -> Rows:
+    """Return the rows that have a text, sorted by a column: of numbers the largest first."""
+    rows = [*found.rows.items()]
+    if column is not None:
+        are_numbers = all(isinstance(row[column], int) for _, row in rows)
+        rows.sort(key=lambda row: _order(row[1][column]), reverse=are_numbers)
+    shown = ((key, _texts(found.heads, row)) for key, row in rows)
+    return [(key, cells) for key, cells in shown if text.lower() in "  ".join(cells).lower()]
+
+
+def _texts(heads: Sequence[str], row: Sequence[Cell]) -> tuple[str, ...]:
+    return tuple(
+        ago(moment(0), moment(cell)).removesuffix(" ago")
+        if head in _AGES and isinstance(cell, int)
+        else str(cell)
+        for head, cell in zip(heads, row, strict=True)
+    )
+
+
+def _order(cell: Cell) -> tuple[int, str]:
+    return (cell, "") if isinstance(cell, int) else (0, cell.lower())
