@@ -36,9 +36,7 @@ def list_(
     namespace: Namespace = None,
     all_namespaces: Annotated[
         bool,
-        typer.Option(
-            "--all-namespaces", "-A", help="Those of all namespaces, and the ClusterQueues."
-        ),
+        typer.Option("--all-namespaces", "-A", help="List all namespaces, and the ClusterQueues."),
     ] = False,
     selector: Annotated[
         str, typer.Option("--selector", "-l", help="Labels that an object has, such as team=a.")
@@ -177,7 +175,7 @@ def switch(
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """End the command with its exit code where the cluster does not have or give what it asks."""
+    """End the command with an exit code where the cluster lacks or refuses what it asks for."""
     from extender.kube.errors import ApiError, ConfigurationError
     from extender.telemetry import logs
     from gang_tools.explanations import AmbiguousError, NothingToExplainError

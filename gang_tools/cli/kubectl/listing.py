@@ -76,10 +76,15 @@ def table_text(found: Sequence[Object], heads: Sequence[str], now: datetime) -> 
     for each in found:
         cells = _cells(each, now)
         texts = (cells[head] for head in heads)
-        rows.append(["<none>" if x in {None, ""} else " ".join(str(x).split()) for x in texts])
+        rows.append(["<none>" if x in {None, ""} else _plain(str(x)) for x in texts])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = (map(str.ljust, row, widths) for row in rows)
     return "".join(f"{'   '.join(cells).rstrip()}\n" for cells in padded)
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line, without what could change the terminal."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
 def _cells(found: Object, now: datetime) -> dict[str, Any]:

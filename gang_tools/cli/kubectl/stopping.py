@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -27,14 +28,15 @@ _MEANS: Final[dict[bool | str, str]] = {
 async def switched(
     kubeconfig: Path | None, kind: str, asked: ExplainTarget, *, value: bool | str, dry_run: bool
 ) -> str:
-    """Write `spec.active` of a Workload, or the `spec.stopPolicy` of a queue; say what was done.
+    """Write `spec.active` of a Workload, or the `spec.stopPolicy` of a queue; return what was done.
 
     Raises NothingToExplainError, AmbiguousError, ApiError and ConfigurationError.
     """
     async with KubeClient(await keyring(kubeconfig)) as client:
         name = await _workload(client, asked) if asked.is_job else asked.name
         where = "" if kind == "clusterqueue" else asked.namespace
-        path, which = f"{collection(f'{kind}s', where)}/{name}", f"{kind}.{QUEUE_GROUP}/{name}"
+        path = f"{collection(f'{kind}s', where)}/{quote(name, safe='')}"
+        which = f"{kind}.{QUEUE_GROUP}/{name}"
         before: dict[str, Any] = msgspec.json.decode(await client.request("GET", path))
         conditions = before.get("status", {}).get("conditions", ())
         if any(x["type"] == "Finished" and x["status"] == "True" for x in conditions):

@@ -120,11 +120,11 @@ def reasons(seen: FollowedCluster, namespace: str) -> TopTable:
 TABLES: Final[Mapping[str, Callable[[FollowedCluster, str], TopTable]]] = {
     each.__name__: each for each in (queues, gangs, jobs, nodes, reasons)
 }
-"""What makes the tables, in the order of their tabs: of a cluster, and of a namespace or ''."""
+"""The functions that make the tables, in the order of their tabs; '' is for all namespaces."""
 
 
 def texts(found: TopTable, text: str, column: int | None) -> Rows:
-    """Return the rows that have a text, sorted by a column: of numbers the largest first."""
+    """Return the rows that have a text, sorted by a column; numbers begin with the largest."""
     rows = [*found.rows.items()]
     if column is not None:
         are_numbers = all(isinstance(row[column], int) for _, row in rows)

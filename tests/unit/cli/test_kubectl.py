@@ -153,6 +153,12 @@ def test_a_row_says_phase_and_reason(found: dict[str, Any], want: str) -> None:
     assert row == want
 
 
+def test_a_message_changes_nothing_in_the_terminal() -> None:
+    found = made("PodGroup", "g", said("Scheduled", "\x1b[2Jgone\nand more"))
+    text = listing.table_text([found], ["REASON"], NOW)
+    assert text == "REASON\n[2Jgone and more\n"
+
+
 async def test_a_list_has_what_may_be_read_and_names_what_may_not() -> None:
     lists = {GANGS: [made("PodGroup", "g")], f"{IN_TEAM}/localqueues": [made("LocalQueue", "q")]}
     server = Server(lists, refused=(f"{IN_TEAM}/workloads",))
