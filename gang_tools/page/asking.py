@@ -2,11 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from itertools import chain
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 import yaml
@@ -25,13 +25,16 @@ from gang_tools.page.views import OTHERS
 from gang_tools.simulate import answering
 from gang_tools.simulate.answering import Forecast, UnknownJobError
 from gang_tools.simulate.report import duration
+from gang_tools.simulate.world import World
 
 _LONGEST_MANIFEST: Final = 64 * 1024
 _LONGEST_SECONDS: Final = 20.0
 """How long a start is looked for: others wait for the answer."""
 _NAME: Final = "the manifest"
+_Found = TypeVar("_Found")
 _OPTION: Final = ". Give a time with --assume"
 """What the command says; here is a field for it."""
+_NEVER: Final = "Nothing that is known makes room for it."
 _SIMULATES: Final = ContextVar("simulates", default=False)
 _QUANTITY: Final = re.compile(r"\.resources\.(requests|limits)\.[^[]+$")
 _KINDS: Final = {dict: "fields", str: "text", int: "a whole number"}
@@ -61,21 +64,33 @@ class Asking:
         if runs and assumed is None:
             raise SettingsError(f"{runs!r} should be a duration such as 5m or 1h30m")
         objects = await asyncio.to_thread(_read, manifest, viewer)
-        async with self._turn:
-            until = self._clock.monotonic() + _LONGEST_SECONDS
-            world = self._followed.world(assumed)
-            _SIMULATES.set(True)
-            found = await asyncio.to_thread(
-                answering.answer,
-                world,
-                objects,
-                assumed=assumed,
-                gives_up=lambda: self._clock.monotonic() > until,
-            )
+        found = await self._played(
+            assumed,
+            lambda world, late: answering.answer(world, objects, assumed=assumed, gives_up=late),
+        )
         known = [each for each in found.preempted if viewer.sees(each.partition("/")[0])]
         if len(known) < found.preempts:
             known.append(f"{found.preempts - len(known)} in {OTHERS}")
         return found.model_copy(update={"preempted": known})
+
+    async def start(self, key: str) -> float | None:
+        """Return in how many seconds a workload starts at the earliest, by what is known.
+
+        Raises UnknownJobError.
+        """
+        return await self._played(
+            None, lambda world, late: answering.start_of(world, key, gives_up=late)
+        )
+
+    async def _played(
+        self, assumed: float | None, play: Callable[[World, Callable[[], bool]], _Found]
+    ) -> _Found:
+        """Return what `play` finds in the world as it is now, which it gives up in time."""
+        async with self._turn:
+            until = self._clock.monotonic() + _LONGEST_SECONDS
+            world = self._followed.world(assumed)
+            _SIMULATES.set(True)
+            return await asyncio.to_thread(play, world, lambda: self._clock.monotonic() > until)
 
 
 def _only_what_happens(_: object, __: str, line: EventDict) -> EventDict:
@@ -187,3 +202,21 @@ def _draw(found: Forecast) -> None:
         )
         for each in found.assumptions:
             words(f"Assumed: {each.removesuffix(_OPTION)}.", "quiet", "p")
+
+
+def estimating(answers: Asking, key: str) -> None:
+    """Show a button that says when a workload would start: nobody waits for what nobody asks."""
+
+    async def show() -> None:
+        ask.disable()
+        try:
+            at = await answers.start(key)
+            said.text = f"In {duration(at)} at the earliest." if at is not None else _NEVER
+        except UnknownJobError as error:
+            said.text = str(error)
+        finally:
+            ask.enable()
+
+    with card(), ui.element("div").classes("title"):
+        ask = ui.button("When would it start?", on_click=show).props("no-caps flat")
+        said = ui.label().props("role=status")

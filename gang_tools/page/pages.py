@@ -85,12 +85,12 @@ def add_pages(showing: Showing, followed: FollowedCluster, answers: Asking) -> N
     @ui.page("/workload/{namespace}/{name}")
     def workload(request: Request, namespace: str, name: str) -> None:
         with frame(f"{namespace}/{name}", showing, request) as viewer:
-            story(("workload", namespace, name), showing, followed, viewer=viewer)
+            story(("workload", namespace, name), showing, followed, viewer=viewer, answers=answers)
 
     @ui.page("/gang/{namespace}/{name}")
     def gang(request: Request, namespace: str, name: str) -> None:
         with frame(f"{namespace}/{name}", showing, request) as viewer:
-            story(("gang", namespace, name), showing, followed, viewer=viewer)
+            story(("gang", namespace, name), showing, followed, viewer=viewer, answers=answers)
 
 
 def _found(name: str, followed: FollowedCluster, viewer: Viewer) -> str:
@@ -116,7 +116,9 @@ class _Queues:
             self._namespaces = parts.choice("Namespace", chosen["namespace"], change=change)
             change = partial(self._choose, "queue")
             self._queues = parts.choice("ClusterQueue", chosen["queue"], change=change)
-            text = ui.input("Filter", value=chosen["text"]).props("dense outlined clearable")
+            text = ui.input("Filter: text, label=value", value=chosen["text"]).props(
+                "dense outlined clearable"
+            )
             text.on_value_change(lambda event: self._choose("text", event.value or ""))
         with card():
             with ui.element("div").classes("title"):
@@ -143,7 +145,7 @@ class _Queues:
         parts.offer(self._queues, queues)
         rows = [row for row in seen if self._is_chosen(row)]
         self._rows.set(
-            [{**row, "job_href": f"/workload/{row['id']}"} for row in rows],
+            [{**row, "labels": "", "job_href": f"/workload/{row['id']}"} for row in rows],
             f"{others} more wait in other namespaces." if others else "",
         )
         queue, *less = (self._chosen[name] for name in ("queue", "namespace", "text"))
@@ -163,7 +165,7 @@ class _Queues:
 
     def _is_chosen(self, row: Row) -> bool:
         text = self._chosen["text"].lower()
-        words = (row["id"], row["job"], row["reason"], row["queue"])
+        words = (row["id"], row["job"], row["reason"], row["queue"], *row["labels"])
         return all(self._chosen[name] in ("", row[name]) for name in ("namespace", "queue")) and (
             any(text in each.lower() for each in words)
         )

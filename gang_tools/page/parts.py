@@ -262,7 +262,7 @@ def _draw_listed(columns: str, shown: tuple[str, list[Row], str]) -> Again:
     with card():
         head = words("", tag="h2")
         rows = table(columns, scrolls=len(shown[1]) > _FEW)
-        note = ui.label().classes("empty")
+        note = ui.label().classes("quiet")
 
     def again(shown: tuple[str, list[Row], str]) -> None:
         title, rows.rows, note.text = shown

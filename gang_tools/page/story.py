@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from nicegui import context, ui
@@ -19,6 +20,7 @@ from extender.explain.lists import within
 from extender.kube.errors import ApiError
 from gang_tools.page import parts
 from gang_tools.page.access import Viewer
+from gang_tools.page.asking import Asking, estimating
 from gang_tools.page.following import EVENTS_SECONDS, FollowedCluster
 from gang_tools.page.parts import Part, Parts, card, follow, listed, words
 from gang_tools.page.showing import Showing, ViewKey
@@ -42,7 +44,9 @@ _AHEAD: Final = "name=Gang priority needed=Pods_it_needs"
 _MEMBERS: Final = "name=Pod state node message=It_says"
 
 
-def story(key: ViewKey, showing: Showing, followed: FollowedCluster, *, viewer: Viewer) -> None:
+def story(
+    key: ViewKey, showing: Showing, followed: FollowedCluster, *, viewer: Viewer, answers: Asking
+) -> None:
     """Show a workload or a gang, `(kind, namespace, name)`, and follow it."""
     kind, namespace, name = key
     if not viewer.sees(namespace):
@@ -63,7 +67,7 @@ def story(key: ViewKey, showing: Showing, followed: FollowedCluster, *, viewer: 
 
     def draw() -> None:
         told: Told = showing.view(key)
-        found = _Teller(followed, viewer).tell(told)
+        found = _Teller(followed, viewer, answers).tell(told)
         if told == (None, None):
             text = f"There is no {kind} {namespace}/{name}, or it is gone."
             found[0] = [Part("nothing", text, parts.empty)]
@@ -88,8 +92,8 @@ def _names(told: Told, name: str) -> list[str]:
 class _Teller:
     """Draws what is known, for one person."""
 
-    def __init__(self, followed: FollowedCluster, viewer: Viewer) -> None:
-        self._cluster, self._viewer = followed.cluster, viewer
+    def __init__(self, followed: FollowedCluster, viewer: Viewer, answers: Asking) -> None:
+        self._cluster, self._viewer, self._answers = followed.cluster, viewer, answers
 
     def tell(self, told: Told) -> list[Iterable[Part]]:
         """Return the parts: head and cards of the workload, and of the gang, and commands."""
@@ -99,7 +103,11 @@ class _Teller:
             shown = workload
             if self._viewer.namespaces is not None:
                 shown = within(workload, workload.namespace)
-            found[:2] = [_head(shown, _facts_of_workload(shown))], self._of_workload(shown)
+            head = [_head(shown, _facts_of_workload(shown))]
+            if shown.state == "Pending":
+                key = f"{shown.namespace}/{shown.name}"
+                head.append(Part("start", key, partial(estimating, self._answers)))
+            found[:2] = head, self._of_workload(shown)
         if group is not None:
             found[2:4] = [_head(group, _facts_of_group(group))], self._of_group(group)
         if workload is not None or group is not None:

@@ -3,9 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 from zlib import crc32
+
+import msgspec
 
 from extender.api.wellknown import HOSTNAME_LABEL, ZONE_LABEL
 from extender.explain import lists
@@ -80,6 +83,7 @@ def _waiting(facts: Facts) -> Iterator[Row]:
                 f"{each.missing} {each.resource} of {each.flavor}" for each in lacking
             ),
             "since": int(since),
+            "labels": [*chain.from_iterable(_labels(s.template) for s in workloads[key].pod_sets)],
         }
 
     for queue in sorted(facts.queues.cluster_queues):
@@ -89,6 +93,16 @@ def _waiting(facts: Facts) -> Iterator[Row]:
         for key in sorted(facts.queues.waiting_in(local_queue)):
             if not facts.queues.admission(key) and not facts.pending.cluster_queue_of(key):
                 yield row(key, workloads[key].meta.created, queue=info.cluster_queue)
+
+
+@lru_cache(4096)
+def _labels(template: bytes) -> tuple[str, ...]:
+    """Return the labels of a pod template, `name=value` each: workloads have none of their own."""
+    try:
+        found = msgspec.json.decode(template, type=dict[str, Any]).get("metadata") or {}
+        return tuple(f"{name}={value}" for name, value in (found.get("labels") or {}).items())
+    except (AttributeError, msgspec.MsgspecError, RecursionError):
+        return ()
 
 
 def _subtree(

@@ -79,7 +79,7 @@ class AdmissionModel:
         )
         self.pending = self._core.pending
         self.room = NodeRoom(self._view, cluster)
-        self._changed: set[str] = set()
+        self._changed = {*self._view.workloads}  # a cluster's may wait from the start
         self._released: set[str] = set()
         self._structure = True
         self._wake = False

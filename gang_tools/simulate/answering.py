@@ -120,6 +120,21 @@ def answer(
     )
 
 
+def start_of(world: World, key: str, *, gives_up: Callable[[], bool]) -> float | None:
+    """Return in how many seconds a workload that is there starts at the earliest.
+
+    None where nothing that is known makes room for it, or no start is found until `gives_up` says
+    so. Raises UnknownJobError where there is no such workload any more.
+    """
+    jobs = (each for each in world.running if each.workload is not None)
+    job = next((each for each in jobs if each.workload and each.workload.key == key), None)
+    if job is None:
+        raise UnknownJobError(f"there is no workload {key}, or it is gone")
+    played = Simulation(world)
+    played.run(LONGEST, stop=lambda: job.started is not None or gives_up())
+    return job.started
+
+
 def _assumptions(
     world: World, job: SimJob, open_ended: int, *, assumed: float | None
 ) -> Iterator[str]:

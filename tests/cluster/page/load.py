@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from extender.api.wellknown import EXPECTED_RUN
 from tests.cluster.queues import API
 from tests.harness import objects
 from tests.harness.client import Api, Object
@@ -44,6 +45,9 @@ def job(name: str, namespace: str, pods: int, *, gpus: int = 2, **options: Any) 
     resources = found["spec"]["template"]["spec"]["containers"][0]["resources"]
     resources["requests"][GPU] = str(gpus)
     resources["limits"] = {GPU: str(gpus)}
+    meta = found["spec"]["template"]["metadata"]
+    meta.setdefault("labels", {})["user"] = f"user-of-{name}"
+    meta.setdefault("annotations", {})[EXPECTED_RUN] = "45m"
     return found
 
 

@@ -69,6 +69,12 @@ def test_a_queue_a_namespace_and_a_text_choose_what_is_shown(look: Look) -> None
     expect(rows.filter(has_text="sweep")).to_have_count(0)
     expect(rows.filter(has_text="Job/detect-video")).to_be_visible()
 
+    page.get_by_label("Filter").fill("")
+    expect(rows.filter(has_text="sweep").first).to_be_visible()
+    page.get_by_label("Filter").fill("user=user-of-detect-video")  # of its pods
+    expect(rows.filter(has_text="sweep")).to_have_count(0)
+    expect(rows.filter(has_text="Job/detect-video")).to_be_visible()
+
 
 def test_a_workload_shows_what_it_lacks_who_holds_that_and_the_commands(look: Look) -> None:
     page = look("/workload/team-language/pretrain-405b")  # the name of its job
@@ -78,6 +84,8 @@ def test_a_workload_shows_what_it_lacks_who_holds_that_and_the_commands(look: Lo
     expect(page.locator("tr", has_text="nvidia.com/gpu").first).to_contain_text("✗ 48")
     expect(page.locator("code", has_text="explain job pretrain-405b -n team-lang")).to_be_visible()
     expect(page.locator("tr", has_text="Job suspended")).to_be_visible()  # an Event
+    page.get_by_role("button", name="When would it start?").click()
+    expect(page.get_by_text(re.compile(r"^In .* at the earliest\.$"))).to_be_visible()
     picture(page, "workload")
     page.get_by_role("link", name=re.compile("pretrain-70b")).first.click()
 

@@ -18,7 +18,7 @@ from gang_tools.page.following import FollowedCluster
 from gang_tools.simulate.answering import Forecast, UnknownJobError
 from tests.harness import objects
 from tests.makers import NAMESPACE, ManualClock, nodes, observe
-from tests.queue_makers import cluster_queue, flavor, local_queue
+from tests.queue_makers import cluster_queue, flavor, local_queue, workload
 from tests.unit.explain.scene import holding
 
 ALL, TENANT = Viewer("ann"), Viewer("bob", frozenset({"elsewhere"}))
@@ -31,8 +31,8 @@ GOOD = "".join(  # the queue has no memory
 )
 
 
-async def asked(manifest: str, *, viewer: Viewer = ALL, held: int = 0, runs: str = "") -> Forecast:
-    """Return the answer where a queue of 4 CPUs has some of them in use."""
+def answers(*, held: int = 0) -> Asking:
+    """Return what answers where a queue of 4 CPUs has some of them in use."""
     clock = ManualClock()
     followed = FollowedCluster(Settings(), cast("KubeClient", None), clock)
     observe(followed._cluster, nodes(8))
@@ -40,7 +40,13 @@ async def asked(manifest: str, *, viewer: Viewer = ALL, held: int = 0, runs: str
         followed._queues.apply(qv.Applied(fact))
     if held:
         followed._queues.apply(qv.Applied(holding("holder", held)))
-    return await Asking(followed, clock).forecast(manifest, runs, viewer)
+        followed._queues.apply(qv.Applied(workload("waits", 2)))
+    return Asking(followed, clock)
+
+
+async def asked(manifest: str, *, viewer: Viewer = ALL, held: int = 0, runs: str = "") -> Forecast:
+    """Return the answer about a manifest."""
+    return await answers(held=held).forecast(manifest, runs, viewer)
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +106,13 @@ async def test_a_time_that_is_none_is_said_and_what_is_no_job() -> None:
         await asked(GOOD, runs="soon")
     with pytest.raises(UnknownJobError, match="the manifest has no job"):
         await asked("kind: Deployment")
+
+
+async def test_a_workload_that_waits_starts_when_that_is_known() -> None:
+    ask = answers(held=3)
+    assert await ask.start("ns/waits") is None
+    with pytest.raises(UnknownJobError, match="there is no workload ns/none"):
+        await ask.start("ns/none")
 
 
 async def test_a_tenant_asks_for_its_own_namespaces_alone() -> None:

@@ -69,6 +69,16 @@ def test_who_waits_is_counted_by_reason_in_its_queue_and_above() -> None:
     assert rows["a"]["waiting"] == 0
 
 
+def test_a_workload_that_waits_has_the_labels_of_its_pods() -> None:
+    template = b'{"metadata":{"labels":{"user":"ada"}}}'
+    for raw, labels in ((template, ["user=ada"]), (b"", []), (b'{"metadata":[1]}', [])):
+        queues = Admissions(*TEAM)
+        waits = workload("waits", 9, "alone")
+        queues.put(replace(waits, pod_sets=(replace(waits.pod_sets[0], template=raw),)))
+        [row] = views.queues_shown(facts(queues)).waiting
+        assert row["labels"] == labels
+
+
 def test_what_waits_in_a_queue_that_is_stopped_has_no_place_but_a_reason() -> None:
     queues = Admissions(flavor(), cluster_queue("cq", stop_policy="Hold"), local_queue())
     queues.put(workload("held"))

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import EXPECTED_RUN
-from gang_tools.simulate.answering import Forecast, UnknownJobError, answer, text
+from gang_tools.simulate.answering import Forecast, UnknownJobError, answer, start_of, text
 from gang_tools.simulate.engine import Simulation
 from gang_tools.simulate.from_cluster import Believed, expected, world_of_state
 from gang_tools.simulate.from_scenario import world_of
 from gang_tools.simulate.scenario import Scenario
+from gang_tools.simulate.world import World
 from tests.harness import objects
 
 QUEUE = {"name": "queue", "quota": {"cpu": 4, "memory": "64Gi"}, "requireRoom": True}
@@ -85,7 +86,7 @@ def test_a_queue_that_is_not_there_is_what_it_lacks() -> None:
 # --- from the state of a cluster -----------------------------------------------------------------
 
 
-def full() -> Simulation:
+def full(*jobs: dict[str, Any]) -> Simulation:
     """Return the state of a node that two pods fill, which have run for ten seconds."""
     scenario = Scenario.model_validate(
         {
@@ -94,6 +95,7 @@ def full() -> Simulation:
             "jobs": [
                 {"name": "queued", "queue": "queue", "requests": {"cpu": 2}, "runFor": 1000},
                 {"name": "plain", "requests": {"cpu": 2}, "runFor": 1000},
+                *jobs,
             ],
             "until": 10,
         }
@@ -103,10 +105,9 @@ def full() -> Simulation:
     return before
 
 
-def taken_over(runs: dict[str, float], assumed: float | None = None) -> Forecast:
-    """Return what becomes of a job where that is the state of a cluster."""
-    before = full()
-    world = world_of_state(
+def going_on(before: Simulation, runs: dict[str, float], assumed: float | None = None) -> World:
+    """Return the world of a cluster with that state."""
+    return world_of_state(
         Believed(
             before.view,
             before.queue_view,
@@ -117,6 +118,11 @@ def taken_over(runs: dict[str, float], assumed: float | None = None) -> Forecast
             assumed_seconds=assumed,
         )
     )
+
+
+def taken_over(runs: dict[str, float], assumed: float | None = None) -> Forecast:
+    """Return what becomes of a job where that is the state of a cluster."""
+    world = going_on(full(), runs, assumed)
     assert [len(each.pods) for each in world.running] == [1, 1]
     return answer(world, [job(1, cpu="2")], assumed=assumed)
 
@@ -133,6 +139,21 @@ def test_what_says_nothing_runs_for_ever_or_for_the_assumed_time() -> None:
     assert any("1 job runs on for ever" in each for each in found.assumptions)
     assert taken_over({}).starts_in_seconds is None
     assert taken_over({}, assumed=60).starts_in_seconds == pytest.approx(50, abs=1)
+
+
+def test_a_workload_that_is_there_starts_when_there_is_room_for_it() -> None:
+    late = {"name": "late", "queue": "queue", "requests": {"cpu": 2}, "runFor": 5}
+    before = full({**late, "arrivals": {"at": [5]}})
+    [key] = [key for key in before.queue_view.workloads if not before.queue_view.admission(key)]
+
+    def start(runs: dict[str, float], *, late: bool = False) -> float | None:
+        return start_of(going_on(before, runs), key, gives_up=lambda: late)
+
+    assert start({"job-1": 100}) == pytest.approx(90, abs=1)
+    assert start({}) is None
+    assert start({"job-1": 100}, late=True) is None
+    with pytest.raises(UnknownJobError, match="there is no workload default/none"):
+        start_of(going_on(before, {}), "default/none", gives_up=lambda: False)
 
 
 @pytest.mark.parametrize(
