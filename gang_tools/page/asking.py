@@ -21,7 +21,6 @@ from gang_tools.page import parts
 from gang_tools.page.access import Viewer
 from gang_tools.page.following import FollowedCluster
 from gang_tools.page.parts import Part, Parts, card, words
-from gang_tools.page.views import OTHERS
 from gang_tools.simulate import answering
 from gang_tools.simulate.answering import Forecast, UnknownJobError
 from gang_tools.simulate.report import duration
@@ -30,6 +29,7 @@ from gang_tools.simulate.world import World
 _LONGEST_MANIFEST: Final = 64 * 1024
 _LONGEST_SECONDS: Final = 20.0
 """How long a start is looked for: others wait for the answer."""
+_MOST_ASKED: Final = 8
 _NAME: Final = "the manifest"
 _Found = TypeVar("_Found")
 _OPTION: Final = ". Give a time with --assume"
@@ -51,6 +51,8 @@ class Asking:
 
     def __init__(self, followed: FollowedCluster, clock: Clock) -> None:
         self._followed, self._clock, self._turn = followed, clock, asyncio.Lock()
+        self._asked = 0
+        """Questions that are answered, or wait for it."""
         processors = structlog.get_config()["processors"]
         structlog.configure(processors=[_only_what_happens, *processors])
 
@@ -70,13 +72,13 @@ class Asking:
         )
         known = [each for each in found.preempted if viewer.sees(each.partition("/")[0])]
         if len(known) < found.preempts:
-            known.append(f"{found.preempts - len(known)} in {OTHERS}")
+            known.append(f"{found.preempts - len(known)} more")
         return found.model_copy(update={"preempted": known})
 
     async def start(self, key: str) -> float | None:
         """Return in how many seconds a workload starts at the earliest, by what is known.
 
-        Raises UnknownJobError.
+        Raises SettingsError and UnknownJobError.
         """
         return await self._played(
             None, lambda world, late: answering.start_of(world, key, gives_up=late)
@@ -85,7 +87,21 @@ class Asking:
     async def _played(
         self, assumed: float | None, play: Callable[[World, Callable[[], bool]], _Found]
     ) -> _Found:
-        """Return what `play` finds in the world as it is now, which it gives up in time."""
+        """Return what `play` finds in the world as it is now, which it gives up in time.
+
+        Raises SettingsError where too many ask.
+        """
+        if self._asked >= _MOST_ASKED:
+            raise SettingsError("too many people ask at once: try again in a minute")
+        self._asked += 1
+        try:
+            return await self._in_turn(assumed, play)
+        finally:
+            self._asked -= 1
+
+    async def _in_turn(
+        self, assumed: float | None, play: Callable[[World, Callable[[], bool]], _Found]
+    ) -> _Found:
         async with self._turn:
             until = self._clock.monotonic() + _LONGEST_SECONDS
             world = self._followed.world(assumed)
@@ -161,7 +177,8 @@ def asking(answers: Asking, viewer: Viewer) -> None:
     answer = Parts()
 
     async def read(event: events.UploadEventArguments) -> None:
-        manifest.value = (await event.file.read()).decode(errors="replace")
+        if event.file.size() <= _LONGEST_MANIFEST:  # the browser may be another program
+            manifest.value = (await event.file.read()).decode(errors="replace")
         upload.reset()
 
     async def show() -> None:
@@ -212,7 +229,7 @@ def estimating(answers: Asking, key: str) -> None:
         try:
             at = await answers.start(key)
             said.text = f"In {duration(at)} at the earliest." if at is not None else _NEVER
-        except UnknownJobError as error:
+        except (SettingsError, UnknownJobError) as error:
             said.text = str(error)
         finally:
             ask.enable()

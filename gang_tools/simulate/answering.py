@@ -30,7 +30,7 @@ from extender.state.queue.records import PriorityClassInfo, WorkloadPriorityClas
 from gang_tools.simulate.engine import Simulation
 from gang_tools.simulate.from_cluster import expected
 from gang_tools.simulate.report import Shown, duration
-from gang_tools.simulate.world import SimJob, World
+from gang_tools.simulate.world import MOST_PODS, SimJob, World
 
 ARRIVES: Final = 0.001
 """The arrival of the job, in seconds: after all jobs that exist."""
@@ -228,6 +228,9 @@ class _Submission:
             raise UnknownJobError(f"the job cannot be read: {error}") from error
         if found.unreadable:
             raise UnknownJobError(f"the job cannot be read: {found.unreadable}")
+        pods = sum(each.count for each in found.pod_sets)
+        if pods > MOST_PODS:
+            raise UnknownJobError(f"the job has {pods} pods: at most {MOST_PODS} can be played")
         names = (fields.strings(job.object, "metadata", each) for each in ("labels", "annotations"))
         ignored = (*found.meta.ignored, *names_without_effect(*names))
         meta_now = replace(found.meta, created=self._created_at, ignored=ignored)

@@ -34,7 +34,7 @@ from gang_tools.simulate.admission import (
 )
 from gang_tools.simulate.books import Books
 from gang_tools.simulate.scheduling import PreemptionModel, SchedulerModel
-from gang_tools.simulate.world import SimJob, VirtualClock, World
+from gang_tools.simulate.world import MOST_PODS, SimJob, VirtualClock, World
 
 IDLE: Final = 7200.0
 """Seconds without any job that comes, starts or ends after which a simulation is over: claims of
@@ -269,7 +269,7 @@ class Simulation:
         job.pods = {}
         index = 0
         for each in members:
-            for _ in range(each.count):
+            for _ in range(min(each.count, MOST_PODS)):
                 uid = f"{job.uid}.{job.attempt}.{index}"
                 job.pods[uid] = PodInfo(
                     uid,

@@ -14,6 +14,9 @@ from extender.state.queue.store import Complete
 EPOCH: Final = 1_767_225_600.0
 """The start of a simulation of a scenario: 2026-01-01, in seconds since the epoch."""
 
+MOST_PODS: Final = 100_000
+"""The most equal pods of a job that are played: a manifest may ask for more than fit in memory."""
+
 
 class VirtualClock:
     """A clock that stands still until it is set; time is in seconds since the beginning."""

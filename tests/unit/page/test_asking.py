@@ -1,5 +1,6 @@
 """What would become of a job that somebody pastes, and what is wrong with it."""
 
+import asyncio
 from typing import cast
 
 import pytest
@@ -115,6 +116,32 @@ async def test_a_workload_that_waits_starts_when_that_is_known() -> None:
         await ask.start("ns/none")
 
 
+async def test_no_more_ask_at_once_than_can_be_answered_soon() -> None:
+    ask = answers()
+    found = await asyncio.gather(*[ask.start("ns/none") for _ in range(20)], return_exceptions=True)
+    assert [type(each) for each in found].count(SettingsError) == 12
+    with pytest.raises(UnknownJobError):
+        await ask.start("ns/none")
+
+
+async def test_a_job_of_more_pods_than_can_be_played_is_refused() -> None:
+    with pytest.raises(UnknownJobError, match="2000000000 pods: at most 100000"):
+        await asked(GOOD.replace("s: 2", "s: 2000000000").replace("m: 2", "m: 2000000000"))
+
+
 async def test_a_tenant_asks_for_its_own_namespaces_alone() -> None:
     with pytest.raises(SettingsError, match="may not see what is in the namespace ns"):
         await asked(GOOD, viewer=TENANT)
+
+
+async def test_a_tenant_reads_no_names_of_other_namespaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = await asked(GOOD)
+    victims = {"preempted": ["ns/secret", "elsewhere/own"], "preempts": 2}
+    monkeypatch.setattr(
+        "gang_tools.simulate.answering.answer", lambda *_, **__: found.model_copy(update=victims)
+    )
+    own = GOOD.replace("namespace: ns", "namespace: elsewhere")
+    assert (await asked(own, viewer=TENANT)).preempted == ["elsewhere/own", "1 more"]
+    assert (await asked(own)).preempted == ["ns/secret", "elsewhere/own"]
