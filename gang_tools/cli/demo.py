@@ -32,7 +32,7 @@ def demo(
     runs from a source checkout: make demo. The first run downloads the binaries, or
     builds them, which takes 7 to 9 minutes.
 
-    Exit codes: 0 all as expected, 1 not as expected, 130 Ctrl-C.
+    Exit codes: 0 all as expected, 1 not as expected, 130 Ctrl-C in the story.
     """
     try:
         from tests.harness.demo import story  # not in the wheel

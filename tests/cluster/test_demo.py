@@ -107,13 +107,20 @@ def interruptible() -> Iterator[None]:
 
 @LONG
 @pytest.mark.usefixtures("interruptible")
-def test_interrupted_it_exits_with_130_and_leaves_nothing() -> None:
+@pytest.mark.parametrize(
+    ("option", "last", "urls", "code"),
+    [("--page", "Scene 1", 1, 130), ("--playground", "Ctrl-C", 0, 0)],
+)
+def test_ctrl_c_leaves_nothing_and_fails_only_a_story(
+    option: str, last: str, urls: int, code: int
+) -> None:
     with subprocess.Popen(
-        (*DEMO, "--page"), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+        (*DEMO, option), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
     ) as demo:
         assert demo.stdout is not None
-        [url] = [line.split()[-1] for line in until(demo.stdout, "Scene 1") if "browser" in line]
-        assert fetch(f"{url}/queues").status_code == httpx.codes.OK
+        found = [line.split()[-1] for line in until(demo.stdout, last) if "browser" in line]
+        assert len(found) == urls
+        assert {fetch(f"{url}/queues").status_code for url in found} <= {httpx.codes.OK}
         children = psutil.Process(demo.pid).children(recursive=True)
         [etcd] = [child for child in children if child.name() == "etcd"]
         [data] = [word for word in etcd.cmdline() if word.startswith("--data-dir=")]
@@ -123,7 +130,7 @@ def test_interrupted_it_exits_with_130_and_leaves_nothing() -> None:
         demo.send_signal(signal.SIGINT)
         demo.communicate(timeout=SECONDS)
 
-    assert demo.returncode == 130
+    assert demo.returncode == code
     _, alive = psutil.wait_procs(children, timeout=0)
     assert alive == []
     assert not folder.exists()

@@ -33,16 +33,16 @@ _FAILURES = (UnexpectedError, AssertionError, RuntimeError, OSError, ApiError, h
 def run(*, playground: bool, page: bool) -> int:
     """Play the story and return the exit code: 0 if all was as expected, 1 if not, 130 on Ctrl-C.
 
-    A `playground` has nodes in place of a story, and stays up until Ctrl-C. With a `page` in the
-    browser the end of the story stays up too.
+    A `playground` has nodes in place of a story, and stays up until Ctrl-C ends it.
+    With a `page` in the browser the end of the story stays up too.
     """
     screen = Screen()
     signal.signal(signal.SIGTERM, _terminated)  # so that the temporary folder goes too
     try:
         return _run(screen, playground=playground, page=page)
     except KeyboardInterrupt:
-        screen.say("interrupted")
-        return INTERRUPTED
+        screen.say("ended" if playground else "interrupted")
+        return 0 if playground else INTERRUPTED
     except ToolchainError as error:
         print(error, file=sys.stderr)
         return 1
