@@ -133,8 +133,11 @@ def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOpt
     )
 
 
-def workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
-    """Return the workload of a job: one that has not ended before those that have."""
+def workload_of(asked: ExplainTarget, view: QueueView, *, of_any_kind: bool = False) -> str | None:
+    """Return the workload of a job: one that has not ended before those that have.
+
+    Raises AmbiguousError where there are jobs of several kinds, unless one of them is enough.
+    """
     found = dict[str, WorkloadInfo]()
     kinds = set[str]()
     for key, workload in view.workloads.items():
@@ -144,7 +147,7 @@ def workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
             if owner.name == asked.name and is_kind(asked.kind, *names):
                 found[key] = workload
                 kinds.add(owner.kind)
-    if len(kinds) > 1:
+    if len(kinds) > 1 and not of_any_kind:
         raise AmbiguousError(
             f"there are several jobs {asked.name}, say --kind: {', '.join(sorted(kinds))}"
         )

@@ -13,7 +13,7 @@ def page(
     kubeconfig: Kubeconfig = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="YAML settings of the processes, if there are some: gang, queue, kube."),
+        typer.Option(help="YAML settings of the processes, if there are any: gang, queue, kube."),
     ] = None,
     host: Annotated[
         str,
@@ -64,8 +64,7 @@ def page(
         }
         settings = load(config, overrides)
     logs.configure(settings.log.level, as_json=settings.log.format == "json")
-    tls = {"ssl_certfile": tls_cert_file, "ssl_keyfile": tls_key_file}
-    listen = {"host": host, "port": port, **tls}
+    files = (tls_cert_file, tls_key_file) if tls_cert_file and tls_key_file else None
     guarded = authenticate or not is_loopback(host)
     with exits(1, ConfigurationError, OSError), exits(2, SettingsError):
-        run(serving.serve(settings, kubeconfig, listen, authenticate=guarded))
+        run(serving.serve(settings, kubeconfig, (host, port), files=files, authenticate=guarded))

@@ -1,4 +1,4 @@
-"""Who looks, and what that person may see.
+"""The door of the page: the person who looks, and the namespaces that this person may see.
 
 On loopback everyone on the machine sees all. Elsewhere a request has a bearer token, which an
 authenticating proxy adds, or the cookie of a session, which `/login` begins with one. The API
@@ -6,7 +6,8 @@ server says whose it is, and of which namespaces that person may list the worklo
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
@@ -14,7 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from cachetools import TTLCache
 from fastapi import Request
@@ -36,8 +37,14 @@ _REVIEW_SECONDS: Final = 60.0
 _SESSION_SECONDS: Final = 12 * 3600.0
 _AT_ONCE: Final = 8
 """The most reviews at once, of all who look."""
+_MOST_PAGES: Final = 30
+"""The most pages that one person has open, and live connections: each takes memory and time."""
+_MAY_NOT: Final = (
+    "{} may not list Workloads (kueue.x-k8s.io) in any namespace that has a LocalQueue, a "
+    "Workload or a gang"
+)
 STATIC: Final = Path(__file__).parent / "static"
-"""What the browser reads."""
+"""The files that the browser reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class Viewer:
 
 
 def viewer_of(request: Request) -> Viewer:
-    """Return who sent a request: the door has let it in."""
+    """Return the person who sent a request: the door has let it in."""
     found = request.scope.get("viewer")
     return found if isinstance(found, Viewer) else Viewer(namespaces=frozenset())
 
@@ -69,12 +76,15 @@ class Door:
         self,
         app: ASGIApp,
         guard: Guard | None,
-        namespaces: Callable[[], Collection[str] | None],
+        shown: Callable[[], Iterable[str] | None],
         *,
         clock: Clock,
     ) -> None:
-        """Guard an application; `namespaces` are all that there are, None while it is not known."""
-        self._app, self._guard, self._namespaces = app, guard, namespaces
+        """Guard an application that shows objects, `namespace/name`: None while that is unknown."""
+        self._app, self._guard, self._shown = app, guard, shown
+        self._namespaces = set[str]()
+        """Those in which there was something to show: of no other is anybody asked."""
+        self._live = Counter[str]()
         self._known: TTLCache[bytes, asyncio.Task[Viewer | None]] = TTLCache(
             4096, _REVIEW_SECONDS, clock.monotonic
         )
@@ -87,41 +97,66 @@ class Door:
         if scope["type"] not in ("http", "websocket") or scope["path"] in _HEALTH:
             await self._app(scope, receive, send)
             return
-        if self._namespaces() is None:
+        # NiceGUI puts this one before the address of each script, whoever sends it.
+        headers = [each for each in scope["headers"] if each[0] != b"x-forwarded-prefix"]
+        scope = {**scope, "headers": headers}
+        if self._shown() is None:
             await _refuse(_html("loading.html", 503), scope, send)
-            return
-        if self._guard is None:
-            await self._app({**scope, "viewer": Viewer()}, receive, send)
-            return
-        if scope["path"] == "/login" and scope["type"] == "http":
-            answer = await self._login(Request(scope, receive))
-            await answer(scope, receive, send)
-            return
-        token = self._token(HTTPConnection(scope))
-        try:
-            viewer = await self._viewer(token)
-        except StatusError as error:
-            await _refuse(PlainTextResponse(str(error), error.status.code), scope, send)
-            return
-        if viewer is None or not _is_of(viewer, scope):
-            await _refuse(RedirectResponse("/login", 303), scope, send)
-            return
-        if scope["type"] == "websocket":
-            send = self._checked(send, token, viewer)
-        await self._app({**scope, "viewer": viewer}, receive, send)
+        elif self._guard is not None and (scope["type"], scope["path"]) == ("http", "/login"):
+            await (await self._login(Request(scope, receive)))(scope, receive, send)
+        else:
+            await self._let_in(scope, receive, send)
 
-    def _checked(self, send: Send, token: str, viewer: Viewer) -> Send:
-        """Return what sends for as long as the token is good, and its rights are the same."""
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        viewer: Viewer | None = Viewer()
+        if self._guard is not None:
+            try:
+                viewer = await self._viewer(self._token(HTTPConnection(scope)))
+            except StatusError as error:
+                await _refuse(PlainTextResponse(str(error), error.status.code), scope, send)
+                return
+        refused = self._refusal(viewer, scope)
+        if viewer is None or refused is not None:
+            await _refuse(refused, scope, send)
+            return
+        scope = {**scope, "viewer": viewer}
+        if scope["type"] == "http":
+            await self._app(scope, receive, send)
+            return
+        self._live[viewer.name] += 1
+        try:
+            await self._app(scope, receive, self._checked(scope, send))
+        finally:
+            self._live[viewer.name] -= 1
+
+    def _refusal(self, viewer: Viewer | None, scope: Scope) -> Response | None:
+        """Return what someone is answered who may not have what is asked for; None: may."""
+        of_page = scope["path"].startswith("/_nicegui")
+        if viewer is None and not of_page:
+            query = scope["query_string"].decode(errors="replace")
+            path = quote(scope["path"]) + (f"?{query}" if query else "")
+            return RedirectResponse(f"/login?next={quote(path)}", 303)
+        # A script would follow a redirection.
+        if viewer is None or not _is_of(viewer, scope):
+            return PlainTextResponse("sign in", 403)
+        if viewer.namespaces is not None and not viewer.namespaces:
+            return PlainTextResponse(_MAY_NOT.format(viewer.name), 403)
+        pages = (viewer_of(page.request).name == viewer.name for page in Client.instances.values())
+        there = sum(pages) if not of_page else self._live[viewer.name] * (scope["type"] != "http")
+        return PlainTextResponse("too many open pages", 429) if there >= _MOST_PAGES else None
+
+    def _checked(self, scope: Scope, send: Send) -> Send:
+        """Return what sends for as long as the session is good, and its rights are the same."""
         ended = False
 
         async def checked(message: Message) -> None:
             nonlocal ended
             if ended:
                 return
-            if message["type"] == "websocket.send":
+            if message["type"] == "websocket.send" and self._guard is not None:
                 try:
-                    ended = await self._viewer(token) != viewer
-                    code = 1008
+                    token = self._token(HTTPConnection(scope))
+                    ended, code = await self._viewer(token) != scope["viewer"], 1008
                 except StatusError:
                     ended, code = True, 1013  # try again later
                 if ended:
@@ -131,7 +166,7 @@ class Door:
         return checked
 
     async def _viewer(self, token: str) -> Viewer | None:
-        """Return whose a token is; None where that is nobody. Raises StatusError."""
+        """Return the person of a token; None where that is nobody. Raises StatusError."""
         if not token or len(token) > _LONGEST_TOKEN:
             return None
         key = sha256(token.encode(errors="replace")).digest()
@@ -156,9 +191,10 @@ class Door:
             return None
         if await self._may_list(user, ""):
             return Viewer(user.name)
+        self._namespaces.update(each.partition("/")[0] for each in self._shown() or ())
         try:
             async with asyncio.TaskGroup() as tasks:
-                names = self._namespaces() or ()
+                names = self._namespaces
                 may = {name: tasks.create_task(self._may_list(user, name)) for name in names}
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
@@ -171,28 +207,32 @@ class Door:
             return await self._guard.may(user, access)
 
     async def _login(self, request: Request) -> Response:
-        """Show the form, which ends the session, or take the token out of it."""
+        """Show the form, or end the session and begin another with the token of the form."""
         if request.method != "POST":
-            self._sessions.pop(request.cookies.get(_COOKIE, ""), None)
-            return _html("login.html")
+            return _html("login.html", to=request.query_params.get("next", ""))
         body = b""
         async for chunk in request.stream():
             body += chunk
             if len(body) > _LONGEST_FORM:
                 return PlainTextResponse("that is too long", 413)
-        token = next(iter(parse_qs(body.decode(errors="replace")).get("token", ())), "").strip()
+        self._sessions.pop(request.cookies.get(_COOKIE, ""), None)
+        form = parse_qs(body.decode(errors="replace"))
+        token, to = (form.get(name, [""])[0].strip() for name in ("token", "next"))
         try:
             known = await self._viewer(token)
         except StatusError as error:
-            return _html("login.html", error.status.code, str(error))
+            return _html("login.html", error.status.code, str(error), to=to)
         if known is None:
-            return _html("login.html", 401, "The API server does not know it.")
-        answer = RedirectResponse("/queues", 303)
+            why = "The API server does not accept this token." if token else ""
+            return _html("login.html", 401 if token else 200, why, to=to)
+        to = to if to.startswith("/") and not to.startswith("//") else "/queues"
+        answer = RedirectResponse(to, 303)
         session = token_urlsafe()
         self._sessions[session] = token
-        schemes = request.url.scheme, request.headers.get("x-forwarded-proto")
+        schemes = request.url.scheme, request.headers.get("x-forwarded-proto", "")[:5]
         secure = "https" in schemes  # or a proxy ends TLS
-        answer.set_cookie(_COOKIE, session, httponly=True, samesite="strict", secure=secure)
+        # A link from elsewhere finds the session; a form there does not, and no GET changes it.
+        answer.set_cookie(_COOKIE, session, httponly=True, samesite="lax", secure=secure)
         return answer
 
     def _token(self, request: HTTPConnection) -> str:
@@ -203,8 +243,9 @@ class Door:
         return self._sessions.get(request.cookies.get(_COOKIE, ""), "")
 
 
-def _html(name: str, code: int = 200, why: str = "") -> Response:
-    return HTMLResponse((STATIC / name).read_text().replace("WHY", escape(why)), code)
+def _html(name: str, code: int = 200, why: str = "", *, to: str = "") -> Response:
+    text = (STATIC / name).read_text()
+    return HTMLResponse(text.replace("NEXT", escape(to)).replace("WHY", escape(why)), code)
 
 
 def _is_of(viewer: Viewer, scope: Scope) -> bool:
@@ -218,8 +259,8 @@ def _is_of(viewer: Viewer, scope: Scope) -> bool:
     return bool(name) and (page is None or viewer_of(page.request) == viewer)
 
 
-async def _refuse(response: Response, scope: Scope, send: Send) -> None:
-    if scope["type"] == "websocket":
+async def _refuse(response: Response | None, scope: Scope, send: Send) -> None:
+    if scope["type"] == "websocket" or response is None:
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
 

@@ -47,7 +47,7 @@ Event = dict[str, Any]
 
 _CLAIMS_SECONDS: Final = 2.0
 EVENTS_SECONDS: Final = 5.0
-"""How old the Events may be that are shown."""
+"""The oldest that the Events may be that are shown."""
 _MOST_EVENTS: Final = 50
 
 
@@ -87,7 +87,7 @@ class FollowedCluster:
         self._claims = NodeClaims(cluster, options=self._gang, clock=clock)
         self._claimed: Mapping[str, Claim] = {}
         self._events: TTLCache[tuple[str, str], list[Event]] = TTLCache(
-            1024, EVENTS_SECONDS, clock.monotonic
+            1024, EVENTS_SECONDS / 2, clock.monotonic
         )
         queues.subscribe(self._on_queues)
         cluster.subscribe(self._on_cluster)
@@ -185,7 +185,7 @@ class FollowedCluster:
         facts, key = self.facts(), f"{namespace}/{name}"
         if key not in self.queues.workloads:
             asked = ExplainTarget(namespace, name, is_job=True)
-            found = workload_of(asked, self.queues)
+            found = workload_of(asked, self.queues, of_any_kind=True)
             if found is None:
                 return None
             key = found

@@ -20,7 +20,7 @@ from gang_tools.page.story import story
 from gang_tools.page.views import QueuesShown, Row
 
 _OF_QUOTA: Final = {
-    "used": "used", "borrowed": "borrowed", "room": "free", "lent": "lent to others",
+    "used": "used", "borrowed": "borrowed", "room": "free", "lent": "taken by others",
 }  # fmt: skip
 _OF_NODES: Final = {
     "part c0": "used by a gang", "part c0 kept": "kept for a gang", "part other": "other pods",
@@ -100,8 +100,9 @@ def _found(name: str, followed: FollowedCluster, viewer: Viewer) -> str:
         and name in followed.cluster.pod_groups
         and name not in followed.queues.workloads
     )
-    if "/" not in name:
-        return f"/queues?{urlencode({'namespace': name})}" if name else "/queues"
+    if name.count("/") != 1:
+        where = "text" if "/" in name else "namespace"
+        return f"/queues?{urlencode({where: name})}" if name else "/queues"
     return f"/{'gang' if is_gang else 'workload'}/{quote(name)}"
 
 
@@ -150,18 +151,17 @@ class _Queues:
         )
         queue, *less = (self._chosen[name] for name in ("queue", "namespace", "text"))
         of_rows = {row["queue"] for row in rows}
-        self._tree.set(
-            [
-                row
-                for row in found.tree
-                if (not queue or queue in row["queues"])
-                and (not any(less) or not of_rows.isdisjoint(row["queues"]))
-            ]
-        )
-        admitted = sum(row["admitted"] for row in found.tree if not row["depth"])
-        waiting = len(rows) + (others if len(rows) == len(seen) else 0)
-        shown = {"workloads wait": waiting, "workloads have quota": admitted}
-        self._numbers.show(parts.numbers({**shown, "ClusterQueues": len(queues)}))
+        tree = [
+            row
+            for row in found.tree
+            if (not queue or queue in row["queues"])
+            and (not any(less) or not of_rows.isdisjoint(row["queues"]))
+        ]
+        self._tree.set(tree)
+        admitted = [row["admitted"] for row in tree if row["kind"] == "ClusterQueue"]
+        waiting = len(rows) + (0 if any(self._chosen.values()) else others)
+        shown = {"workloads wait": waiting, "workloads have quota": sum(admitted)}
+        self._numbers.show(parts.numbers({**shown, "ClusterQueues": len(admitted)}))
 
     def _is_chosen(self, row: Row) -> bool:
         text = self._chosen["text"].lower()
@@ -207,7 +207,7 @@ def _nodes(showing: Showing, viewer: Viewer, *, resources: list[str], gang: str)
         racks.add_slot("body", parts.template("domain.html"))
         rows = Growing(racks, 30, "There is no node yet.")
     if gang:
-        safe = "".join(c for c in gang if c.isalnum() or c in "./-")
+        safe = "".join(c for c in gang if c.isalnum() or c in "./-_")
         pick.content = f'<style>.part:not([data-gang="{safe}"]) {{ opacity: .2; }}</style>'
 
     def draw() -> None:

@@ -1,4 +1,4 @@
-"""What all pages are made of: the frame with its links and the search, cards, tables, commands."""
+"""The parts of all pages: the frame with its links and the search, cards, tables, commands."""
 
 import html
 from collections import Counter
@@ -32,10 +32,25 @@ def template(name: str) -> str:
 
 
 def follow(showing: Showing, key: ViewKey, draw: Draw) -> None:
-    """Draw now, and after each change for as long as the page is open."""
-    end = showing.watch(key, draw)
-    context.client.on_delete(end)
-    draw()
+    """Draw once a browser is connected, and after each change for as long as the page is open.
+
+    For a request without a browser nothing is made and kept.
+    """
+    with context.client.content:
+        wrong = words("This cannot be shown now. The log of the page has the reason.", "bad", "p")
+    wrong.props("role=alert").set_visibility(False)
+
+    def drawn() -> None:
+        wrong.set_visibility(True)
+        draw()
+        wrong.set_visibility(False)
+
+    def begin() -> None:
+        showing.watch(key, drawn)
+        drawn()
+
+    context.client.on_connect(begin)
+    context.client.on_delete(lambda: showing.leave(key, drawn))
 
 
 @contextmanager
@@ -51,7 +66,9 @@ def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
                 ui.link(name, path).classes("here" if name == title else "")
         ui.space()
         if viewer.name:
-            ui.link(viewer.name, "/login").classes("quiet").props('title="Sign out"')
+            out = f'<button title="Sign out">{html.escape(viewer.name)}</button>'
+            form = f'<form method="post" action="/login">{out}</form>'
+            ui.html(form, sanitize=False).classes("out")
         live = ui.label().classes("live").props("role=status")
         search = ui.input(placeholder="namespace/name").classes("search")
         search.props('dense outlined aria-label="Find a workload, a job or a gang"')
@@ -64,8 +81,7 @@ def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
         live.text = f"⚠ {showing.trouble}" if showing.trouble else "● live"
         live.classes(add="old") if showing.trouble else live.classes(remove="old")
 
-    ui.timer(0.5, tell)
-    tell()
+    follow(showing, ("trouble",), tell)
     yield viewer
 
 

@@ -1,20 +1,21 @@
 """The process of `gang-extender page`."""
 
 import asyncio
-import socket
-from collections.abc import Mapping
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
-from nicegui import ui
+from nicegui import Client, ui
+from nicegui import app as pages
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 from typing_extensions import override
+from uvicorn.server import ServerState
 
 from extender.config.settings import Settings
 from extender.kube.client import KubeClient
@@ -22,6 +23,9 @@ from extender.kube.credentials import keyring
 from extender.kube.reviews import Reviews
 from extender.runtime.clock import SystemClock
 from extender.server.access import Guard
+from extender.server.connections import Connection, Connections
+from extender.server.tls import Files, ServingTls
+from extender.wiring.process import FEW, Server
 from gang_tools.page.access import STATIC, Door
 from gang_tools.page.asking import Asking
 from gang_tools.page.following import FollowedCluster
@@ -33,15 +37,26 @@ _log = structlog.get_logger(__name__)
 _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 """The only names, beside its own, that a page on loopback answers to: a site on the internet may
 give its own name this address, and would read the page in a browser here."""
+_LOOK_SECONDS: Final = 10.0
+"""The time between two looks for a renewed certificate, and for pages without a browser."""
+_UNCONNECTED_SECONDS: Final = 20.0
 
 
 async def serve(
-    settings: Settings, kubeconfig: Path | None, listen: Mapping[str, Any], *, authenticate: bool
+    settings: Settings,
+    kubeconfig: Path | None,
+    address: tuple[str, int],
+    *,
+    files: tuple[Path, Path] | None,
+    authenticate: bool,
 ) -> None:
-    """Serve the page until SIGTERM or SIGINT; `listen` is for uvicorn: `host`, `port`, `ssl_*`.
+    """Serve the page until SIGTERM or SIGINT.
 
-    With `authenticate` people need a token. Raises SettingsError and ConfigurationError.
+    `files` are a certificate and its key. With `authenticate` people need a token. Raises
+    SettingsError, ConfigurationError and OSError.
     """
+    host, port = address
+    tls = ServingTls(Files(*files)) if files is not None else None
     clock = SystemClock()
     async with KubeClient(await keyring(kubeconfig)) as client:
         followed = FollowedCluster(settings, client, clock)
@@ -57,51 +72,76 @@ async def serve(
             show_welcome_message=False,
             message_history_length=20,  # each may be large, and each viewer has some
         )
+        pages.config.socket_io_js_transports = ["websocket"]  # the door lets no other in
         add_pages(showing, followed, Asking(followed, clock))
+
+        def there() -> chain[str] | None:
+            queues, groups = followed.queues, followed.cluster.pod_groups
+            shown = chain(queues.local_queues, queues.workloads, groups)
+            return shown if followed.watches.synced else None
+
         served: ASGIApp = Door(
-            app,
-            Guard(Reviews(client)) if authenticate else None,
-            lambda: followed.queues.namespaces if followed.watches.synced else None,
-            clock=clock,
+            app, Guard(Reviews(client)) if authenticate else None, there, clock=clock
         )
         if not authenticate:
-            served = TrustedHostMiddleware(served, [*_LOCAL, _in_url(listen["host"])])
+            served = TrustedHostMiddleware(served, [*_LOCAL, _in_url(host)])
         config = uvicorn.Config(
             served,
+            host=host,
+            port=port,
             loop="none",
-            lifespan="on",
+            http="httptools",
             ws="websockets-sansio",
+            lifespan="on",
             access_log=False,
             log_config=None,
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=2,
-            **listen,
         )
+        context = tls.context if tls is not None else None
         async with asyncio.TaskGroup() as tasks:
-            works = [tasks.create_task(followed.run()), tasks.create_task(showing.run())]
-            await _PageServer(config).serve()
-            for each in works:
+            works = [followed.run(), showing.run(), _drop_unconnected()]
+            if tls is not None:
+                works.append(tls.keep_fresh(_LOOK_SECONDS, lambda: None))
+            running = [tasks.create_task(each) for each in works]
+            url = f"{'https' if tls else 'http'}://{_in_url(host)}:{port}/"
+            _log.info("serving the page", url=url)
+            await Server(config, _PageConnections(FEW), context=context).serve()
+            for each in running:
                 each.cancel()
+
+
+async def _drop_unconnected() -> None:
+    """Drop pages that no browser has connected to, sooner than NiceGUI does."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        Client.prune_instances(client_age_threshold=_UNCONNECTED_SECONDS)
+
+
+class _PageConnections(Connections):
+    @override
+    def protocol(self, config: uvicorn.Config, state: ServerState) -> Callable[[], Connection]:
+        return lambda: _PageConnection(self, config=config, server_state=state, app_state={})
+
+
+class _PageConnection(Connection):
+    """One that may become a websocket, which has no deadlines and counts no more."""
+
+    @override
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        self._stop_timers()
+        self._connections.gone(self)
+
+    @override
+    def _look(self) -> None:
+        if self.transport.get_protocol() is self:
+            super()._look()
 
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-class _PageServer(uvicorn.Server):
-    @override
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say where."""
-        await super().startup(sockets)
-        scheme = "https" if self.config.is_ssl else "http"
-        url = f"{scheme}://{_in_url(self.config.host)}:{self.config.port}/"
-        _log.info("the page is there", url=url)
-
-    @override
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; the method of super raises the signal again, so that the exit code is not 0."""
-        self.should_exit = True
 
 
 def _add_probes(app: FastAPI, followed: FollowedCluster) -> None:

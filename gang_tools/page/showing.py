@@ -11,16 +11,16 @@ from gang_tools.page import views
 from gang_tools.page.following import FollowedCluster
 
 ViewKey = tuple[str, ...]
-"""The name of a view, and what it is about."""
+"""The name of a view, and its subject."""
 Draw = Callable[[], None]
 
 _SETTLE_SECONDS: Final = 0.05
-"""What changes together is drawn together."""
+"""Changes that come together are drawn together."""
 _EVERY_SECONDS: Final = 0.25
 _LONGEST_SECONDS: Final = 1.0
 """Where nothing changes, this is how often the watches are asked whether they are old."""
 _REST: Final = 2
-"""How many times as long as the views took to make they are left as they are."""
+"""The rest between two rounds, in times of what the first one took."""
 
 
 class Showing:
@@ -30,33 +30,49 @@ class Showing:
         self._followed, self._clock = followed, clock
         self._made: dict[ViewKey, tuple[int, Any]] = {}
         self._last: dict[ViewKey, object] = {}
-        """What was drawn for all; who came later may have drawn something newer."""
+        """The view that was drawn for all; a page that came later may show a newer one."""
         self._drawn: dict[ViewKey, list[Draw]] = {}
         self.trouble = ""
         """The reason why what is shown may be old, or nothing."""
 
     def view(self, key: ViewKey) -> Any:  # noqa: ANN401 - each view has a type of its own
-        """Return a view of what is so now, or has been so a moment ago."""
+        """Return a view of what is so now, or has been so a moment ago. Raises what making it did.
+
+        Only a view that somebody watches is kept.
+        """
+        found = self._found(key)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _found(self, key: ViewKey) -> object:
         version = self._followed.version
         known = self._made.get(key)
-        if known is None or known[0] != version:
-            known = self._made[key] = version, self._make(key)
-        return known[1]
+        if known is not None and known[0] == version:
+            return known[1]
+        try:
+            found = self._make(key)
+        except Exception as error:  # noqa: BLE001 - those who look are told
+            FAULTS.report("page", error, key="/".join(key))
+            found = error
+        if key in self._drawn:
+            self._made[key] = version, found
+        return found
 
-    def watch(self, key: ViewKey, draw: Draw) -> Callable[[], None]:
-        """Call `draw` after each change of a view; return what ends that."""
-        self._drawn.setdefault(key, []).append(draw)
+    def watch(self, key: ViewKey, draw: Draw) -> None:
+        """Call `draw` after each change of a view, from now on."""
+        there = self._drawn.setdefault(key, [])
+        if draw not in there:
+            there.append(draw)
 
-        def end() -> None:
-            there = self._drawn.get(key, [])
-            if draw in there:
-                there.remove(draw)
-            if not there:
-                self._drawn.pop(key, None)
-                self._made.pop(key, None)
-                self._last.pop(key, None)
-
-        return end
+    def leave(self, key: ViewKey, draw: Draw) -> None:
+        """Call `draw` no more."""
+        there = self._drawn.get(key, [])
+        if draw in there:
+            there.remove(draw)
+        if not there:
+            for known in (self._drawn, self._made, self._last):
+                known.pop(key, None)
 
     async def run(self) -> None:
         """Make and draw views until cancelled."""
@@ -72,20 +88,22 @@ class Showing:
             told, self.trouble = self.trouble != trouble, trouble
             seen = self._followed.version
             for key in [*self._drawn]:
-                with _reported(key):
-                    await self._refresh(key, told=told)
+                await self._refresh(key, told=told)
             took = self._clock.monotonic() - began
             await asyncio.sleep(max(_EVERY_SECONDS, _REST * took))
 
     async def _refresh(self, key: ViewKey, *, told: bool) -> None:
-        found = self.view(key)
+        if key not in self._drawn:
+            return  # whoever looked has left meanwhile
+        found = self._found(key)
         if found == self._last.get(key) and not told:
             return
         self._last[key] = found
-        for draw in [*self._drawn.get(key, ())]:
-            with _reported(key):
-                draw()
-            await asyncio.sleep(0)
+        for draw in [*self._drawn[key]]:
+            if draw in self._drawn.get(key, ()):
+                with _reported(key):
+                    draw()
+                await asyncio.sleep(0)
 
     def _make(self, key: ViewKey) -> object:
         followed = self._followed
@@ -96,8 +114,9 @@ class Showing:
                 return views.gangs_shown(followed.group_facts())
             case ("nodes", resource):
                 return views.nodes_shown(followed.cluster, followed.queues, resource)
-            case ("time",):
-                return followed.history.shown(followed.cluster)
+            case ("time" | "trouble" as name,):
+                shown = followed.history.shown
+                return shown(followed.cluster) if name == "time" else self.trouble
             case ("workload", namespace, name):
                 found = followed.workload(namespace, name)
                 group = followed.group_of(found) if found is not None else None

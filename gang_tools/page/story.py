@@ -41,7 +41,7 @@ _EVENTS: Final = "at=Last_seen_(UTC) count=Times reason about message"
 _HOLDERS: Final = "holder=Workload cluster_queue=ClusterQueue amount=Holds since=For"
 _POD_SETS: Final = "name=Pod_set count=Pods each=Each_asks_for flavors=Flavor"
 _AHEAD: Final = "name=Gang priority needed=Pods_it_needs"
-_MEMBERS: Final = "name=Pod state node message=It_says"
+_MEMBERS: Final = "name=Pod state node message"
 
 
 def story(
@@ -145,7 +145,7 @@ class _Teller:
         yield from self._nodes("Nodes of its pods", found.nodes)
         rows = [each.model_dump() for each in found.conditions]
         for row in rows:
-            row["at"] = f"{row['last_transition_time']:%H:%M:%S}"
+            row["at"] = f"{row['last_transition_time']:%Y-%m-%d %H:%M:%S}"
             row["name"] = f"{row['type']}={row['status']}"
         yield from listed("What happened", "at=Time_(UTC) name=Condition reason message=Why", rows)
 
@@ -226,7 +226,7 @@ def _facts_of_workload(found: Explanation) -> dict[str, object]:
         "Cohort": found.cohort,
         "Position": _place(found.position_in_cluster_queue),
         "Priority": f"{found.priority}{named}",
-        "Created": f"{found.created:%Y-%m-%d %H:%M:%S} UTC",
+        "Created": _utc(found.created),
     }
 
 
@@ -272,7 +272,8 @@ def _commands(workload: Explanation | None, group: GroupExplanation | None) -> I
     if workload is not None:
         within_namespace = f"-n {workload.namespace}"
         for owner in workload.owners[:1]:
-            yield f"gang-extender explain job {owner.name} {within_namespace}"
+            kind = f"--kind {owner.kind}"
+            yield f"gang-extender explain job {owner.name} {within_namespace} {kind}"
         yield f"kubectl describe workload {workload.name} {within_namespace}"
     if group is not None:
         within_namespace = f"-n {group.namespace}"
@@ -290,4 +291,4 @@ def _amounts(amounts: Mapping[str, str]) -> str:
 
 
 def _utc(at: datetime | None) -> str:
-    return f"{at:%H:%M:%S} UTC" if at is not None else ""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at is not None else ""

@@ -1,4 +1,4 @@
-"""What the page shows, as rows of plain values: made once for all who look, no I/O, no clock."""
+"""The views of the page, as rows of plain values, made once for all; no I/O, no clock."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -34,6 +34,7 @@ _TILES: Final = 48
 _COLOURS: Final = 7
 """Colours that colour-blind people can tell apart; the name stands beside each."""
 _COMMON: Final = {"cpu", "memory"}
+_SUMMED: Final = ("has", "used", "kept", "left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +90,12 @@ def _waiting(facts: Facts) -> Iterator[Row]:
     for queue in sorted(facts.queues.cluster_queues):
         for place, order in enumerate(sorted(facts.pending.queue(queue).orders()), start=1):
             yield row(order[-1], order[1], queue=queue, place=place)
-    for local_queue, info in sorted(facts.queues.local_queues.items()):
-        for key in sorted(facts.queues.waiting_in(local_queue)):
-            if not facts.queues.admission(key) and not facts.pending.cluster_queue_of(key):
-                yield row(key, workloads[key].meta.created, queue=info.cluster_queue)
+    for key, workload in sorted(workloads.items()):
+        waits = not workload.finished and not facts.queues.admission(key)
+        if waits and not facts.pending.cluster_queue_of(key):
+            there = facts.queues.local_queues.get(workload.queue)  # nothing checks that it exists
+            queue = there.cluster_queue if there is not None else ""
+            yield row(key, workload.meta.created, queue=queue)
 
 
 @lru_cache(4096)
@@ -145,8 +148,8 @@ def _bars(node: QuotaNode) -> Iterator[Row]:
             continue
         borrowed = max(0, uses - has)
         unused = has - uses + borrowed
-        lent = 0
-        if node.is_queue and node.parent is not None:  # what it could not use: others do
+        lent = 0  # at least: what it could not use now, however many others lend too
+        if node.is_queue and node.parent is not None:
             lent = max(0, min(unused, unused - max(0, node.available(what))))
         whole = max(has, uses)
         yield {
@@ -161,7 +164,7 @@ def _bars(node: QuotaNode) -> Iterator[Row]:
 
 
 def _more(resource: str, borrowed: int, lent: int) -> str:
-    parts = ((borrowed, "borrowed"), (lent, "lent"))
+    parts = ((borrowed, "borrowed"), (lent, "taken by others"))
     return ", ".join(f"{show(resource, amount)} {word}" for amount, word in parts if amount)
 
 
@@ -233,16 +236,15 @@ def nodes_shown(cluster: ClusterView, queues: QueueView, resource: str) -> Nodes
                 }
             )
             for tile in tiles:
-                total.update(nodes=1, has=tile["has"], used=tile["used"], kept=tile["kept"])
+                total.update({"nodes": 1, **{what: tile[what] for what in _SUMMED}})
                 gangs.update({p["gang"]: p["amount"] for p in tile["parts"] if p["kind"] == "used"})
-    sums = {name: show(resource, total[name]) for name in ("has", "used", "kept")}
-    free = show(resource, max(0, total["has"] - total["used"] - total["kept"]))
+    sums = {name: show(resource, total[name]) for name in _SUMMED}
     named = {"nodes": total["nodes"], f"{resource} in all": sums["has"], "used": sums["used"]}
     return NodesShown(
         resource,
         rows,
         [gang for gang, _ in gangs.most_common() if "/" in gang],
-        {**named, "kept for gangs": sums["kept"], "free": free},
+        {**named, "kept for gangs": sums["kept"], "free": sums["left"]},
     )
 
 
@@ -288,12 +290,15 @@ def _tile(
     used = sum(by_gang.values())
     held = sum(part["amount"] for part in parts if part["kind"] == "kept")
     trouble = "not ready" if not node.ready else "cordoned" if node.unschedulable else ""
+    # Room may be kept on a node that is still in use; of one in trouble nothing can be used.
+    left = 0 if trouble else max(0, has - used - held)
     return {
         "name": node.name,
         "has": has,
         "used": used,
         "kept": held,
-        "free": show(resource, max(0, has - used - held)),
+        "left": left,
+        "free": show(resource, left),
         "of": show(resource, has),
         "parts": parts,
         "trouble": trouble,

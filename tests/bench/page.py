@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, islice, product
 from typing import Annotated, Any, Final
 
 import typer
@@ -27,9 +27,9 @@ from tests.bench.meter import Meter
 from tests.harness.chromium import chromium
 
 LISTS: Final = {"/queues": "td.col-lacks", "/gangs": "td.col-state", "/nodes": ".tile"}
-"""What is there once a list shows something."""
+"""The element that each list has once it shows something."""
 _CHURN: Final = 20
-"""How many times a second a node changes."""
+"""Changes of nodes a second."""
 _FIRST: Final = """(() => {
   const look = () => {
     if (!window.shown && document.querySelector("td.col-lacks, td.col-state, .tile"))
@@ -51,7 +51,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a browser saw, in milliseconds each time."""
+    """The times that a browser needed, in milliseconds."""
 
     name: str
     times: Sequence[float]
@@ -59,13 +59,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was measured."""
+    """All times and sizes that were measured."""
 
     rows: list[Row]
     mib: float
     """The largest resident set of the page's process."""
     watches: set[int]
-    """How many watches the API server had, at each look."""
+    """The numbers of watches that the API server had, at each look."""
 
 
 class PageProcesses(Processes):
@@ -89,7 +89,7 @@ class PageProcesses(Processes):
 
 def measure(browser: Browser, *, nodes: int, queues: int, viewers: int, times: int) -> Found:
     """Return what people see who look at a cluster of that size."""
-    rows, watches = list[Row](), set[int]()
+    rows, watches, numbers = list[Row](), set[int](), count()
     with Meter() as meter, PageProcesses("page", "page", (nodes, queues), {}) as processes:
         meter.add("page", processes.pid)
         for path, shown in LISTS.items():
@@ -98,7 +98,7 @@ def measure(browser: Browser, *, nodes: int, queues: int, viewers: int, times: i
         for many, churn in product((1, viewers), (0, _CHURN)):
             with _looking(browser, f"{processes.url}/queues", many) as pages:
                 watches.add(processes.bench("open")["watches"])
-                seen = [*_updates(processes, pages, times=times, churn=churn)]
+                seen = [*_updates(processes, pages, numbers, times=times, churn=churn)]
                 rows.append(Row(f"update, {many} look, {churn} nodes change a second", seen))
         return Found(rows, meter.peak_mib()["page"], watches)
 
@@ -111,7 +111,7 @@ def _first(browser: Browser, url: str, shown: str, *, times: int) -> Iterator[fl
             page.add_init_script(_FIRST)
             page.goto(url)
             page.wait_for_selector(shown)
-            yield page.evaluate("window.shown")
+            yield page.wait_for_function("window.shown").json_value()
 
 
 @contextmanager
@@ -126,11 +126,11 @@ def _looking(browser: Browser, url: str, many: int) -> Iterator[list[Page]]:
 
 
 def _updates(
-    processes: Processes, pages: Sequence[Page], *, times: int, churn: int
+    processes: Processes, pages: Sequence[Page], numbers: Iterator[int], *, times: int, churn: int
 ) -> Iterator[float]:
     """Yield how long it takes until the last one sees that the first workload asks for more."""
     chance = random.Random(7)
-    for number in range(times):
+    for number in islice(numbers, times):
         until = time.monotonic() + chance.uniform(0.5, 1.5)
         while time.monotonic() < until:
             if churn:

@@ -9,9 +9,15 @@ setInterval(() => document.querySelectorAll("time[data-since]").forEach((each) =
   if (each.textContent !== (words || "0s")) each.textContent = words || "0s";
 }), 250);
 // Where the token or the right of who looks has ended, the server says what to show instead.
-addEventListener("load", () => window.socket?.on("disconnect", (_, details) => {
-  if (details?.context?.code === 1008) location.reload();
-}));
+addEventListener("load", () => {
+  window.socket?.on("disconnect", (_, details) => {
+    if (details?.context?.code === 1008) location.reload();
+  });
+  // A browser does not say why a connection was refused.
+  window.socket?.on("connect_error", () => fetch("/favicon.ico", { redirect: "manual", cache: "no-store" }).then((answer) => {
+    if (answer.type === "opaqueredirect" || answer.status === 403) location.reload();
+  }, () => {}));
+});
 // Keys: q, g, n and w go to the pages, / to the search.
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -52,13 +52,14 @@ def served(
     *args: str,
     name: str = "page",
     host: str = "127.0.0.1",
+    scheme: str = "http",
 ) -> Iterator[str]:
     """Run the page with the rights that it is shipped with; give its address."""
     with Api(control_plane.admin_kubeconfig) as api:
         api.apply(ROOT / "manifests" / "page" / "rbac.yaml")
     account = control_plane.service_account_kubeconfig(NAMESPACE, "gang-page")
     port = free_port()
-    url = f"http://{host}:{port}"
+    url = f"{scheme}://{host}:{port}"
     command = [sys.executable, "-m", "gang_tools", "page", "--host", host, "--port", str(port)]
     found = kubeconfig or account
     process = control_plane.spawn(name, [*command, "--kubeconfig", found, *args], url=url)

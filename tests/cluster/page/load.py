@@ -1,4 +1,4 @@
-"""What the page shows in its tests: three teams that share GPUs, and gangs beside their queues."""
+"""The load that the page shows in tests: three teams that share GPUs, and gangs beside queues."""
 
 from typing import Any, Final
 

@@ -1,7 +1,10 @@
 """Every view, with what is known to be so; and that each is live, linked and usable by keyboard."""
 
 import re
+import ssl
+from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 from playwright.sync_api import Browser, expect
@@ -10,6 +13,7 @@ from tests.cluster.page.conftest import Look, opened, picture, picture_for_docs,
 from tests.cluster.page.load import job, pods
 from tests.cluster.queues import JOBS
 from tests.harness import objects
+from tests.harness.certificates import Authority, KeyPair
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.faulty_proxy import FaultyProxy
@@ -24,7 +28,7 @@ def test_queues_show_who_has_what_and_who_waits_at_which_place(look: Look) -> No
     language = page.locator(".queue-row", has_text="language")
     expect(language.locator(".bar").first).to_contain_text("64 of 40 · 24 borrowed")
     robotics = page.locator(".queue-row", has_text="robotics")
-    expect(robotics.locator(".bar").first).to_contain_text("8 of 32 · 24 lent")
+    expect(robotics.locator(".bar").first).to_contain_text("8 of 32 · 24 taken by others")
     expect(page.locator(".queue-row", has_text="paused")).to_contain_text("is stopped")
     waits = page.locator("tr", has_text="Job/pretrain-405b")
     expect(waits).to_contain_text(re.compile(r"^1.*WaitingForQuota.*48 nvidia.com/gpu of a100"))
@@ -278,14 +282,15 @@ def test_a_tenant_sees_its_namespace_and_totals_of_the_rest(
             "websocket",
             lambda socket: socket.on("framereceived", lambda frame: frames.append(str(frame))),
         )
-        page.goto(f"{url}/queues")
-        page.wait_for_url("**/login")
+        page.goto(f"{url}/gangs")
+        page.wait_for_url("**/login?next=/gangs")
         page.get_by_label("A bearer token").fill("nonsense")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("alert")).to_have_text("The API server does not know it.")
+        expect(page.get_by_role("alert")).to_have_text("The API server does not accept this token.")
         page.get_by_label("A bearer token").fill(token)
         page.keyboard.press("Enter")
-        page.wait_for_url("**/queues")
+        page.wait_for_url("**/gangs")
+        page.goto(f"{url}/queues")
 
         expect(page.locator("tr", has_text="Job/detect-video")).to_be_visible()
         expect(page.get_by_text(re.compile(r"\d+ more wait in other namespaces"))).to_be_visible()
@@ -317,8 +322,73 @@ def test_a_tenant_sees_its_namespace_and_totals_of_the_rest(
             assert not re.search(r"✗|nvidia|Admitted|Pending|gpu-[ab]", shown), path
         page.goto(f"{url}/queues")
         expect(page.locator(".live")).to_have_text("● live")
+        # A browser that was away hears nothing of the end of its token but a refused connection.
+        page.context.set_offline(True)
+        page.evaluate("socket.io.engine.close()")
+        expect(page.locator("#popup")).to_be_visible()
         api.delete("serviceaccounts", "viewer", name)
-        page.wait_for_url("**/login")  # without a reload: its token has ended
+        api.wait_for("its token has ended", lambda: _answer(f"{url}/queues", token) == 303)
+        page.context.set_offline(False)
+        page.wait_for_url("**/login?next=/queues")
+
+
+def test_a_session_ends_with_its_button_and_an_open_page_with_the_token(
+    control_plane: ControlPlane, load: None, browser: Browser, api: Api
+) -> None:
+    name = "team-batch"
+    account = {"kind": "ServiceAccount", "name": "leaves", "namespace": name}
+    made = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    api.create({**made, "metadata": {"name": "leaves", "namespace": name}})
+    api.create(objects.binding("leaves", "gang-queue-viewer", account, namespace=name))
+    token = api.token(name, "leaves")
+    guarded = served(control_plane, None, "--authenticate", name="page-leaves")
+    with guarded as url, opened(browser) as page:
+
+        def sign_in() -> None:
+            page.goto(f"{url}/gangs")
+            page.get_by_label("A bearer token").fill(token)
+            page.get_by_role("button", name="Sign in").click()
+            expect(page.locator(".live")).to_have_text("● live")
+
+        sign_in()
+        page.get_by_role("button", name=re.compile("leaves")).click()
+        page.wait_for_url("**/login")
+        sign_in()
+        api.delete("serviceaccounts", "leaves", name)
+        page.wait_for_url("**/login?next=/gangs")  # without a reload
+
+
+def _answer(url: str, token: str) -> int:
+    """Return the answer to a request with a token."""
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.get(url, headers=headers, trust_env=False, timeout=60).status_code
+
+
+def test_a_renewed_certificate_is_served(
+    control_plane: ControlPlane, load: None, tmp_path: Path
+) -> None:
+    first, second = Authority(tmp_path / "first"), Authority(tmp_path / "second")
+    files = KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key")
+
+    def renew(authority: Authority) -> None:
+        made = authority.serving("page")
+        files.key.write_bytes(made.key.read_bytes())
+        files.certificate.write_bytes(made.certificate.read_bytes())
+
+    def is_of(authority: Authority) -> bool:
+        trusts = ssl.create_default_context(cafile=authority.ca)
+        try:
+            return httpx.get(f"{url}/livez", verify=trusts, trust_env=False).is_success
+        except httpx.ConnectError:
+            return False
+
+    renew(first)
+    flags = ("--tls-cert-file", str(files.certificate), "--tls-key-file", str(files.key))
+    with served(control_plane, None, *flags, name="page-tls", scheme="https") as url:
+        assert is_of(first)
+        renew(second)
+        control_plane.wait_until("the new certificate is served", lambda: is_of(second))
+        assert not is_of(first)
 
 
 def test_a_foreign_name_for_this_machine_gets_no_page(browser: Browser, page_url: str) -> None:

@@ -1,8 +1,9 @@
-"""Who is let in, and what that person may see."""
+"""The door lets in those whom the API server knows, and says what they may see."""
 
 import asyncio
 from collections.abc import Collection, MutableMapping
 from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import httpx
@@ -19,6 +20,7 @@ from tests.unit.server import test_access
 
 ALL = Access("kueue.x-k8s.io", "workloads", verb="list")
 ONE = Access("kueue.x-k8s.io", "workloads", namespace="a", verb="list")
+SCOPE_OF_ANN = {"type": "http", "viewer": Viewer("ann"), "headers": []}
 BEARER = {"Authorization": "Bearer good"}
 
 
@@ -47,9 +49,9 @@ class Server(test_access.Server):
 def door(
     server: Server,
     clock: ManualClock | None = None,
-    namespaces: Collection[str] | None = ("a", "b"),
+    shown: Collection[str] | None = ("a/one", "a/two", "b/one"),
 ) -> Door:
-    """Return the door of a page that says who looks, and goes on saying so over a websocket."""
+    """Return the door of a page that names the person, and echoes over a websocket."""
     app = FastAPI()
 
     @app.get("/queues")
@@ -57,6 +59,10 @@ def door(
         viewer = viewer_of(request)
         seen = None if viewer.namespaces is None else sorted(viewer.namespaces)
         return {"name": viewer.name, "sees": seen}
+
+    @app.get("/prefix")
+    def prefix(request: Request) -> str:
+        return request.headers.get("x-forwarded-prefix", "none")
 
     @app.get("/readyz")
     def ready() -> str:
@@ -68,7 +74,7 @@ def door(
         async for asked in socket.iter_text():
             await socket.send_text(asked)
 
-    return Door(app, Guard(server), lambda: namespaces, clock=clock or ManualClock())
+    return Door(app, Guard(server), lambda: shown, clock=clock or ManualClock())
 
 
 def client(*allowed: Access, server: Server | None = None) -> httpx.AsyncClient:
@@ -80,16 +86,25 @@ def client(*allowed: Access, server: Server | None = None) -> httpx.AsyncClient:
 class Socket:
     """A live connection of a page."""
 
-    def __init__(self, to: Door, page: str = "gone", token: bytes = b"good") -> None:
+    def __init__(
+        self,
+        to: Door,
+        page: str = "gone",
+        header: tuple[str, str] = ("authorization", "Bearer good"),
+    ) -> None:
         self._asks = asyncio.Queue[MutableMapping[str, Any]]()
         self._gets = asyncio.Queue[MutableMapping[str, Any]]()
         self._asks.put_nowait({"type": "websocket.connect"})
         scope = {
             "type": "websocket", "path": "/_nicegui_ws/socket.io/", "scheme": "ws",
             "query_string": f"client_id={page}".encode(),
-            "headers": [(b"authorization", b"Bearer " + token)],
+            "headers": [(header[0].encode(), header[1].encode())],
         }  # fmt: skip
         self.task = asyncio.ensure_future(to(scope, self._asks.get, self._gets.put))
+
+    def end(self) -> None:
+        """Close it, as a browser does."""
+        self._asks.put_nowait({"type": "websocket.disconnect", "code": 1001})
 
     async def got(self, text: str = "") -> object:
         """Return what the next message is, after a question where there is one."""
@@ -99,9 +114,7 @@ class Socket:
         return message.get("text") or message.get("code") or message["type"]
 
 
-@pytest.mark.parametrize(
-    ("allowed", "sees"), [((ALL,), None), ((ONE,), ["a"]), ((), [])], ids=["all", "one", "none"]
-)
+@pytest.mark.parametrize(("allowed", "sees"), [((ALL,), None), ((ONE,), ["a"])], ids=["all", "one"])
 async def test_a_person_sees_the_namespaces_whose_workloads_it_may_list(
     allowed: tuple[Access, ...], sees: list[str] | None
 ) -> None:
@@ -114,31 +127,127 @@ async def test_a_person_sees_the_namespaces_whose_workloads_it_may_list(
 async def test_others_are_sent_to_the_form(headers: dict[str, str]) -> None:
     async with client(ALL) as page:
         answer = await page.get("/queues", headers=headers)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+        wanted = await page.get("/workload/a/b?x=1&y=%2F", headers=headers)
+        script = await page.get("/_nicegui/script.js", headers=headers)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=/queues")
+    assert parse_qs(urlsplit(wanted.headers["location"]).query) == {
+        "next": ["/workload/a/b?x=1&y=%2F"]
+    }
+    assert script.status_code == 403  # a script that is sent to the form would go there
+
+
+async def test_who_may_see_nothing_is_told_which_right_is_missing() -> None:
+    async with client() as page:
+        answer = await page.get("/queues", headers=BEARER)
+    assert (answer.status_code, "ann may not list Workloads" in answer.text) == (403, True)
+
+
+async def test_of_namespaces_with_nothing_to_show_nobody_is_asked() -> None:
+    server = Server(ONE)
+    async with client(server=server) as page:
+        await page.get("/queues", headers=BEARER)
+    namespaces = [each.namespace for each in server.asked if isinstance(each, Access)]
+    assert sorted(namespaces) == ["", "a", "b"]
+
+
+async def test_a_person_has_no_more_than_some_pages_and_live_connections() -> None:
+    opened = door(Server(ALL))
+    pages = [f"page-{number}" for number in range(30)]
+    of_ann = cast("Client", type("Page", (), {"request": Request(SCOPE_OF_ANN)})())
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(opened), base_url="http://page", headers=BEARER
+    ) as browser:
+        Client.instances.update(dict.fromkeys(pages, of_ann))
+        try:
+            assert (await browser.get("/queues")).status_code == 429
+            assert (await browser.get("/_nicegui/script.js")).status_code == 404
+            del Client.instances[pages.pop()]
+            assert (await browser.get("/queues")).status_code == 200
+        finally:
+            for name in pages:
+                del Client.instances[name]
+    sockets = [Socket(opened) for _ in range(30)]
+    assert [await each.got() for each in sockets] == ["websocket.accept"] * 30
+    assert await Socket(opened).got() == 1008
+    sockets[0].end()
+    await sockets[0].task
+    again = Socket(opened)
+    assert await again.got() == "websocket.accept"
+    for each in (*sockets, again):
+        each.task.cancel()
+
+
+async def test_no_header_says_from_where_scripts_come() -> None:
+    async with client(ALL) as page:
+        prefix = {"X-Forwarded-Prefix": "https://evil.example"}
+        answer = await page.get("/prefix", headers={**BEARER, **prefix})
+    assert answer.json() == "none"
 
 
 async def test_the_form_takes_a_token_that_the_api_server_knows() -> None:
     async with client(ONE) as page:
-        assert "token" in (await page.get("/login")).text
+        form = await page.get("/login", params={"next": '/x"<'})
+        assert 'name="next" value="/x&quot;&lt;"' in form.text
         wrong = await page.post("/login", data={"token": "bad"})
         assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
         right = await page.post("/login", data={"token": " good "})
         assert right.status_code == 303
-        assert "httponly; path=/; samesite=strict" in right.headers["set-cookie"].lower()
+        assert "httponly; path=/; samesite=lax" in right.headers["set-cookie"].lower()
         assert (await page.get("/queues")).json()["sees"] == ["a"]
         assert (await page.post("/login", content=b"x" * 100_000)).status_code == 413
 
 
-async def test_a_session_ends_with_a_look_at_the_form_and_its_cookie_is_not_the_token() -> None:
+@pytest.mark.parametrize(
+    ("wanted", "leads"),
+    [
+        ("/workload/a/b?x=1", "/workload/a/b?x=1"),
+        ("//evil.example", "/queues"),
+        ("https://evil.example", "/queues"),
+        ("/\\evil.example", "/%5Cevil.example"),
+        ("/\t/evil.example", "/%09/evil.example"),
+    ],
+)
+async def test_the_form_leads_to_the_wanted_page_and_to_no_other_host(
+    wanted: str, leads: str
+) -> None:
     async with client(ALL) as page:
-        await page.post("/login", data={"token": "good"}, headers={"X-Forwarded-Proto": "https"})
+        answer = await page.post("/login", data={"token": "good", "next": wanted})
+    assert answer.headers["location"] == leads
+
+
+async def test_a_session_ends_with_a_form_but_no_look_and_its_cookie_is_not_the_token() -> None:
+    proxies = {"X-Forwarded-Proto": "https, http"}
+    async with client(ALL) as page:
+        await page.post("/login", data={"token": "good"}, headers=proxies)
         [cookie] = page.cookies.jar
         assert (cookie.secure, "good" in (cookie.value or "")) == (True, False)
         session = {"Cookie": f"{cookie.name}={cookie.value}"}
         page.cookies.clear()
         assert (await page.get("/queues", headers=session)).status_code == 200
         await page.get("/login", headers=session)
+        assert (await page.get("/queues", headers=session)).status_code == 200
+        assert (await page.post("/login", headers=session)).status_code == 200
         assert (await page.get("/queues", headers=session)).status_code == 303
+
+
+@pytest.mark.parametrize("end", ["form", "time"])
+async def test_a_live_connection_ends_with_its_session(end: str) -> None:
+    clock = ManualClock()
+    opened = door(Server(ALL), clock)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(opened), base_url="http://page"
+    ) as page:
+        await page.post("/login", data={"token": "good"})
+        [cookie] = page.cookies.jar
+        socket = Socket(opened, header=("cookie", f"{cookie.name}={cookie.value}"))
+        await socket.got()
+        assert await socket.got("secret") == "secret"
+        if end == "form":
+            await page.post("/login")
+        else:
+            clock.now += 13 * 3600
+    assert await socket.got("secret") == 1008
+    socket.task.cancel()
 
 
 @pytest.mark.parametrize("what", ["token", "right"])
@@ -183,12 +292,12 @@ async def test_nobody_takes_up_the_page_of_another_person_or_of_other_rights() -
     assert await Socket(door(Server(ALL)), page="").got() == 1008
     async with client(ALL) as polling:
         path = f"/_nicegui_ws/socket.io/?client_id={uuid4()}"
-        assert (await polling.get(path, headers=BEARER)).status_code == 303
+        assert (await polling.get(path, headers=BEARER)).status_code == 403
 
 
 async def test_nothing_is_shown_or_asked_before_all_is_listed() -> None:
     server = Server(ALL)
-    loading = httpx.ASGITransport(door(server, namespaces=None))
+    loading = httpx.ASGITransport(door(server, shown=None))
     async with httpx.AsyncClient(transport=loading, base_url="http://page") as page:
         answer = await page.get("/queues", headers=BEARER)
         assert (answer.status_code, "refresh" in answer.text) == (503, True)
@@ -198,8 +307,8 @@ async def test_nothing_is_shown_or_asked_before_all_is_listed() -> None:
 
 async def test_those_who_ask_at_once_wait_for_one_answer_of_a_few_reviews_at_once() -> None:
     server = Server(ONE)
-    names = [f"n{number}" for number in range(300)]
-    many = httpx.ASGITransport(door(server, namespaces=["a", *names]))
+    names = [f"n{number}/one" for number in range(300)]
+    many = httpx.ASGITransport(door(server, shown=["a/one", *names]))
     async with httpx.AsyncClient(transport=many, base_url="http://page") as page:
         got = await asyncio.gather(*(page.get("/queues", headers=BEARER) for _ in range(6)))
     assert [each.json()["sees"] for each in got] == [["a"]] * 6

@@ -1,4 +1,4 @@
-"""What the page keeps of the last hours: use, waiting, and what started and was preempted."""
+"""The last hours that the page keeps: use, waiting, starts and preemptions."""
 
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 from extender.state.cluster.store import Cluster

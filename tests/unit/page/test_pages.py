@@ -1,27 +1,29 @@
 """Each page is made of what the cluster has, for one who sees all and for a tenant."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cache
 from typing import cast
 
 import httpx
 import pytest
 from fastapi import FastAPI
-from nicegui import ui
+from nicegui import Client, ui
 from starlette.types import Receive, Scope, Send
 
 from extender.config.settings import Settings
 from extender.kube.client import KubeClient
 from extender.state.queue import events as qv
-from extender.state.queue.records import NamespaceInfo
+from extender.state.queue.records import NamespaceInfo, OwnerRef
 from gang_tools.page.access import Viewer
 from gang_tools.page.asking import Asking
 from gang_tools.page.following import FollowedCluster
 from gang_tools.page.pages import add_pages
 from gang_tools.page.showing import Showing
 from tests.makers import NAMESPACE, ManualClock, nodes, observe, pod, pod_group
-from tests.queue_makers import cluster_queue, flavor, local_queue, workload
+from tests.queue_makers import cluster_queue, flavor, local_queue, meta, workload
 from tests.unit.explain.scene import holding
 
 ANN, BOB = Viewer("ann"), Viewer("bob", frozenset({"elsewhere"}))
@@ -36,11 +38,21 @@ def shown() -> FastAPI:
     members = [pod(f"m-{number}", 2, group="gang", on="n0") for number in range(2)]
     observe(followed._cluster, nodes(8), pod_group("gang", 2), members)
     queue = NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", 4), local_queue()
-    for fact in (*queue, holding("holder", 4), workload("waits", 1)):
+    twice = [
+        workload(f"{kind}-twice", 9, owners=(OwnerRef(version, kind, "twice", kind),))
+        for kind, version in (("Job", "batch/v1"), ("JobSet", "jobset.x-k8s.io/v1alpha2"))
+    ]
+    own = replace(local_queue(), meta=meta(local_queue().meta.name, "own"))
+    others = NamespaceInfo("own"), own, workload("mine", 9, meta=meta("mine", "own"))
+    foreign = cluster_queue("other", 4), local_queue("other"), workload("foreign", 9, "other")
+    for fact in (*queue, holding("holder", 4), workload("waits", 1), *others, *foreign):
         followed._queues.apply(qv.Applied(fact))
+    for each in twice:
+        followed._queues.apply(qv.Applied(each))
     app = FastAPI()
+    app.state.showing = Showing(followed, clock)
     ui.run_with(app, show_welcome_message=False)
-    add_pages(Showing(followed, clock), followed, Asking(followed, clock))
+    add_pages(app.state.showing, followed, Asking(followed, clock))
     return app
 
 
@@ -56,6 +68,29 @@ async def opened(viewer: Viewer) -> AsyncIterator[httpx.AsyncClient]:
         transport = httpx.ASGITransport(door)
         async with httpx.AsyncClient(transport=transport, base_url="http://page") as browser:
             yield browser
+        for page in [*Client.instances.values()]:
+            page.delete()
+
+
+async def page_of(browser: httpx.AsyncClient, path: str) -> Client:
+    """Return the page at a path, before a socket is there."""
+    before = {*Client.instances}
+    answer = await browser.get(path)
+    assert answer.status_code == 200
+    [name] = Client.instances.keys() - before
+    return Client.instances[name]
+
+
+def content(page: Client) -> str:
+    """Return all that a browser is sent of a page."""
+    sent = [each._to_dict() for each in page.elements.values()]
+    return json.dumps(sent, default=str, ensure_ascii=False)
+
+
+async def connected(page: Client) -> str:
+    """Return what a page shows once its socket is there."""
+    await page.handle_handshake("test-socket", "tab", None, "document", 0)
+    return content(page)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +99,7 @@ async def opened(viewer: Viewer) -> AsyncIterator[httpx.AsyncClient]:
         ("/queues", "4 of 4"),
         ("/queues?queue=cq&text=wai", "ns/waits"),
         ("/gangs", "/gang/ns/gang"),
-        ("/nodes?resource=nonsense", "cpu in all"),
+        ("/nodes?resource=nonsense", "ns/gang"),
         ("/what-if", "What if this job came now?"),
         ("/time", "gangs that are partial now"),
         ("/workload/ns/waits", "kubectl describe workload waits -n ns"),
@@ -74,13 +109,68 @@ async def opened(viewer: Viewer) -> AsyncIterator[httpx.AsyncClient]:
 )
 async def test_a_page_shows_what_there_is_and_none_of_it_to_a_tenant(path: str, has: str) -> None:
     async with opened(ANN) as browser:
-        answer = await browser.get(path)
-    assert (answer.status_code, has in answer.text) == (200, True)
+        assert has in await connected(await page_of(browser, path))
     async with opened(BOB) as browser:
-        answer = await browser.get(path)
-    assert answer.status_code == 200
-    for secret in ("ns/waits", "m-0", "kubectl describe"):
-        assert secret in path or secret not in answer.text
+        seen = await connected(await page_of(browser, path))
+    for secret in ("ns/waits", "ns/gang", "m-0", "kubectl describe"):
+        assert secret in path or secret not in seen
+
+
+@pytest.mark.parametrize("path", ["/queues", "/gangs", "/nodes", "/gang/ns/gang"])
+async def test_nothing_is_made_for_a_page_before_its_socket_is_there_or_kept_after_it(
+    path: str,
+) -> None:
+    async with opened(ANN) as browser:
+        page = await page_of(browser, path)
+        showing = shown().state.showing
+        assert (showing._made, showing._drawn) == ({}, {})
+        empty = len(content(page))
+        assert len(await connected(page)) > empty
+        [view, *_] = showing._made
+        assert view[0] in path
+        page.delete()
+        assert (showing._made, showing._last, showing._drawn) == ({}, {}, {})
+
+
+async def test_a_page_whose_view_fails_says_so_and_goes_on_once_it_can() -> None:
+    async with opened(ANN) as browser:
+        page = await page_of(browser, "/queues")
+        showing = shown().state.showing
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(showing, "_make", lambda _: 1 / 0)
+            assert (await connected(page)).count('"bad", "hidden"') == 1  # of trouble
+        showing._followed._notice()
+        for key in [*showing._drawn]:
+            await showing._refresh(key, told=False)
+        assert content(page).count('"bad", "hidden"') == 2
+        assert "ns/waits" in content(page)
+
+
+async def test_jobs_of_one_name_and_several_kinds_have_one_page() -> None:
+    async with opened(ANN) as browser:
+        seen = await connected(await page_of(browser, "/workload/ns/twice"))
+    assert "explain job twice -n ns --kind Job" in seen
+
+
+@pytest.mark.parametrize(
+    ("query", "numbers"),
+    [
+        ("", (5, 1, 2)),
+        ("?queue=cq", (1, 1, 1)),
+        ("?namespace=own", (1, 1, 1)),
+        ("?text=mine", (1, 1, 1)),
+        ("?text=nothing", (0, 0, 0)),
+    ],
+)
+async def test_the_numbers_of_a_tenant_are_of_what_is_chosen(
+    query: str, numbers: tuple[int, ...]
+) -> None:
+    async with opened(Viewer("cid", frozenset({"own"}))) as browser:
+        page = await page_of(browser, f"/queues{query}")
+        await connected(page)
+        shown = [each.content for each in page.elements.values() if isinstance(each, ui.html)]
+    names = ("workloads wait", "workloads have quota", "ClusterQueues")
+    assert tuple(int(shown[shown.index(name) - 1]) for name in names) == numbers
 
 
 @pytest.mark.parametrize(
@@ -89,6 +179,7 @@ async def test_a_page_shows_what_there_is_and_none_of_it_to_a_tenant(path: str, 
         (ANN, "ns/gang", "/gang/ns/gang"),
         (BOB, "ns/gang", "/workload/ns/gang"),
         (ANN, "ns", "/queues?namespace=ns"),
+        (ANN, "a/b/c", "/queues?text=a%2Fb%2Fc"),
     ],
 )
 async def test_a_name_leads_to_its_page(viewer: Viewer, name: str, leads: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -104,7 +105,7 @@ async def test_others_work_between_the_draws_for_two_people() -> None:
         asyncio.get_running_loop().call_soon(done.append, "other")
 
     showing.watch(KEY, draw)
-    showing.watch(KEY, draw)
+    showing.watch(KEY, lambda: draw())
     with running(showing):
         await asyncio.sleep(2)
     assert done[:3] == ["draw", "other", "draw"]
@@ -138,7 +139,11 @@ async def test_who_comes_in_between_takes_no_change_from_the_others() -> None:
 async def test_what_did_not_change_is_not_drawn_and_what_nobody_sees_not_made() -> None:
     followed = Followed()
     showing, drawn = Counting(followed), list[object]()
-    end = showing.watch(KEY, lambda: drawn.append(None))
+
+    def draw() -> None:
+        drawn.append(None)
+
+    showing.watch(KEY, draw)
     with running(showing):
         await asyncio.sleep(2)
         before = len(drawn)
@@ -148,8 +153,51 @@ async def test_what_did_not_change_is_not_drawn_and_what_nobody_sees_not_made() 
         followed.trouble = "the API server is away"
         await asyncio.sleep(2)
         assert (showing.trouble, len(drawn)) == (followed.trouble, before + 1)
-        end()
+        showing.leave(KEY, draw)
+        assert (showing.view(KEY), showing._made) == (0, {})
         made = showing.made
         followed.change()
         await asyncio.sleep(1)
         assert showing.made == made
+
+
+async def test_nothing_is_kept_or_drawn_for_who_left_while_others_were_drawn() -> None:
+    followed = Followed()
+    showing, drawn = Counting(followed), list[ViewKey]()
+    draws = {(f"of-{number}",): partial(drawn.append, (f"of-{number}",)) for number in range(3)}
+
+    def all_leave() -> None:
+        for key, draw in draws.items():
+            showing.leave(key, draw)
+
+    showing.watch(KEY, all_leave)
+    for key, draw in draws.items():
+        showing.watch(key, draw)
+    for late in (KEY, KEY):
+        showing.watch(late, lambda: None)
+    with running(showing):
+        await asyncio.sleep(2)
+    assert drawn == []
+    assert showing._made.keys() == showing._last.keys() == showing._drawn.keys() == {KEY}
+
+
+async def test_a_view_that_cannot_be_made_is_tried_once_for_all_and_each_is_told() -> None:
+    class Failing(Counting):
+        @override
+        def _make(self, key: ViewKey) -> object:
+            super()._make(key)
+            raise ValueError("no such workload")
+
+    followed = Followed()
+    showing, told = Failing(followed), list[str]()
+
+    def draw() -> None:
+        with pytest.raises(ValueError, match="no such workload"):
+            showing.view(KEY)
+        told.append("failed")
+
+    showing.watch(KEY, draw)
+    showing.watch(KEY, lambda: draw())
+    with running(showing):
+        await asyncio.sleep(2)
+    assert (showing.made, told) == (1, ["failed", "failed"])

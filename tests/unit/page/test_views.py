@@ -5,6 +5,7 @@ from dataclasses import replace
 from extender.explain.facts import GroupFacts
 from extender.gang.verdicts import GangOptions
 from extender.state.cluster import events as ev
+from extender.state.cluster.reservations import Claim
 from extender.state.queue.records import TopologyInfo
 from gang_tools.page import views
 from tests.makers import cluster_of, node, nodes, pod, pod_group
@@ -47,7 +48,7 @@ def test_each_queue_is_under_its_cohort_with_what_it_uses_borrows_and_lends() ->
     rows = {row["name"]: row for row in found}
     assert bar(rows["all"]) == (100, 0, 0, "8 of 8")
     assert bar(rows["a"]) == (57.14, 42.86, 0, "7 of 4 3 borrowed")
-    assert bar(rows["b"]) == (25, 0, 75, "1 of 4 3 lent")
+    assert bar(rows["b"]) == (25, 0, 75, "1 of 4 3 taken by others")
     assert bar(rows["alone"]) == (0, 0, 0, "0 of 2")
     assert [rows[name]["admitted"] for name in ("all", "a", "alone")] == [2, 1, 0]
 
@@ -116,8 +117,30 @@ def test_the_map_has_a_row_for_each_domain_and_what_each_gang_has() -> None:
     assert found.rows[0]["nodes"][0]["trouble"] == "cordoned"
     assert found.gangs == ["ns/gang"]
     assert found.total == {
-        "nodes": 3, "cpu in all": "12", "used": "3", "kept for gangs": "0", "free": "9",
+        "nodes": 3, "cpu in all": "12", "used": "3", "kept for gangs": "0", "free": "5",
     }  # fmt: skip
+
+
+def test_what_waits_in_no_queue_is_listed_with_its_reason() -> None:
+    queues = Admissions(flavor(), cluster_queue("cq"), local_queue())
+    queues.put(workload("lost", queue="nope"))
+
+    shown = views.queues_shown(facts(queues))
+
+    [row] = shown.waiting
+    assert (row["id"], row["queue"], row["reason"]) == ("ns/lost", "", "Misconfigured")
+    assert "LocalQueue nope" in row["said"]
+
+
+def test_room_that_is_kept_on_a_node_in_use_is_not_subtracted_twice() -> None:
+    members = [pod(f"m-{number}", 4, group="gang") for number in range(2)]
+    cluster = cluster_of(*nodes(4, 4), pod("runs", 4, on="n0"), pod_group("gang", 2), *members)
+    cluster.apply(ev.Claimed([Claim("ns/gang", 0, {"n0": {"cpu": 4000}})]))
+
+    found = views.nodes_shown(cluster.view(), Admissions().view, "cpu")
+
+    assert [tile["free"] for tile in found.rows[0]["nodes"]] == ["0", "4"]
+    assert [found.total[name] for name in ("used", "kept for gangs", "free")] == ["4", "4", "4"]
 
 
 def test_scarce_resources_come_first() -> None:
