@@ -69,7 +69,8 @@ def test_the_list_has_gangs_jobs_and_queues_with_why_they_wait(
 
     def settled() -> bool:
         now = rows(*here)
-        return now["waits"]["REASON"] == "NotEnoughResources" and "second" in now
+        said = now["runs"]["PHASE"], now["waits"]["REASON"]
+        return said == ("Running", "NotEnoughResources") and "second" in now
 
     api.wait_for("the list says why the gang waits", settled)
     queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
@@ -212,7 +213,8 @@ async def test_top_shows_a_gang_why_it_waits_and_that_it_starts(
         await until(pilot, lambda: f"{gangs.namespace}/waits" in str(cells(pilot)))
 
 
-def test_top_runs_in_a_terminal_until_q_is_pressed(control_plane: ControlPlane) -> None:
+@pytest.mark.parametrize("end", ["q", "SIGTERM"])
+def test_top_gives_a_terminal_back_as_it_was(control_plane: ControlPlane, end: str) -> None:
     ours, its = pty.openpty()
     env = {**os.environ, "KUBECONFIG": str(control_plane.admin_kubeconfig), "TERM": "xterm"}
     with subprocess.Popen([PROGRAM, "top"], stdin=its, stdout=its, stderr=its, env=env) as process:
@@ -220,9 +222,13 @@ def test_top_runs_in_a_terminal_until_q_is_pressed(control_plane: ControlPlane) 
         seen = b""
         while b"5 reasons" not in seen:
             seen += os.read(ours, 65536)  # what it writes; an error where it has ended
-        os.write(ours, b"q")
-        while process.poll() is None:  # what nobody reads would hold it up
-            with suppress(OSError):
-                os.read(ours, 65536)
+        if end == "q":
+            os.write(ours, b"q")
+        else:
+            process.terminate()
+        with suppress(OSError):  # an error where it has ended
+            while True:  # what nobody reads would hold it up
+                seen += os.read(ours, 65536)
     os.close(ours)
     assert process.returncode == 0
+    assert b"\x1b[?1049l" in seen  # no more the alternate screen

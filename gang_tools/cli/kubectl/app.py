@@ -1,6 +1,7 @@
 """`kubectl gang`: kubectl runs `kubectl-gang`. Exit codes: 0 done, 1 failed, 2 wrong use."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -23,8 +24,15 @@ app = typer.Typer(
 )
 app.add_typer(explain.app)
 
-_WRITTEN: Final = {"job": "workload", "cq": "clusterqueue", "lq": "localqueue"}
-"""The kind of object that is written, where it is not the one that is named."""
+_WRITTEN: Final = {
+    "job": "workload",
+    "workload": "workload",
+    "clusterqueue": "clusterqueue",
+    "cq": "clusterqueue",
+    "localqueue": "localqueue",
+    "lq": "localqueue",
+}
+"""The kind of object that is written, by the kind that is named."""
 
 
 @app.command("list")
@@ -79,11 +87,11 @@ def list_(
         text = listing.table_text(found, heads, datetime.fromtimestamp(now, UTC))
         typer.echo(text.partition("\n")[2] if no_headers else text, nl=False)
     elif not refused:
-        typer.echo(f"No resources found{f' in {where} namespace' if where else ''}.", err=True)
+        typer.echo(f"No resources found{f' in {where} namespace.' if where else ''}", err=True)
     with _failing():
         if refused:
             roles = "Ask for the ClusterRole view in the namespace, or gang-explain-reader for all"
-            raise ForbiddenError(f"{'; '.join(map(str, refused))}. {roles}")
+            raise ForbiddenError("\n".join([*map(str, refused), roles]))
 
 
 @app.command()
@@ -98,8 +106,9 @@ def top(
 ) -> None:
     """Show queues, gangs, jobs, nodes and reasons as they change, until you press q.
 
-    Enter opens the explanation of a gang or a job. It reads the whole cluster with your own rights,
-    which the ClusterRole gang-explain-reader gives, and needs the packages of the extra top.
+    Enter opens the explanation of a gang or a job. It reads the whole cluster
+    with your own rights, which the ClusterRole gang-explain-reader gives, and
+    needs a terminal and the packages of the extra top.
     """
     from extender.config.sections import SettingsError
     from extender.config.settings import load
@@ -113,6 +122,9 @@ def top(
             err=True,
         )
         raise typer.Exit(1) from None
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        typer.echo("gang-extender: top needs a terminal; kubectl gang list needs none", err=True)
+        raise typer.Exit(2)
     with _failing(), exits(2, SettingsError):
         settings = load(config, {})
         logs.configure("critical", as_json=False)  # lines would be written over the tables
@@ -120,22 +132,24 @@ def top(
 
 
 @app.command(
-    "stop",
-    help="Stop a job, or have a queue admit nothing new: `active: false` in the Workload of a job, "
-    "`stopPolicy: Hold` in a queue.",
-)
-@app.command(
     "resume",
     help="Queue a job again that was stopped, or have a queue admit again: `active: true` in the "
     "Workload of a job, `stopPolicy: None` in a queue.",
 )
+@app.command(
+    "stop",
+    help="Stop a job, or have a queue admit nothing new: `active: false` in the Workload of a job, "
+    "`stopPolicy: Hold` in a queue.",
+)
 def switch(
     asked: typer.Context,
     kind: Annotated[
-        Literal["job", "workload", "clusterqueue", "cq", "localqueue", "lq"],
-        typer.Argument(help="The kind of object."),
+        str,
+        typer.Argument(
+            metavar="TYPE[/NAME]", help="job, workload, clusterqueue (cq) or localqueue (lq)."
+        ),
     ],
-    name: Annotated[str, typer.Argument(help="Its name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")] = "",
     *,
     drain: Annotated[
         bool, typer.Option("--drain", help="Stop a queue and evict what it has admitted, too.")
@@ -156,7 +170,8 @@ def switch(
     from gang_tools.cli.kubectl.stopping import switched
     from gang_tools.explanations import ExplainTarget
 
-    stops, written = asked.info_name == "stop", _WRITTEN.get(kind, kind)
+    kind, name = _named(kind, name)
+    stops, written = asked.info_name == "stop", _WRITTEN[kind]
     if drain and not (stops and written.endswith("queue")):
         raise typer.BadParameter("--drain is for stopping queues; the pods of a job end anyway")
     policy = ("HoldAndDrain" if drain else "Hold") if stops else "None"
@@ -173,10 +188,21 @@ def switch(
             raise ForbiddenError(f"{error}. {wanted}") from None
 
 
+def _named(kind: str, name: str) -> tuple[str, str]:
+    """Return the kind and the name in `TYPE NAME` or `TYPE/NAME`, as kubectl takes them."""
+    said, _, own = kind.partition("/")
+    kind = said.lower().partition(".")[0].removesuffix("s")
+    if kind not in _WRITTEN:
+        raise typer.BadParameter(f"{said} is none of {', '.join(_WRITTEN)}")
+    if bool(own) == bool(name):
+        raise typer.BadParameter(f"give one name: {said} NAME, or {said}/NAME")
+    return kind, own or name
+
+
 @contextmanager
 def _failing() -> Iterator[None]:
     """End the command with an exit code where the cluster lacks or refuses what it asks for."""
-    from extender.kube.errors import ApiError, ConfigurationError
+    from extender.kube.errors import ApiError, ConfigurationError, NotFoundError
     from extender.telemetry import logs
     from gang_tools.explanations import AmbiguousError, NothingToExplainError
 
@@ -185,7 +211,13 @@ def _failing() -> Iterator[None]:
         exits(1, NothingToExplainError, ApiError, ConfigurationError, OSError),
         exits(2, AmbiguousError),
     ):
-        yield
+        try:
+            yield
+        except NotFoundError as error:
+            if not str(error).endswith(" 404"):
+                raise
+            # No object is missing: the server does not know its kind.
+            raise NotFoundError(f"{error}. Apply manifests/crds", status=404) from None
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from math import inf
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -13,7 +14,6 @@ from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.pod_groups import VERSION
 from extender.kube.queues import collection, objects
 from extender.kube.watch import Reader, everything
-from gang_tools.cli.explain_text import ago
 
 Object = dict[str, Any]
 HEADS: Final = ("KIND", "NAME", "QUEUE", "PHASE", "REASON", "AGE")
@@ -22,6 +22,12 @@ WIDE: Final = (
 )
 _HELD: Final = ("Finished", "Evicted", "Admitted", "QuotaReserved")
 """The conditions that are phases of a workload with quota: the first of these that is true."""
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
+_AGES: Final = (
+    *((120, "s"), (600, "ms"), (3 * 3600, "m"), (8 * 3600, "hm"), (2 * 86400, "h")),
+    *((8 * 86400, "dh"), (2 * _UNITS["y"], "d"), (8 * _UNITS["y"], "yd"), (inf, "y")),
+)
+"""The units of ages below so many seconds, as kubectl's duration.HumanDuration has them."""
 
 
 async def listed(
@@ -30,18 +36,23 @@ async def listed(
     """Return queues, gangs and Workloads in this order, and which of them may not be read.
 
     Those of all namespaces for '', and the ClusterQueues then. `kinds` is `all` or names one. A
-    kind that the API server does not serve has no objects. Raises ApiError.
+    kind that the API server does not serve has no objects. Raises ApiError, also where it serves
+    none of them.
     """
     labels = f"&labelSelector={quote(selector)}" if selector else ""
     found: list[Object] = []
     refused: list[ForbiddenError] = []
-    for path in _paths(namespace, kinds):
+    unknown: list[NotFoundError] = []
+    paths = [*_paths(namespace, kinds)]
+    for path in paths:
         try:
             found += await everything(reader, path, msgspec.json.decode, selector=labels)
-        except NotFoundError:
-            continue
+        except NotFoundError as error:
+            unknown.append(error)
         except ForbiddenError as error:
             refused.append(error)
+    if len(unknown) == len(paths):
+        raise unknown[0]
     return found, refused
 
 
@@ -82,6 +93,15 @@ def table_text(found: Sequence[Object], heads: Sequence[str], now: datetime) -> 
     return "".join(f"{'   '.join(cells).rstrip()}\n" for cells in padded)
 
 
+def age(seconds: int) -> str:
+    """Return an age as kubectl writes it."""
+    left, text = max(0, seconds), ""
+    for letter in next(units for end, units in _AGES if seconds < end):
+        number, left = divmod(left, _UNITS[letter])
+        text += f"{number}{letter}" if number or not text else ""
+    return text
+
+
 def _plain(text: str) -> str:
     """Return a text on one line, without what could change the terminal."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())
@@ -89,7 +109,7 @@ def _plain(text: str) -> str:
 
 def _cells(found: Object, now: datetime) -> dict[str, Any]:
     """Return what each column says; a Workload goes by the name of its job if it has one."""
-    meta, spec, status = found["metadata"], found["spec"], found.get("status", {})
+    meta, (spec, status) = found["metadata"], (found.get(x, {}) for x in ("spec", "status"))
     owners: Sequence[Object] = meta.get("ownerReferences", ()) * (found["kind"] == "Workload")
     owner = next((each for each in owners if each.get("controller")), next(iter(owners), None))
     phase, why = _phase(found["kind"], status)
@@ -100,7 +120,7 @@ def _cells(found: Object, now: datetime) -> dict[str, Any]:
         "QUEUE": spec.get("queueName") or spec.get("clusterQueue"),
         "PHASE": "Terminating" if meta.get("deletionTimestamp") else phase,
         "REASON": why.get("reason"),
-        "AGE": ago(datetime.fromisoformat(meta["creationTimestamp"]), now).removesuffix(" ago"),
+        "AGE": age(int((now - datetime.fromisoformat(meta["creationTimestamp"])).total_seconds())),
         "MINMEMBER": spec.get("minMember"),
         "SCHEDULED": status.get("scheduled"),
         "RUNNING": status.get("running"),

@@ -44,7 +44,7 @@ async def switched(
         is_flag = isinstance(value, bool)
         field, usual = ("active", True) if is_flag else ("stopPolicy", "None")
         written = f"(spec.{field}: {str(value).lower() if is_flag else value})"
-        if before["spec"].get(field, usual) == value:
+        if before.get("spec", {}).get(field, usual) == value:
             return f"{which} unchanged {written}"
         body = msgspec.json.encode({"spec": {field: value}})
         query = f"?fieldManager=kubectl-gang{'&dryRun=All' if dry_run else ''}"

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.api.wellknown import ConditionType
-from extender.explain.facts import moment
 from extender.resources.quantity import show
-from gang_tools.cli.explain_text import ago
+from gang_tools.cli.kubectl.listing import age
 from gang_tools.page import views
 from gang_tools.page.following import FollowedCluster
 
@@ -24,7 +23,7 @@ class TopTable:
     """The heads of a table, and its rows by what Enter opens.
 
     That is `gang/NAMESPACE/NAME`, `workload/NAMESPACE/NAME`, or another table with only the rows
-    that have a text, `gangs/TEXT` or `jobs/TEXT`; or nothing, such as `node/NAME`.
+    that `texts` finds, such as `jobs/queue=NAME`; or nothing, such as `node/NAME`.
     """
 
     heads: tuple[str, ...]
@@ -35,7 +34,7 @@ def queues(seen: FollowedCluster, _namespace: str) -> TopTable:
     """Return cohorts and ClusterQueues, each below its parent."""
     heads = ("NAME", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "QUOTA", "REASONS")
     rows = {
-        (f"jobs/{each['name']}" if each["kind"] == "ClusterQueue" else each["id"]): (
+        (f"jobs/queue={each['name']}" if each["kind"] == "ClusterQueue" else each["id"]): (
             f"{'  ' * each['depth']}{each['name']}",
             each["waiting"],
             each["admitted"],
@@ -57,10 +56,10 @@ def gangs(seen: FollowedCluster, namespace: str) -> TopTable:
         said = group.status.condition(ConditionType.SCHEDULED) if group is not None else None
         if said is not None and said.status == "False":
             each |= {"reason": said.reason, "message": said.message}
-        age = int(facts.now - group.created) if group is not None else ""
+        seconds = int(facts.now - group.created) if group is not None else ""
         if namespace in {"", each["namespace"]}:
             cells = ("" if each[x] is None else each[x] for x in own)
-            rows[f"gang/{each['id']}"] = (*cells, age, each.get("message", ""))
+            rows[f"gang/{each['id']}"] = (*cells, seconds, each.get("message", ""))
     return TopTable((*heads, "MESSAGE"), rows)
 
 
@@ -110,7 +109,7 @@ def reasons(seen: FollowedCluster, namespace: str) -> TopTable:
             counted[row[why]] += 1
             oldest[row[why]] = max(oldest[row[why]], int(row[age] or 0))
     rows: dict[str, tuple[Cell, ...]] = {
-        f"{'gangs' if of_gangs[x] else 'jobs'}/{x}": (x, of_gangs[x], of_jobs[x], oldest[x])
+        f"{'gangs' if of_gangs[x] else 'jobs'}/reason={x}": (x, of_gangs[x], of_jobs[x], oldest[x])
         for x, _ in (of_gangs + of_jobs).most_common()
         if x
     }
@@ -124,23 +123,28 @@ TABLES: Final[Mapping[str, Callable[[FollowedCluster, str], TopTable]]] = {
 
 
 def texts(found: TopTable, text: str, column: int | None) -> Rows:
-    """Return the rows that have a text, sorted by a column; numbers begin with the largest."""
+    """Return the rows that have a text, sorted by a column; numbers begin with the largest.
+
+    A text such as `queue=team` is the whole cell of a column.
+    """
     rows = [*found.rows.items()]
     if column is not None:
-        are_numbers = all(isinstance(row[column], int) for _, row in rows)
+        are_numbers = all(isinstance(row[column], int) or not row[column] for _, row in rows)
         rows.sort(key=lambda row: _order(row[1][column]), reverse=are_numbers)
     shown = ((key, _texts(found.heads, row)) for key, row in rows)
+    head, _, cell = text.partition("=")
+    if head.upper() in found.heads:
+        of_head = found.heads.index(head.upper())
+        return [(key, cells) for key, cells in shown if cells[of_head] == cell]
     return [(key, cells) for key, cells in shown if text.lower() in "  ".join(cells).lower()]
 
 
 def _texts(heads: Sequence[str], row: Sequence[Cell]) -> tuple[str, ...]:
     return tuple(
-        ago(moment(0), moment(cell)).removesuffix(" ago")
-        if head in _AGES and isinstance(cell, int)
-        else str(cell)
+        age(cell) if head in _AGES and isinstance(cell, int) else str(cell)
         for head, cell in zip(heads, row, strict=True)
     )
 
 
-def _order(cell: Cell) -> tuple[int, str]:
-    return (cell, "") if isinstance(cell, int) else (0, cell.lower())
+def _order(cell: Cell) -> tuple[bool, int, str]:
+    return (True, cell, "") if isinstance(cell, int) else (False, 0, cell.lower())

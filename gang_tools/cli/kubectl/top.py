@@ -1,6 +1,7 @@
 """`kubectl gang top`: queues, gangs, jobs, nodes and reasons in a terminal, as they change."""
 
 import asyncio
+import signal
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -32,9 +33,9 @@ _AGES_SECONDS: Final = 10.0
 _SHARE: Final = 4
 """After a look there is none for so many times what it took."""
 _HELP: Final = """\
-1 to 5        show a table: queues, gangs, jobs, nodes or reasons
+1 to 5        show a table: queues, gangs, jobs that wait, nodes or reasons
 Enter         open the explanation of a gang or a job, or what waits in a queue or for a reason
-/             show only the rows with a text
+/             show only the rows with a text, or of a column's cell, such as queue=team
 s             sort by the next column, the largest numbers first
 Escape        go back; show all rows in their own order
 q             quit"""
@@ -52,6 +53,7 @@ class TopApp(App[None]):
         ("escape", "close", "Back"),
         ("question_mark", "explain_keys", "Help"),
         ("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),
     ]
 
     def __init__(self, seen: FollowedCluster, clock: Clock, namespace: str = "") -> None:
@@ -95,7 +97,9 @@ class TopApp(App[None]):
             self._rests = now + _SHARE * (self._clock.monotonic() - now)
         said = self._seen.trouble.replace("not listed yet", "reading the cluster")
         hint = "Ask for the ClusterRole gang-explain-reader: " if " 403 " in said else ""
-        self.query_one("#status", Static).update(f"{hint}{said}" if said else self._count)
+        status, text = self.query_one("#status", Static), f"{hint}{said}" if said else self._count
+        if status.content != text:
+            status.update(text)
 
     def _show(self) -> None:
         """Show the table, or what is open, as it is now."""
@@ -199,6 +203,8 @@ async def run(settings: Settings, kubeconfig: Path | None, namespace: str) -> in
     async with KubeClient(await keyring(kubeconfig)) as client:
         seen = FollowedCluster(settings, client, clock)
         app = TopApp(seen, clock, namespace)
+        # It gives the terminal back as it was.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, app.exit)
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(seen.run())
             await app.run_async()

@@ -1,7 +1,10 @@
 """`kubectl gang list`, `stop` and `resume`: rows of objects, and the writes that are made."""
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, Self
 
 import msgspec
@@ -84,20 +87,20 @@ class Server:
                 spec={"minMember": 3},
                 status={"phase": "Pending"},
             ),
-            "PodGroup g <none> Pending NotEnoughPods 1m30s 3 it is NotEnoughPods",
+            "PodGroup g <none> Pending NotEnoughPods 90s 3 it is NotEnoughPods",
             id="gang",
         ),
         pytest.param(
-            made("PodGroup", "g"), "PodGroup g <none> <none> <none> 1m30s <none> <none>", id="new"
+            made("PodGroup", "g"), "PodGroup g <none> <none> <none> 90s <none> <none>", id="new"
         ),
         pytest.param(
             made("LocalQueue", "q", said("Active", "Ready"), spec={"clusterQueue": "cq"}),
-            "LocalQueue q cq Active Ready 1m30s <none> it is Ready",
+            "LocalQueue q cq Active Ready 90s <none> it is Ready",
             id="queue",
         ),
         pytest.param(
             made("ClusterQueue", "cq", said("Active", "Stopped", holds=False)),
-            "ClusterQueue cq <none> Inactive Stopped 1m30s <none> it is Stopped",
+            "ClusterQueue cq <none> Inactive Stopped 90s <none> it is Stopped",
             id="stopped queue",
         ),
         pytest.param(
@@ -109,7 +112,7 @@ class Server:
                 spec={"queueName": "q"},
                 metadata=OF_JOB,
             ),
-            "Job train q Pending WaitingForQuota 1m30s <none> it is WaitingForQuota",
+            "Job train q Pending WaitingForQuota 90s <none> it is WaitingForQuota",
             id="waits again after an eviction",
         ),
         pytest.param(
@@ -120,7 +123,7 @@ class Server:
                 said("Admitted", "Unsatisfied", holds=False),
                 status=HAS_QUOTA,
             ),
-            "Workload w <none> QuotaReserved Unsatisfied 1m30s <none> it is Unsatisfied",
+            "Workload w <none> QuotaReserved Unsatisfied 90s <none> it is Unsatisfied",
             id="has quota",
         ),
         pytest.param(
@@ -131,17 +134,17 @@ class Server:
                 said("Admitted", "Admitted"),
                 status=HAS_QUOTA,
             ),
-            "Workload w <none> Admitted Admitted 1m30s <none> it is Admitted",
+            "Workload w <none> Admitted Admitted 90s <none> it is Admitted",
             id="admitted",
         ),
         pytest.param(
             made("Workload", "w", said("Finished", "Succeeded")),
-            "Workload w <none> Finished Succeeded 1m30s <none> it is Succeeded",
+            "Workload w <none> Finished Succeeded 90s <none> it is Succeeded",
             id="finished",
         ),
         pytest.param(
             made("Workload", "w", metadata={"deletionTimestamp": "2026-01-01T11:59:00Z"}),
-            "Workload w <none> Terminating <none> 1m30s <none> <none>",
+            "Workload w <none> Terminating <none> 90s <none> <none>",
             id="being deleted",
         ),
     ],
@@ -157,6 +160,63 @@ def test_a_message_changes_nothing_in_the_terminal() -> None:
     found = made("PodGroup", "g", said("Scheduled", "\x1b[2Jgone\nand more"))
     text = listing.table_text([found], ["REASON"], NOW)
     assert text == "REASON\n[2Jgone and more\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (-1, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (599, "9m59s"),
+        (600, "10m"),
+        (10_799, "179m"),
+        (10_800, "3h"),
+        (28_799, "7h59m"),
+        (172_799, "47h"),
+        (2 * 86_400 + 3_601, "2d1h"),
+        (8 * 86_400, "8d"),
+        (729 * 86_400, "729d"),
+        (3 * 365 * 86_400 + 86_401, "3y1d"),
+        (8 * 365 * 86_400, "8y"),
+    ],
+)
+def test_ages_are_those_of_kubectl(seconds: int, want: str) -> None:
+    assert listing.age(seconds) == want
+
+
+def listed(server: "Server", monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
+    """Return how `list` ends with what a server has: its exit code, and what it prints and says."""
+
+    @asynccontextmanager
+    async def opened(*_: object) -> AsyncIterator[Any]:
+        clock = SimpleNamespace(wall=NOW.timestamp)
+        yield SimpleNamespace(reader=server, clock=clock)
+
+    monkeypatch.setattr("gang_tools.snapshot.file.opened", opened)
+    result = CliRunner().invoke(app, ["list", *words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_an_empty_list_is_told_from_an_api_server_without_the_kinds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server({f"{IN_TEAM}/workloads": [], f"/apis/{QUEUE_API}/workloads": []})
+    none = "No resources found in team namespace.\n"
+    assert listed(server, monkeypatch, "-n", "team") == (0, "", none)
+    assert listed(server, monkeypatch, "-A") == (0, "", "No resources found\n")
+    unknown = f"gang-extender: GET {GANGS}: 404. Apply manifests/crds\n"
+    assert listed(server, monkeypatch, "gangs", "-n", "team") == (1, "", unknown)
+
+
+def test_each_kind_that_may_not_be_read_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = made("ClusterQueue", "cq")
+    del queue["spec"], queue["status"]
+    plurals = [f"/apis/{QUEUE_API}/{each}" for each in ("localqueues", "workloads")]
+    server = Server({f"/apis/{QUEUE_API}/clusterqueues": [queue]}, refused=tuple(plurals))
+    code, printed, said = listed(server, monkeypatch, "-A", "--no-headers")
+    assert (code, printed.split()[1:3]) == (1, ["ClusterQueue", "cq"])
+    assert [line.split()[-1] for line in said.splitlines()] == ["get", "get", "all"]
 
 
 async def test_a_list_has_what_may_be_read_and_names_what_may_not() -> None:
@@ -185,7 +245,7 @@ async def test_a_list_has_what_may_be_read_and_names_what_may_not() -> None:
             id="stop a job",
         ),
         pytest.param(
-            ("stop", "lq", "q"),
+            ("stop", "localqueues.kueue.x-k8s.io/q"),
             "localqueues/q",
             {"stopPolicy": "Hold"},
             "localqueue.kueue.x-k8s.io/q stopped (spec.stopPolicy: Hold); it admits nothing new",
@@ -256,7 +316,10 @@ def test_what_is_stopped_and_resumed(
             ("stop", "job", "a", "--drain"), 2, "is for stopping queues", id="drain a job"
         ),
         pytest.param(("resume", "lq", "q", "--drain"), 2, "is for stopping", id="resume, drain"),
-        pytest.param(("stop", "pod", "a"), 2, "pod", id="no such kind"),
+        pytest.param(("stop", "pod", "a"), 2, "pod is none of job, workload", id="no such kind"),
+        pytest.param(("stop", "Jobs"), 2, "Jobs NAME, or Jobs/NAME", id="no name"),
+        pytest.param(("stop", "lq/a", "b"), 2, "give one name", id="two names"),
+        pytest.param(("stop", "cq", "a"), 1, "404. Apply manifests/crds", id="no CRD"),
     ],
 )
 def test_what_cannot_be_stopped_is_said(
@@ -293,3 +356,10 @@ def test_top_without_its_packages_says_how_to_install_them(monkeypatch: pytest.M
     assert result.exit_code == 1
     assert result.stderr.startswith("gang-extender: textual is missing: pip install 'gang-")
     assert result.stderr.count("\n") == 1
+
+
+def test_top_needs_a_terminal() -> None:
+    result = CliRunner().invoke(app, ["top"])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "gang-extender: top needs a terminal; kubectl gang list needs none\n"

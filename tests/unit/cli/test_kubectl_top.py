@@ -1,9 +1,10 @@
 """`kubectl gang top` on a state that a test makes, without a terminal."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import cast
 
+import pytest
 from msgspec.json import encode
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
@@ -16,7 +17,7 @@ from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 from extender.state.queue import events as ev
 from extender.state.queue.records import NamespaceInfo, WorkloadInfo
 from gang_tools.cli.kubectl.tables import TABLES, texts
-from gang_tools.cli.kubectl.top import LOOK_SECONDS, TopApp
+from gang_tools.cli.kubectl.top import TopApp
 from gang_tools.page.following import FollowedCluster
 from tests.makers import NAMESPACE, ManualClock, node, observe, pod, pod_group, pods
 from tests.queue_makers import cluster_queue, flavor, local_queue
@@ -61,8 +62,8 @@ def rows(
     return [cells for _, cells in texts(TABLES[name](seen, ""), text, column)]
 
 
-WAITS = ("ns", "waits", "", "0 of 5", "NotEnoughResources", "1", "0", "1m30s", "short of cpu 12")
-RUNS = ("ns", "runs", "", "2 of 2", "", "", "0", "10m0s", "")
+WAITS = ("ns", "waits", "", "0 of 5", "NotEnoughResources", "1", "0", "90s", "short of cpu 12")
+RUNS = ("ns", "runs", "", "2 of 2", "", "", "0", "10m", "")
 
 
 def test_each_table_says_what_there_is() -> None:
@@ -72,17 +73,17 @@ def test_each_table_says_what_there_is() -> None:
     ]
     assert rows(seen, "gangs") == [WAITS, RUNS]
     assert rows(seen, "jobs") == [
-        ("ns", "large", "team", "1", "0", "ExceedsMaxQuota", "4 cpu of default", "1m40s"),
-        ("ns", "small", "team", "2", "0", "PendingEvaluation", "", "1m40s"),
+        ("ns", "large", "team", "1", "0", "ExceedsMaxQuota", "4 cpu of default", "100s"),
+        ("ns", "small", "team", "2", "0", "PendingEvaluation", "", "100s"),
     ]
     assert rows(seen, "nodes") == [
         ("n1", "Ready", "2", "4 of 4", "", "ns/runs"),
         ("n2", "NotReady,SchedulingDisabled", "0", "0 of 4", "", ""),
     ]
     assert rows(seen, "reasons") == [
-        ("NotEnoughResources", "1", "0", "1m30s"),
-        ("ExceedsMaxQuota", "0", "1", "1m40s"),
-        ("PendingEvaluation", "0", "1", "1m40s"),
+        ("NotEnoughResources", "1", "0", "90s"),
+        ("ExceedsMaxQuota", "0", "1", "100s"),
+        ("PendingEvaluation", "0", "1", "100s"),
     ]
     assert TABLES["gangs"](seen, "other").rows == {}
     assert TABLES["jobs"](seen, "other").rows == {}
@@ -94,6 +95,18 @@ def test_rows_are_chosen_by_a_text_and_sorted_by_a_column() -> None:
     assert rows(seen, "gangs", "SHORT OF") == [WAITS]
     assert rows(seen, "gangs", column=1) == [RUNS, WAITS]
     assert rows(seen, "gangs", column=age) == [RUNS, WAITS]
+    position = TABLES["gangs"](seen, "").heads.index("POSITION")
+    observe(seen._cluster, pod_group("next", 3, created=NOW - 60), pods(3, 4, group="next"))
+    places = [row[position] for row in rows(seen, "gangs", column=position)]
+    assert places == ["2", "1", ""]
+
+
+def test_a_queue_shows_only_what_waits_in_it() -> None:
+    seen = followed(ManualClock(NOW))
+    seen._queues.apply(ev.Applied(cluster_queue("tea", 4)))
+    [key] = [key for key in TABLES["queues"](seen, "").rows if key.endswith("=tea")]
+    assert rows(seen, "jobs", key.removeprefix("jobs/")) == []
+    assert len(rows(seen, "jobs", "Queue=team")) == 2
 
 
 @asynccontextmanager
@@ -121,6 +134,12 @@ async def keys(pilot: Pilot[None], *pressed: str) -> None:
     """Press keys, and wait until they have been heard."""
     await pilot.press(*pressed)
     await pilot.pause()
+
+
+async def until(pilot: Pilot[None], reached: Callable[[], bool]) -> None:
+    """Wait for something on the screen."""
+    while not reached():
+        await pilot.pause(0.05)
 
 
 async def test_keys_filter_sort_open_and_quit() -> None:
@@ -159,17 +178,26 @@ async def test_enter_on_a_queue_or_a_reason_shows_what_waits_there() -> None:
         assert names(pilot) == ["small"]
 
 
+@pytest.mark.parametrize("pressed", ["q", "ctrl+c"])
+async def test_a_key_quits_also_from_the_filter(pressed: str) -> None:
+    clock = ManualClock(NOW)
+    async with shown(followed(clock), clock) as pilot:
+        await keys(pilot, "slash")
+        assert pilot.app.query_one(Input).has_focus
+        await keys(pilot, *(["escape"] if pressed == "q" else []), pressed)
+        assert not pilot.app.is_running
+    assert pilot.app.return_code == 0
+
+
 async def test_a_change_shows_and_the_cursor_stays_on_its_row() -> None:
     clock = ManualClock(NOW)
     seen = followed(clock)
     async with shown(seen, clock) as pilot:
         await keys(pilot, "2", "down")
         observe(seen._cluster, pod_group("first", 1, created=NOW), pods(1, 9, group="first"))
-        await pilot.pause(3 * LOOK_SECONDS)
-        assert names(pilot) == ["waits", "first", "runs"]
+        await until(pilot, lambda: names(pilot) == ["waits", "first", "runs"])
         assert pilot.app.query_one(DataTable).cursor_row == 2
         await keys(pilot, "enter")
         assert "State         Started" in text(pilot)
         observe(seen._cluster, pod("runs-0", 2, group="runs", on="n1", terminating=True))
-        await pilot.pause(3 * LOOK_SECONDS)
-        assert "being deleted" in text(pilot)
+        await until(pilot, lambda: "being deleted" in text(pilot))
