@@ -99,20 +99,27 @@ def test_the_story_ends_and_every_step_is_as_expected() -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Children that SIGINT ends: a shell that runs the tests in the background ignores it."""
+    """Children that these signals end: in the background tests ignore SIGINT, and nohup SIGHUP."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hung_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGHUP, hung_up)
 
 
 @LONG
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
-    ("option", "last", "urls", "code"),
-    [("--page", "Scene 1", 1, 130), ("--playground", "Ctrl-C", 0, 0)],
+    ("option", "last", "urls", "ends", "code"),
+    [
+        ("--page", "Scene 1", 1, [signal.SIGINT], 130),
+        ("--playground", "Ctrl-C", 0, [signal.SIGINT], 0),
+        ("--playground", "Ctrl-C", 0, [signal.SIGHUP, signal.SIGTERM], 129),
+    ],
+    ids=["page", "playground", "closed terminal"],
 )
-def test_ctrl_c_leaves_nothing_and_fails_only_a_story(
-    option: str, last: str, urls: int, code: int
+def test_its_end_leaves_nothing_and_ctrl_c_fails_only_a_story(
+    option: str, last: str, urls: int, ends: list[signal.Signals], code: int
 ) -> None:
     with subprocess.Popen(
         (*DEMO, option), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
@@ -127,7 +134,8 @@ def test_ctrl_c_leaves_nothing_and_fails_only_a_story(
         folder = Path(data.removeprefix("--data-dir=")).parent
         assert folder.is_dir()
 
-        demo.send_signal(signal.SIGINT)
+        for each in ends:
+            demo.send_signal(each)
         demo.communicate(timeout=SECONDS)
 
     assert demo.returncode == code

@@ -25,6 +25,8 @@ from tests.harness.started import is_ready
 from tests.harness.toolchain import Binaries, ToolchainError, ensure_binaries, ensure_kubectl
 
 INTERRUPTED = 128 + signal.SIGINT
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
+"""The signals that end it, besides that of Ctrl-C. SIGHUP says that its terminal was closed."""
 
 _FAILURES = (UnexpectedError, AssertionError, RuntimeError, OSError, ApiError, httpx.HTTPError)
 """What a step, the harness and the API server say when something is wrong."""
@@ -37,7 +39,9 @@ def run(*, playground: bool, page: bool) -> int:
     With a `page` in the browser the end of the story stays up too.
     """
     screen = Screen()
-    signal.signal(signal.SIGTERM, _terminated)  # so that the temporary folder goes too
+    for each in _ENDS:
+        if signal.getsignal(each) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(each, _terminated)  # so that the temporary folder goes too
     try:
         return _run(screen, playground=playground, page=page)
     except KeyboardInterrupt:
@@ -49,7 +53,14 @@ def run(*, playground: bool, page: bool) -> int:
 
 
 def _terminated(number: int, _: FrameType | None) -> NoReturn:
+    _be_deaf()
     raise SystemExit(128 + number)
+
+
+def _be_deaf() -> None:
+    """Ignore a second signal, which would stop the tidying up half way."""
+    for each in (signal.SIGINT, *_ENDS):
+        signal.signal(each, signal.SIG_IGN)
 
 
 def _run(screen: Screen, *, playground: bool, page: bool) -> int:
@@ -89,8 +100,7 @@ def _control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
         try:
             yield control_plane
         finally:
-            # Deaf to a second Ctrl-C, which would stop the tidying up half way.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _be_deaf()
             stack.close()
 
 
