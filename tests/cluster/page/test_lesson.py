@@ -30,6 +30,6 @@ def test_a_gang_starts_before_the_eyes_of_the_reader(browser: Browser, terminal:
                 page.get_by_role("link", name="green").first.click()
                 expect(page.locator(".gate", has_text="Room").first).to_contain_text("1 of 3")
                 expect(page.locator(".state")).to_have_text("Waiting")
-                picture_for_docs(page, "gang", 1240, 868)
+                picture_for_docs(page, "gang", 1360, 824)
             if "delete pods" in step.command:
                 expect(page.locator(".state")).to_have_text("Started")
