@@ -1,4 +1,4 @@
-"""What would become of a job: the answer of `simulate --submit`, for the state that is shown."""
+"""The answer of `simulate --submit` about a job, for the state that is shown."""
 
 import asyncio
 import re
@@ -28,12 +28,12 @@ from gang_tools.simulate.world import World
 
 _LONGEST_MANIFEST: Final = 64 * 1024
 _LONGEST_SECONDS: Final = 20.0
-"""How long a start is looked for: others wait for the answer."""
+"""The longest time in which a start is looked for: others wait for the answer."""
 _MOST_ASKED: Final = 8
 _NAME: Final = "the manifest"
 _Found = TypeVar("_Found")
 _OPTION: Final = ". Give a time with --assume"
-"""What the command says; here is a field for it."""
+"""The advice of the command; here is a field for it."""
 _NEVER: Final = "Nothing that is known makes room for it."
 _SIMULATES: Final = ContextVar("simulates", default=False)
 _QUANTITY: Final = re.compile(r"\.resources\.(requests|limits)\.[^[]+$")
@@ -65,11 +65,12 @@ class Asking:
         assumed = seconds(runs) if runs else None
         if runs and assumed is None:
             raise SettingsError(f"{runs!r} should be a duration such as 5m or 1h30m")
-        objects = await asyncio.to_thread(_read, manifest, viewer)
-        found = await self._played(
-            assumed,
-            lambda world, late: answering.answer(world, objects, assumed=assumed, gives_up=late),
-        )
+
+        def play(world: World, late: Callable[[], bool]) -> Forecast:
+            objects = _read(manifest, viewer)
+            return answering.answer(world, objects, assumed=assumed, gives_up=late)
+
+        found = await self._played(assumed, play)
         known = [each for each in found.preempted if viewer.sees(each.partition("/")[0])]
         if len(known) < found.preempts:
             known.append(f"{found.preempts - len(known)} more")
@@ -95,18 +96,13 @@ class Asking:
             raise SettingsError("too many people ask at once: try again in a minute")
         self._asked += 1
         try:
-            return await self._in_turn(assumed, play)
+            async with self._turn:
+                until = self._clock.monotonic() + _LONGEST_SECONDS
+                world = self._followed.world(assumed)
+                _SIMULATES.set(True)
+                return await asyncio.to_thread(play, world, lambda: self._clock.monotonic() > until)
         finally:
             self._asked -= 1
-
-    async def _in_turn(
-        self, assumed: float | None, play: Callable[[World, Callable[[], bool]], _Found]
-    ) -> _Found:
-        async with self._turn:
-            until = self._clock.monotonic() + _LONGEST_SECONDS
-            world = self._followed.world(assumed)
-            _SIMULATES.set(True)
-            return await asyncio.to_thread(play, world, lambda: self._clock.monotonic() > until)
 
 
 def _only_what_happens(_: object, __: str, line: EventDict) -> EventDict:
@@ -185,7 +181,10 @@ def asking(answers: Asking, viewer: Viewer) -> None:
         ask.disable()
         try:
             found = await answers.forecast(manifest.value or "", (runs.value or "").strip(), viewer)
-            shown = [Part("answer", found, _draw), *_places(found)]
+            shown = [
+                Part("answer", found, _draw),
+                *parts.on_nodes("Where its pods would go", found.nodes),
+            ]
         except (SettingsError, UnknownJobError) as error:
             shown = [Part("wrong", str(error), parts.warn)]
         finally:
@@ -196,15 +195,10 @@ def asking(answers: Asking, viewer: Viewer) -> None:
     ask.on_click(show)
 
 
-def _places(found: Forecast) -> list[Part]:
-    rows = [{"name": name, "pods": pods} for name, pods in found.nodes.items()]
-    return [*parts.listed("Where its pods would go", "name=Node pods=Its_pods", rows)]
-
-
 def _draw(found: Forecast) -> None:
     state = "would start now" if found.starts_now else "would wait"
     at = found.starts_in_seconds
-    later = f"in {duration(at)}" if at is not None else "nothing that is known makes room for it"
+    later = f"In {duration(at)}." if at is not None else _NEVER
     with card():
         with ui.element("div").classes("title"):
             words(found.job, tag="h1")

@@ -230,17 +230,10 @@ class FollowedCluster:
     async def events(self, namespace: str, *names: str) -> list[Event]:
         """Return the latest Events about objects with these names, the newest first.
 
-        Those that say the same of objects of one kind are one. Raises ApiError.
+        Raises ApiError.
         """
-        found: dict[tuple[str, ...], Event] = {}
-        for name in names:
-            for each in await self._events_of(namespace, name):
-                same = each["about"].partition("/")[0], each["reason"], each["message"]
-                before = found.get(same)
-                latest = max(each, before or each, key=operator.itemgetter("at"))
-                count = each["count"] + (before["count"] if before else 0)
-                found[same] = {**latest, "count": count}
-        return sorted(found.values(), key=operator.itemgetter("at"), reverse=True)[:_MOST_EVENTS]
+        found = [each for name in names for each in await self._events_of(namespace, name)]
+        return sorted(found, key=operator.itemgetter("at"), reverse=True)[:_MOST_EVENTS]
 
     async def _events_of(self, namespace: str, name: str) -> list[Event]:
         known = self._events.get((namespace, name))

@@ -56,9 +56,8 @@ def follow(showing: Showing, key: ViewKey, draw: Draw) -> None:
 @contextmanager
 def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
     """Give a page its head, and say who looks; what is made inside is its body."""
-    viewer, dark = viewer_of(request), request.cookies.get("dark")
+    viewer = viewer_of(request)
     ui.page_title(f"{title} · gang-extender")
-    mode = ui.dark_mode(None if dark is None else dark == "1")
     with ui.header().classes("top"):
         ui.link("gang-extender", "/queues").classes("brand")
         with ui.element("nav").props('aria-label="Lists"'):
@@ -73,9 +72,6 @@ def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
         search = ui.input(placeholder="namespace/name").classes("search")
         search.props('dense outlined aria-label="Find a workload, a job or a gang"')
         search.on("keydown.enter", lambda: ui.navigate.to(f"/find?name={quote(search.value)}"))
-        ui.button(icon="contrast", on_click=lambda: _switch(mode)).props(
-            'flat round dense color=grey aria-label="Dark or light"'
-        )
 
     def tell() -> None:
         live.text = f"⚠ {showing.trouble}" if showing.trouble else "● live"
@@ -83,12 +79,6 @@ def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
 
     follow(showing, ("trouble",), tell)
     yield viewer
-
-
-def _switch(mode: ui.dark_mode) -> None:
-    mode.value = not mode.value
-    cookie = f"dark={int(bool(mode.value))};path=/;max-age=31536000;samesite=strict"
-    _ = ui.run_javascript(f"document.cookie = {cookie!r}")
 
 
 @contextmanager
@@ -272,6 +262,12 @@ def listed(
     if known or more or none:
         note = f"and {more} more" if more else "" if known else none
         yield Part(name or title, (title, known, note), partial(_draw_listed, columns))
+
+
+def on_nodes(title: str, nodes: Mapping[str, int]) -> Iterator[Part]:
+    """Yield a card with the numbers of pods by node."""
+    rows = [{"name": name, "pods": pods} for name, pods in sorted(nodes.items())]
+    return listed(title, "name=Node pods=Its_pods", rows)
 
 
 def _draw_listed(columns: str, shown: tuple[str, list[Row], str]) -> Again:

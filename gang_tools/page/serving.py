@@ -39,7 +39,6 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 give its own name this address, and would read the page in a browser here."""
 _LOOK_SECONDS: Final = 10.0
 """The time between two looks for a renewed certificate, and for pages without a browser."""
-_UNCONNECTED_SECONDS: Final = 20.0
 
 
 async def serve(
@@ -99,24 +98,28 @@ async def serve(
             proxy_headers=False,
             timeout_graceful_shutdown=2,
         )
-        context = tls.context if tls is not None else None
         async with asyncio.TaskGroup() as tasks:
-            works = [followed.run(), showing.run(), _drop_unconnected()]
+            url = f"{'https' if tls else 'http'}://{_in_url(host)}:{port}/"
+            server = Server(config, _PageConnections(FEW), context=tls.context if tls else None)
+            works = [followed.run(), showing.run(), _drop_unconnected(), _say_where(server, url)]
             if tls is not None:
                 works.append(tls.keep_fresh(_LOOK_SECONDS, lambda: None))
             running = [tasks.create_task(each) for each in works]
-            url = f"{'https' if tls else 'http'}://{_in_url(host)}:{port}/"
-            _log.info("serving the page", url=url)
-            await Server(config, _PageConnections(FEW), context=context).serve()
+            await server.serve()
             for each in running:
                 each.cancel()
+
+
+async def _say_where(server: Server, url: str) -> None:
+    await server.listening.wait()
+    _log.info("serving the page", url=url)
 
 
 async def _drop_unconnected() -> None:
     """Drop pages that no browser has connected to, sooner than NiceGUI does."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        Client.prune_instances(client_age_threshold=_UNCONNECTED_SECONDS)
+        Client.prune_instances(client_age_threshold=2 * _LOOK_SECONDS)
 
 
 class _PageConnections(Connections):

@@ -22,9 +22,9 @@ from gang_tools.page import parts
 from gang_tools.page.access import Viewer
 from gang_tools.page.asking import Asking, estimating
 from gang_tools.page.following import EVENTS_SECONDS, FollowedCluster
-from gang_tools.page.parts import Part, Parts, card, follow, listed, words
+from gang_tools.page.parts import Part, Parts, card, follow, listed, on_nodes, words
 from gang_tools.page.showing import Showing, ViewKey
-from gang_tools.page.views import OTHERS, Row, amounts_on
+from gang_tools.page.views import OTHERS, Row
 
 Told = tuple[Explanation | None, GroupExplanation | None]
 """A workload and its gang, as far as there are such."""
@@ -67,7 +67,7 @@ def story(
 
     def draw() -> None:
         told: Told = showing.view(key)
-        found = _Teller(followed, viewer, answers).tell(told)
+        found = _Teller(viewer, answers).tell(told)
         if told == (None, None):
             text = f"There is no {kind} {namespace}/{name}, or it is gone."
             found[0] = [Part("nothing", text, parts.empty)]
@@ -92,8 +92,8 @@ def _names(told: Told, name: str) -> list[str]:
 class _Teller:
     """Draws what is known, for one person."""
 
-    def __init__(self, followed: FollowedCluster, viewer: Viewer, answers: Asking) -> None:
-        self._cluster, self._viewer, self._answers = followed.cluster, viewer, answers
+    def __init__(self, viewer: Viewer, answers: Asking) -> None:
+        self._viewer, self._answers = viewer, answers
 
     def tell(self, told: Told) -> list[Iterable[Part]]:
         """Return the parts: head and cards of the workload, and of the gang, and commands."""
@@ -142,7 +142,7 @@ class _Teller:
             row["each"] = _amounts(row["each"])
             row["flavors"] = ", ".join({*row["flavors"].values()})
         yield from listed("Pods", _POD_SETS, rows)
-        yield from self._nodes("Nodes of its pods", found.nodes)
+        yield from on_nodes("Nodes of its pods", found.nodes)
         rows = [each.model_dump() for each in found.conditions]
         for row in rows:
             row["at"] = f"{row['last_transition_time']:%Y-%m-%d %H:%M:%S}"
@@ -163,7 +163,7 @@ class _Teller:
                 "Nodes it may use": f"{room.usable_nodes} of {room.all_nodes}",
             }
             yield Part("room", shown, _draw_room)
-            yield from self._nodes("Where they would go", room.nodes)
+            yield from on_nodes("Where they would go", room.nodes)
         rows = [{**each.model_dump(), **self._link(each)} for each in found.ahead]
         yield from listed("Gangs that go first", _AHEAD, rows, more=found.more_ahead)
         yield from listed("Room kept for it", _KEPT, map(self._kept, found.kept))
@@ -174,10 +174,6 @@ class _Teller:
         ]
         none = "It has no pods now."
         yield from listed("Pods", _MEMBERS, rows, more=found.more_members, none=none)
-
-    def _nodes(self, title: str, nodes: Mapping[str, int]) -> Iterator[Part]:
-        rows = [{**row, "pods": nodes[row["name"]]} for row in amounts_on(nodes, self._cluster)]
-        yield from listed(title, "name=Node pods=Its_pods free=Left_on_the_node", rows)
 
     def _kept(self, each: RoomKept) -> Row:
         amounts = {"nodes": len(each.nodes), "amounts": _amounts(each.amounts)}

@@ -17,7 +17,7 @@ from extender.explain.lists import PageRequest
 from extender.explain.outlook import Lacks, briefly
 from extender.queueing.quota import QuotaNode
 from extender.queueing.status import activity
-from extender.resources.quantity import PODS, Resources, add, show
+from extender.resources.quantity import show
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.reservations import OF_PODS
 from extender.state.cluster.view import ClusterView
@@ -151,7 +151,7 @@ def _bars(node: QuotaNode) -> Iterator[Row]:
         lent = 0  # at least: what it could not use now, however many others lend too
         if node.is_queue and node.parent is not None:
             lent = max(0, min(unused, unused - max(0, node.available(what))))
-        whole = max(has, uses)
+        whole, more = max(has, uses), ((borrowed, "borrowed"), (lent, "taken by others"))
         yield {
             "flavor": flavor,
             "resource": resource,
@@ -159,13 +159,8 @@ def _bars(node: QuotaNode) -> Iterator[Row]:
             "borrowed": round(100 * borrowed / whole, 2),
             "lent": round(100 * lent / whole, 2),
             "text": f"{show(resource, uses)} of {show(resource, has)}",
-            "more": _more(resource, borrowed, lent),
+            "more": ", ".join(f"{show(resource, n)} {word}" for n, word in more if n),
         }
-
-
-def _more(resource: str, borrowed: int, lent: int) -> str:
-    parts = ((borrowed, "borrowed"), (lent, "taken by others"))
-    return ", ".join(f"{show(resource, amount)} {word}" for amount, word in parts if amount)
 
 
 def _add_quota(node: QuotaNode, into: Counter[FlavorResource]) -> None:
@@ -307,18 +302,6 @@ def _tile(
 
 def _owner(pod: PodInfo) -> str:
     return pod.group or "other pods"
-
-
-def amounts_on(names: Collection[str], cluster: ClusterView) -> list[Row]:
-    """Return the nodes of these names with what is left on each."""
-    rows = []
-    for name in sorted(names):
-        node = cluster.nodes.get(name)
-        left = Resources(node.allocatable) if node is not None else Resources()
-        add(left, {what: -amount for what, amount in cluster.used(name).items()})
-        free = [f"{show(what, left[what])} {what}" for what in sorted(left) if what != PODS]
-        rows.append({"name": name, "free": ", ".join(free)})
-    return rows
 
 
 # --- what a person may see -------------------------------------------------------------------

@@ -116,7 +116,7 @@ def answer(
         preempts=played.preemptions,
         preempted=stopped[:_MOST_NAMES],
         nodes=dict(sorted(nodes.items())) if job.started is not None else {},
-        assumptions=[*_assumptions(world, job, open_ended, assumed=assumed), *world.notes],
+        assumptions=[*_assumptions(world, job, open_ended, assumed=assumed)],
     )
 
 

@@ -215,7 +215,7 @@ class _Taking:
             workload=workload,
             uid=(first.controller or first.uid) if first is not None else name,
             gang_size=view.quorum(group) if group is not None and pods else 0,
-            pods={pod.uid: replace(pod, nominated=None) for pod in pods},
+            pods={p.uid: p if p.nominated is None else replace(p, nominated=None) for p in pods},
         )
 
 

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from math import ceil
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from extender.resources.quantity import CPU, PODS, show
@@ -94,7 +94,6 @@ class SimulationReport(Shown):
     gang_extender: RunReport
     alone: RunReport | None = None
     """the same with kube-scheduler alone, where it was asked for"""
-    notes: list[str] = Field(default_factory=list)
 
 
 def play_all(world: World) -> SimulationReport:
@@ -110,7 +109,6 @@ def play_all(world: World) -> SimulationReport:
     return SimulationReport(
         gang_extender=report(played),
         alone=report(alone) if alone is not None else None,
-        notes=[*world.notes],
     )
 
 
@@ -222,7 +220,6 @@ def text(found: SimulationReport) -> str:
     if found.alone is not None:
         parts += [_run("kube-scheduler alone", found.alone), ""]
     parts += [_run("gang-extender", found.gang_extender)]
-    parts += ["", *(f"Note: {note}" for note in found.notes)] if found.notes else []
     return "\n".join(parts) + "\n"
 
 

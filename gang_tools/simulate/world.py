@@ -124,8 +124,6 @@ class World:
     """Completes pod sets by LimitRanges and RuntimeClasses."""
     compare: bool = False
     """True if kube-scheduler alone is simulated as well."""
-    notes: Sequence[str] = ()
-    """Assumptions, and what is left out."""
 
     def seconds_left(self, job: SimJob, uids: Sequence[str], now: float) -> dict[float, list[str]]:
         """Return the UIDs of pods of a job by the seconds for which they run from now on.

@@ -34,8 +34,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def load(api: Api, gang: GangScheduler, reconciler: Reconciler) -> None:
-    """Jobs that run and jobs that wait."""
+    """Jobs that run and jobs that wait, and the rights of the page."""
     del gang, reconciler
+    api.apply(ROOT / "manifests" / "page" / "rbac.yaml")
     make_load(api)
 
     def all_run() -> bool:
@@ -55,8 +56,6 @@ def served(
     scheme: str = "http",
 ) -> Iterator[str]:
     """Run the page with the rights that it is shipped with; give its address."""
-    with Api(control_plane.admin_kubeconfig) as api:
-        api.apply(ROOT / "manifests" / "page" / "rbac.yaml")
     account = control_plane.service_account_kubeconfig(NAMESPACE, "gang-page")
     port = free_port()
     url = f"{scheme}://{host}:{port}"
