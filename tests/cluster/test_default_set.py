@@ -53,7 +53,7 @@ def test_every_object_of_the_older_clusters_is_one_of_the_default_set() -> None:
 
 
 def test_every_shipped_folder_is_applied_or_said_to_be_apart() -> None:
-    apart = {"chart", "monitoring", "optional", "samples", "second-scheduler", "static-pod"}
+    apart = {"chart", "monitoring", "optional", "page", "samples", "second-scheduler", "static-pod"}
     manifests = ROOT / "manifests"
     named = set(yaml.safe_load((manifests / "kustomization.yaml").read_text())["resources"])
 
