@@ -151,7 +151,7 @@ def _bars(node: QuotaNode) -> Iterator[Row]:
         lent = 0  # at least: what it could not use now, however many others lend too
         if node.is_queue and node.parent is not None:
             lent = max(0, min(unused, unused - max(0, node.available(what))))
-        whole, more = max(has, uses), ((borrowed, "borrowed"), (lent, "taken by others"))
+        whole, more = max(has, uses), ((borrowed, "borrowed"), (lent, "taken"))
         yield {
             "flavor": flavor,
             "resource": resource,

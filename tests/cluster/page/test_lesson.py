@@ -1,4 +1,4 @@
-"""What the lesson about waiting says of the page."""
+"""The lesson about waiting says what the page shows."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -28,7 +28,7 @@ def test_queues_show_who_has_what_and_who_waits_at_which_place(look: Look) -> No
     language = page.locator(".queue-row", has_text="language")
     expect(language.locator(".bar").first).to_contain_text("64 of 40 · 24 borrowed")
     robotics = page.locator(".queue-row", has_text="robotics")
-    expect(robotics.locator(".bar").first).to_contain_text("8 of 32 · 24 taken by others")
+    expect(robotics.locator(".bar").first).to_contain_text("8 of 32 · 24 taken")
     expect(page.locator(".queue-row", has_text="paused")).to_contain_text("is stopped")
     waits = page.locator("tr", has_text="Job/pretrain-405b")
     expect(waits).to_contain_text(re.compile(r"^1.*WaitingForQuota.*48 nvidia.com/gpu of a100"))

@@ -1,4 +1,4 @@
-"""What would become of a job that somebody pastes, and what is wrong with it."""
+"""Answers about a job that somebody pastes, and the faults of its manifest."""
 
 import asyncio
 from typing import cast
@@ -16,7 +16,7 @@ from extender.state.queue.records import NamespaceInfo
 from gang_tools.page.access import Viewer
 from gang_tools.page.asking import Asking
 from gang_tools.page.following import FollowedCluster
-from gang_tools.simulate.answering import Forecast, UnknownJobError
+from gang_tools.simulate.answering import Forecast, Object, UnknownJobError
 from tests.harness import objects
 from tests.makers import NAMESPACE, ManualClock, nodes, observe
 from tests.queue_makers import cluster_queue, flavor, local_queue, workload
@@ -145,3 +145,16 @@ async def test_a_tenant_reads_no_names_of_other_namespaces(
     own = GOOD.replace("namespace: ns", "namespace: elsewhere")
     assert (await asked(own, viewer=TENANT)).preempted == ["elsewhere/own", "1 more"]
     assert (await asked(own)).preempted == ["ns/secret", "elsewhere/own"]
+
+
+async def test_a_manifest_is_read_when_it_is_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask, read = answers(), list[str]()
+
+    def no_job(manifest: str, _: Viewer) -> list[Object]:
+        read.append(manifest)
+        return []
+
+    monkeypatch.setattr("gang_tools.page.asking._read", no_job)
+    asks = [ask.forecast(str(number), "", ALL) for number in range(20)]
+    await asyncio.gather(*asks, return_exceptions=True)
+    assert read == [str(number) for number in range(8)]

@@ -48,7 +48,7 @@ def test_each_queue_is_under_its_cohort_with_what_it_uses_borrows_and_lends() ->
     rows = {row["name"]: row for row in found}
     assert bar(rows["all"]) == (100, 0, 0, "8 of 8")
     assert bar(rows["a"]) == (57.14, 42.86, 0, "7 of 4 3 borrowed")
-    assert bar(rows["b"]) == (25, 0, 75, "1 of 4 3 taken by others")
+    assert bar(rows["b"]) == (25, 0, 75, "1 of 4 3 taken")
     assert bar(rows["alone"]) == (0, 0, 0, "0 of 2")
     assert [rows[name]["admitted"] for name in ("all", "a", "alone")] == [2, 1, 0]
 
