@@ -19,7 +19,10 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.faulty_proxy import FaultyProxy
 from tests.harness.gang_scheduler import NAMESPACE
 
-pytestmark = pytest.mark.misplaces("the tests do not wait for the end of what they stop")
+pytestmark = [
+    pytest.mark.misplaces("the tests do not wait for the end of what they stop"),
+    pytest.mark.timeout(600),  # a page notices after a minute that something is gone
+]
 
 
 def test_queues_show_who_has_what_and_who_waits_at_which_place(look: Look) -> None:
