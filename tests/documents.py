@@ -58,7 +58,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of a lesson, as it is typed, and the lines that it is shown to print, if any."""
+    """A command of a lesson as it is typed, and the output that the text shows."""
 
     command: str
     shown: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The door of the page: the person who looks, and the namespaces that this person may see.
+"""Authenticates the people who open the page, and finds the namespaces that each may see.
 
 On loopback everyone on the machine sees all. Elsewhere a request has a bearer token, which an
 authenticating proxy adds, or the cookie of a session, which `/login` begins with one. The API
@@ -36,9 +36,9 @@ _LONGEST_FORM: Final = 4 * _LONGEST_TOKEN
 _REVIEW_SECONDS: Final = 60.0
 _SESSION_SECONDS: Final = 12 * 3600.0
 _AT_ONCE: Final = 8
-"""The most reviews at once, of all who look."""
+"""The largest number of concurrent reviews for all people together."""
 _MOST_PAGES: Final = 30
-"""The most pages that one person has open, and live connections: each takes memory and time."""
+"""The largest number of pages, and of live connections, that one person may have open."""
 _MAY_NOT: Final = (
     "{} may not list Workloads (kueue.x-k8s.io) in any namespace that has a LocalQueue, a "
     "Workload or a gang"
@@ -49,14 +49,14 @@ STATIC: Final = Path(__file__).parent / "static"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A person who looks."""
+    """A person who looks at the page."""
 
     name: str = ""
     namespaces: frozenset[str] | None = None
-    """The namespaces that it may see; None: all."""
+    """The namespaces that this person may see; None: all."""
 
     def sees(self, namespace: str) -> bool:
-        """Return whether it may see what is in a namespace."""
+        """Return whether this person may see a namespace."""
         return self.namespaces is None or namespace in self.namespaces
 
 
@@ -67,7 +67,7 @@ def viewer_of(request: Request) -> Viewer:
 
 
 class Door:
-    """Lets in those whom the API server knows, to pages and to live updates; all without a guard.
+    """Admits people whom the API server authenticates; without a guard it admits everyone.
 
     An answer of the API server counts for a minute, for a page that is open too.
     """
@@ -83,7 +83,7 @@ class Door:
         """Guard an application that shows objects, `namespace/name`: None while that is unknown."""
         self._app, self._guard, self._shown = app, guard, shown
         self._namespaces = set[str]()
-        """Those in which there was something to show: of no other is anybody asked."""
+        """The namespaces that have had something to show; no others are reviewed."""
         self._live = Counter[str]()
         self._known: TTLCache[bytes, asyncio.Task[Viewer | None]] = TTLCache(
             4096, _REVIEW_SECONDS, clock.monotonic
@@ -130,7 +130,7 @@ class Door:
             self._live[viewer.name] -= 1
 
     def _refusal(self, viewer: Viewer | None, scope: Scope) -> Response | None:
-        """Return what someone is answered who may not have what is asked for; None: may."""
+        """Return the response that refuses a request, or None if it is allowed."""
         of_page = scope["path"].startswith("/_nicegui")
         if viewer is None and not of_page:
             query = scope["query_string"].decode(errors="replace")
@@ -146,7 +146,7 @@ class Door:
         return PlainTextResponse("too many open pages", 429) if there >= _MOST_PAGES else None
 
     def _checked(self, scope: Scope, send: Send) -> Send:
-        """Return what sends for as long as the session is good, and its rights are the same."""
+        """Return a `send` that closes the websocket once the session or its rights have ended."""
         ended = False
 
         async def checked(message: Message) -> None:

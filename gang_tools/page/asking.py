@@ -33,7 +33,7 @@ _MOST_ASKED: Final = 8
 _NAME: Final = "the manifest"
 _Found = TypeVar("_Found")
 _OPTION: Final = ". Give a time with --assume"
-"""The advice of the command; here is a field for it."""
+"""The advice that the command gives; the page has a field for it."""
 _NEVER: Final = "Nothing that is known makes room for it."
 _SIMULATES: Final = ContextVar("simulates", default=False)
 _QUANTITY: Final = re.compile(r"\.resources\.(requests|limits)\.[^[]+$")
@@ -43,7 +43,7 @@ _FIELDS: Final[Mapping[str, type]] = {
     "metadata.annotations": dict, "spec": dict, "spec.parallelism": int, "spec.completions": int,
     "spec.template": dict, "spec.template.metadata": dict, "spec.template.spec": dict,
 }  # fmt: skip
-"""Fields that the answer reads, of whatever kind of job, and what they are."""
+"""The fields that the answer reads in any kind of job, and their types."""
 
 
 class Asking:
@@ -52,7 +52,7 @@ class Asking:
     def __init__(self, followed: FollowedCluster, clock: Clock) -> None:
         self._followed, self._clock, self._turn = followed, clock, asyncio.Lock()
         self._asked = 0
-        """Questions that are answered, or wait for it."""
+        """The number of questions that are being answered or wait."""
         processors = structlog.get_config()["processors"]
         structlog.configure(processors=[_only_what_happens, *processors])
 
@@ -88,7 +88,7 @@ class Asking:
     async def _played(
         self, assumed: float | None, play: Callable[[World, Callable[[], bool]], _Found]
     ) -> _Found:
-        """Return what `play` finds in the world as it is now, which it gives up in time.
+        """Return the result of `play` on the current state; it gives up after a time limit.
 
         Raises SettingsError where too many ask.
         """
@@ -113,10 +113,10 @@ def _only_what_happens(_: object, __: str, line: EventDict) -> EventDict:
 
 
 def _read(manifest: str, viewer: Viewer) -> list[answering.Object]:
-    """Return the objects of a manifest of namespaces that someone may see. Raises SettingsError."""
+    """Return the objects of a manifest, in namespaces that are visible. Raises SettingsError."""
     if len(manifest) > _LONGEST_MANIFEST:
         raise SettingsError(f"{_NAME} is longer than {_LONGEST_MANIFEST} characters")
-    with suppress(yaml.YAMLError):  # which is said below
+    with suppress(yaml.YAMLError):  # reported below
         # A few lines that name each other again and again take more memory than there is.
         if any(isinstance(each, yaml.AliasToken) for each in yaml.scan(manifest)):
             raise SettingsError(f"{_NAME} has an alias, *NAME: write out what it stands for")
@@ -134,7 +134,7 @@ def _read(manifest: str, viewer: Viewer) -> list[answering.Object]:
 
 
 def _fields(part: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Yield all that is in a part of a manifest, with its path."""
+    """Yield every field of a part of a manifest, with its path."""
     if path:
         yield path, part
     if isinstance(part, dict):
@@ -216,7 +216,7 @@ def _draw(found: Forecast) -> None:
 
 
 def estimating(answers: Asking, key: str) -> None:
-    """Show a button that says when a workload would start: nobody waits for what nobody asks."""
+    """Show a button that estimates when a workload starts, and does so only on request."""
 
     async def show() -> None:
         ask.disable()

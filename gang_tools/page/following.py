@@ -47,7 +47,7 @@ Event = dict[str, Any]
 
 _CLAIMS_SECONDS: Final = 2.0
 EVENTS_SECONDS: Final = 5.0
-"""The oldest that the Events may be that are shown."""
+"""The largest age of the Events that are shown."""
 _MOST_EVENTS: Final = 50
 
 
@@ -106,7 +106,7 @@ class FollowedCluster:
                 await asyncio.sleep(_CLAIMS_SECONDS)
 
     def look(self) -> None:
-        """Set aside what is due; what a story has found since the last look shows now, too."""
+        """Set aside room that is due, and show the claims that a story has found meanwhile."""
         with self._unnoticed():
             at_once(self._claims.looking())
         now = dict(self.cluster.claims)
@@ -115,7 +115,7 @@ class FollowedCluster:
             self._notice()
 
     def remember(self) -> None:
-        """Keep how the queues are, if that is due."""
+        """Record the state of the queues if a sample is due."""
         if self.history.is_due(self._clock.wall()):
             self.history.add(self.facts())
             self._notice()
@@ -129,7 +129,7 @@ class FollowedCluster:
 
     @contextmanager
     def _unnoticed(self) -> Iterator[None]:
-        """Let the state change by our own looks, which show nothing new."""
+        """Suppress notices of the changes that our own explanations make."""
         self._quiet = True
         try:
             yield
@@ -181,7 +181,7 @@ class FollowedCluster:
         return GroupFacts(self.cluster, self._gang, self._clock.wall())
 
     def workload(self, namespace: str, name: str) -> Explanation | None:
-        """Return why a Workload is where it is, or that of a job of the name; None without one."""
+        """Return the explanation of a Workload, or of a job's; None if there is neither."""
         facts, key = self.facts(), f"{namespace}/{name}"
         if key not in self.queues.workloads:
             asked = ExplainTarget(namespace, name, is_job=True)
@@ -199,7 +199,7 @@ class FollowedCluster:
         return key if self.cluster.pod_group(key) is not None else None
 
     def group(self, key: str) -> GroupExplanation | None:
-        """Return why a gang, `namespace/name`, is where it is, None where there is none.
+        """Return the explanation of a gang, `namespace/name`; None if there is none.
 
         The room that the extender would keep for those ahead is kept for as long as that takes.
         """
@@ -211,7 +211,7 @@ class FollowedCluster:
                 self._cluster.apply(Unreserved([*self.cluster.planned]))
 
     def world(self, assumed: float | None) -> World:
-        """Return what a simulation goes on from: the state as it is now.
+        """Return the current state as the start of a simulation.
 
         Pods that do not say how long they run, run for `assumed` seconds.
         """

@@ -14,7 +14,7 @@ from extender.state.cluster.view import ClusterView
 SAMPLE_SECONDS: Final = 60.0
 _HOUR: Final = 3600
 _MOST: Final = 360
-"""Samples that are kept: six hours."""
+"""The number of samples to keep: six hours."""
 _LINES: Final = 7
 """The most queues with a line of their own."""
 
@@ -25,7 +25,7 @@ class _Sample:
 
     at: float
     use: dict[str, int]
-    """By ClusterQueue, in per cent of its nominal quota of what it uses most of."""
+    """The use of each ClusterQueue, in per cent of the nominal quota of its busiest resource."""
     waiting: dict[str, int]
     started: int
     """Workloads that were admitted since the sample before."""
@@ -54,8 +54,8 @@ class History:
         return not self._samples or now >= self._samples[-1].at + SAMPLE_SECONDS
 
     def add(self, facts: Facts) -> None:
-        """Keep how the queues are now."""
-        # Of the time before the page there is no more than what workloads still say.
+        """Record the state of the queues."""
+        # Only the conditions of workloads tell what happened before the page started.
         since = self._samples[-1].at if self._samples else facts.now - _HOUR
         names = [*facts.queues.cluster_queues]
         waiting = {name: len(facts.pending.queue(name).orders()) for name in names}

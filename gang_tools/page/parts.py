@@ -55,7 +55,7 @@ def follow(showing: Showing, key: ViewKey, draw: Draw) -> None:
 
 @contextmanager
 def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
-    """Give a page its head, and say who looks; what is made inside is its body."""
+    """Draw the head of a page, and yield its viewer; what is made inside is the body."""
     viewer = viewer_of(request)
     ui.page_title(f"{title} · gang-extender")
     with ui.header().classes("top"):
@@ -83,7 +83,7 @@ def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
 
 @contextmanager
 def card(title: str = "") -> Iterator[None]:
-    """Give what is made inside a border, and a heading where there is a title."""
+    """Draw a border around what is made inside, and a heading if there is a title."""
     with ui.element("section").classes("card column"):
         if title:
             words(title, tag="h2")
@@ -104,7 +104,7 @@ Again = Callable[[Any], None]
 
 
 class Parts:
-    """Parts of a page in their order, of which those change that show something else.
+    """Parts of a page in order; only those whose content changes are redrawn.
 
     So what somebody has focused, sorted or selected stays.
     """
@@ -137,7 +137,7 @@ class Parts:
 
 
 def words(text: str, classes: str = "", tag: str = "span") -> ui.html:
-    """Show text; what it has of HTML is shown, too."""
+    """Show text as it is: HTML is escaped."""
     return ui.html(html.escape(text), sanitize=False, tag=tag).classes(classes)
 
 
@@ -225,7 +225,7 @@ class Growing:
         self._note = ui.label().classes("empty")
 
     def set(self, rows: list[Row], note: str = "") -> None:
-        """Show other rows, if they are others, and a note below them."""
+        """Show these rows, and a note below them."""
         self._rows, shown = rows, rows[: self._most]
         if self._table.rows != shown:
             self._table.rows = shown
@@ -250,7 +250,7 @@ def listed(
     none: str = "",
     name: str = "",
 ) -> Iterator[Part]:
-    """Yield a card with rows; where there are none, with the text for that, or none at all.
+    """Yield a card with rows, or with the text for an empty list if there is one.
 
     A row is known by its first cell, wherever it stands.
     """
@@ -301,7 +301,7 @@ def _copy(text: str) -> None:
 
 
 def choice(label: str, value: str, *, change: Callable[[str], None]) -> ui.select:
-    """Show a field to choose one of what is offered, or none of that."""
+    """Show a field in which one option can be chosen, or none."""
     found = ui.select(
         [value] if value else [],
         label=label,
@@ -313,7 +313,7 @@ def choice(label: str, value: str, *, change: Callable[[str], None]) -> ui.selec
 
 
 def offer(field: ui.select, options: Iterable[str]) -> None:
-    """Let a field offer other options, if they are others; what is chosen stays."""
+    """Replace the options of a field if they differ, and keep the choice."""
     offered = sorted({*options, *filter(None, [field.value])})
     if field.options != offered:
         field.set_options(offered)

@@ -38,7 +38,7 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 """The only names, beside its own, that a page on loopback answers to: a site on the internet may
 give its own name this address, and would read the page in a browser here."""
 _LOOK_SECONDS: Final = 10.0
-"""The time between two looks for a renewed certificate, and for pages without a browser."""
+"""The interval between checks for a renewed certificate and for pages without a browser."""
 
 
 async def serve(
@@ -129,7 +129,7 @@ class _PageConnections(Connections):
 
 
 class _PageConnection(Connection):
-    """One that may become a websocket, which has no deadlines and counts no more."""
+    """A connection that may become a websocket, which has no deadlines and is not counted."""
 
     @override
     def handle_websocket_upgrade(self) -> None:

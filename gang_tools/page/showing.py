@@ -18,9 +18,9 @@ _SETTLE_SECONDS: Final = 0.05
 """Changes that come together are drawn together."""
 _EVERY_SECONDS: Final = 0.25
 _LONGEST_SECONDS: Final = 1.0
-"""Where nothing changes, this is how often the watches are asked whether they are old."""
+"""The interval between checks for stale watches while nothing changes."""
 _REST: Final = 2
-"""The rest between two rounds, in times of what the first one took."""
+"""The pause after a round, as a multiple of the time that the round took."""
 
 
 class Showing:
@@ -36,7 +36,7 @@ class Showing:
         """The reason why what is shown may be old, or nothing."""
 
     def view(self, key: ViewKey) -> Any:  # noqa: ANN401 - each view has a type of its own
-        """Return a view of what is so now, or has been so a moment ago. Raises what making it did.
+        """Return the current view. Raises the error that making the view raised.
 
         Only a view that somebody watches is kept.
         """
@@ -66,7 +66,7 @@ class Showing:
             there.append(draw)
 
     def leave(self, key: ViewKey, draw: Draw) -> None:
-        """Call `draw` no more."""
+        """Stop calling `draw`."""
         there = self._drawn.get(key, [])
         if draw in there:
             there.remove(draw)
@@ -129,7 +129,7 @@ class Showing:
 
 @contextmanager
 def _reported(key: ViewKey) -> Iterator[None]:
-    """Let no failure of one view, or for one person, end what is shown to others."""
+    """Report a failure of one view or page, so that the others go on."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it is

@@ -27,7 +27,7 @@ from gang_tools.page.showing import Showing, ViewKey
 from gang_tools.page.views import OTHERS, Row
 
 Told = tuple[Explanation | None, GroupExplanation | None]
-"""A workload and its gang, as far as there are such."""
+"""A workload and its gang; either may be missing."""
 
 _MARKS: Final[Mapping[str, tuple[str, str]]] = {
     "Passed": ("✓", "good"),
@@ -264,7 +264,7 @@ def _draw_commands(shown: tuple[list[str], str]) -> None:
 
 
 def _commands(workload: Explanation | None, group: GroupExplanation | None) -> Iterator[str]:
-    """Yield what says the same in a terminal."""
+    """Yield the equivalent terminal commands."""
     if workload is not None:
         within_namespace = f"-n {workload.namespace}"
         for owner in workload.owners[:1]:

@@ -28,7 +28,7 @@ from extender.steps import at_once
 Row = dict[str, Any]
 
 OTHERS: Final = "other namespaces"
-"""The name of what a person may not see."""
+"""The name that stands for namespaces that a person may not see."""
 _TILES: Final = 48
 """The most nodes of one row of the map: only rows that are seen are drawn."""
 _COLOURS: Final = 7
@@ -64,7 +64,7 @@ def queues_shown(facts: Facts) -> QueuesShown:
 
 
 def _waiting(facts: Facts) -> Iterator[Row]:
-    """Yield what waits, by queue and place; then what is in no line, for its queue or itself."""
+    """Yield the waiting workloads by queue and position, then those without a position."""
     lacks, workloads = Lacks(facts), facts.queues.workloads
 
     def row(key: str, since: float, *, queue: str, place: int | str = "") -> Row:

@@ -20,7 +20,7 @@ PLAYGROUND: Final = "make playground"
 PAGE: Final = "gang-extender page"
 """It runs until Ctrl-C, in a terminal of its own."""
 _ONLY_LOOKS: Final = ("kubectl get ", "kubectl describe ", "gang-extender ")
-"""How commands begin that the lessons say to give again until they show what is to be seen."""
+"""The first words of commands that are repeated until they print what the lesson shows."""
 _MADE: Final = "pods,jobs,podgroups,workloads,localqueues,clusterqueues,resourceflavors"
 _PAGE_PORT: Final = "8890"
 
@@ -66,7 +66,7 @@ class Terminal:
 
     @contextmanager
     def playing(self) -> Iterator[Callable[[Step], str]]:
-        """Play the steps of a lesson, each of which has to show what it is shown to.
+        """Play the steps of a lesson; each has to print what the text shows.
 
         A step gives what it printed; for the page that is its address.
         """

@@ -165,7 +165,7 @@ def switch(
     ] = False,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Stop a job or a queue, or have it go on, and print what was done."""
+    """Stop or resume a job or a queue, and print what was done."""
     from extender.kube.errors import ForbiddenError
     from gang_tools.cli.kubectl.stopping import switched
     from gang_tools.explanations import ExplainTarget

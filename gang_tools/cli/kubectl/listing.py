@@ -27,7 +27,7 @@ _AGES: Final = (
     *((120, "s"), (600, "ms"), (3 * 3600, "m"), (8 * 3600, "hm"), (2 * 86400, "h")),
     *((8 * 86400, "dh"), (2 * _UNITS["y"], "d"), (8 * _UNITS["y"], "yd"), (inf, "y")),
 )
-"""The units of ages below so many seconds, as kubectl's duration.HumanDuration has them."""
+"""The units of ages up to a number of seconds, as in kubectl's duration.HumanDuration."""
 
 
 async def listed(
@@ -108,7 +108,7 @@ def _plain(text: str) -> str:
 
 
 def _cells(found: Object, now: datetime) -> dict[str, Any]:
-    """Return what each column says; a Workload goes by the name of its job if it has one."""
+    """Return the cell of each column; a Workload has the name of its job if it has one."""
     meta, (spec, status) = found["metadata"], (found.get(x, {}) for x in ("spec", "status"))
     owners: Sequence[Object] = meta.get("ownerReferences", ()) * (found["kind"] == "Workload")
     owner = next((each for each in owners if each.get("controller")), next(iter(owners), None))
@@ -131,7 +131,7 @@ def _cells(found: Object, now: datetime) -> dict[str, Any]:
 
 
 def _phase(kind: str, status: Object) -> tuple[str, Mapping[str, str]]:
-    """Return the phase by a status, and the condition that says why."""
+    """Return the phase that follows from a status, and the condition that says why."""
     said = {each["type"]: each for each in status.get("conditions", ())}
     if kind == "PodGroup":
         return status.get("phase", ""), said.get("Scheduled", {})

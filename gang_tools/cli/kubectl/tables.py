@@ -13,7 +13,7 @@ from gang_tools.page.following import FollowedCluster
 
 Cell = str | int
 Rows = list[tuple[str, tuple[str, ...]]]
-"""The texts of the cells of each row, by what Enter opens."""
+"""The cells of each row, keyed by what Enter opens."""
 _AGES: Final = frozenset(("AGE", "OLDEST"))
 """The columns of seconds."""
 

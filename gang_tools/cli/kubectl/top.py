@@ -29,9 +29,9 @@ from gang_tools.page.following import FollowedCluster
 LOOK_SECONDS: Final = 0.5
 """The time between two looks at whether something has changed."""
 _AGES_SECONDS: Final = 10.0
-"""The longest time for which ages stay as they are."""
+"""The longest time between two updates of ages."""
 _SHARE: Final = 4
-"""After a look there is none for so many times what it took."""
+"""The pause after a look, as a multiple of the time that the look took."""
 _HELP: Final = """\
 1 to 5        show a table: queues, gangs, jobs that wait, nodes or reasons
 Enter         open the explanation of a gang or a job, or what waits in a queue or for a reason

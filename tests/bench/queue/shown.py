@@ -73,7 +73,7 @@ class _Job(msgspec.Struct):
 
     @property
     def queue(self) -> str:
-        """Its LocalQueue, named as the ClusterQueue."""
+        """The LocalQueue, which has the name of its ClusterQueue."""
         return self.metadata.labels[QUEUE_LABEL]
 
     @property
@@ -170,7 +170,7 @@ class _PodEvent(msgspec.Struct):
 
 
 class _Progress:
-    """What has happened to one Job."""
+    """The progress of one Job."""
 
     def __init__(self) -> None:
         self.pods = 0

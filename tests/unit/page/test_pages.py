@@ -27,7 +27,7 @@ from tests.queue_makers import cluster_queue, flavor, local_queue, meta, workloa
 from tests.unit.explain.scene import holding
 
 ANN, BOB = Viewer("ann"), Viewer("bob", frozenset({"elsewhere"}))
-"""One who sees all, and a tenant of another namespace."""
+"""A viewer who sees everything, and a tenant of another namespace."""
 
 
 @cache
