@@ -34,7 +34,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help simulate demo playground test coverage test-long test-partners partners test-page chromium check soak-properties bench bench-queue bench-loop bench-page bench-extender chaos clean environment toolchain helm promtool kubectl
+.PHONY: help simulate demo playground test coverage test-long test-partners partners test-page chromium check soak-properties bench bench-queue bench-loop bench-page bench-extender chaos clean environment toolchain helm promtool prometheus kubectl
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -73,7 +73,7 @@ test-partners: partners ## run the tests beside the operators of other projects 
 	$(BIN)/pytest $(PARTNERS) -n $(WORKERS) --dist loadgroup --durations=10 $(ARGS)
 
 test-page: export GOGC ?= 400
-test-page: chromium ## look at the live page with Chromium; pictures go to dist/pictures (ARGS=)
+test-page: chromium promtool prometheus ## look at the live page with Chromium; pictures go to dist/pictures (ARGS=)
 	$(BIN)/pytest $(PAGE) --durations=10 $(ARGS)
 
 chromium: toolchain ## fetch Chromium from Debian's packages, where it is missing
@@ -87,7 +87,7 @@ check: environment ## look at format, lint, types, layers, the reference of sett
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/gang-extender render --check
+	$(BIN)/gang-extender render settings | diff -u docs/configuration.md - # `make render` mends it
 	@$(BIN)/python -m tests.size
 
 soak-properties: export EXAMPLES ?= 100
@@ -118,7 +118,7 @@ dist: environment ## build wheel, sdist, SBOM and their hashes into dist/, the s
 
 .PHONY: render
 render: environment ## write the reference of the settings, docs/configuration.md
-	$(BIN)/gang-extender render settings --output docs/configuration.md
+	text=$$($(BIN)/gang-extender render settings) && printf "%s\n" "$$text" > docs/configuration.md
 
 clean: ## remove the environment and what tools leave behind (not the built binaries)
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist
@@ -137,6 +137,10 @@ helm: environment
 # Judges the alerts in the tests; the demo does without.
 promtool: environment
 	@$(BIN)/python -m tests.harness.toolchain promtool
+
+# The page reads the past from it.
+prometheus: environment
+	@$(BIN)/python -m tests.harness.toolchain prometheus
 
 # For the tutorial, and its tests, on a machine that has none.
 kubectl: environment

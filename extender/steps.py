@@ -37,7 +37,7 @@ def cut(items: Iterable[T], size: int = PIECE) -> Iterator[Sequence[T]]:
 class FairShare:
     """Chooses which entries of a long queue each look reads.
 
-    Entries that wait at the front for ever must not keep those behind them from a look. So a half
+    Entries that wait at the front forever must not keep those behind them from a look. So a half
     are the first of the queue. The namespaces share the other half; each goes through its entries,
     first in turn first, before it begins anew.
     """

@@ -5,6 +5,7 @@ extender's memory has: plans are made anew for the groups that go first, and cla
 the extender decides them.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -13,12 +14,7 @@ import msgspec
 
 from extender.api.explanations import Explanation, GroupExplanation, PodOutlook
 from extender.api.reasons import Unadmitted
-from extender.api.wellknown import (
-    GROUP_NATIVE,
-    NATIVE_VERSIONS,
-    QUEUE_LABEL,
-    WorkloadCondition,
-)
+from extender.api.wellknown import GROUP_NATIVE, NATIVE_VERSIONS, QUEUE_LABEL, WorkloadCondition
 from extender.config.settings import Settings
 from extender.explain.facts import Facts, GroupFacts
 from extender.explain.gang import explain_group, explain_pod
@@ -44,11 +40,7 @@ from extender.queueing.rules import AdmissionOptions, AdmissionRules, requires_r
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock, SystemClock
 from extender.state.cluster import events as cluster_events
-from extender.state.cluster.records import (
-    AdmittedPods,
-    PodGroupInfo,
-    PodInfo,
-)
+from extender.state.cluster.records import AdmittedPods, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import WorkloadInfo
@@ -98,7 +90,9 @@ async def explained(
     view = read.queues.view()
     key = f"{asked.namespace}/{asked.name}"
     if asked.is_job:
-        key = workload_of(asked, view) or await _absent(source.reader, asked, decoder)
+        key = workload_of(asked, view.workloads.values()) or await _absent(
+            source.reader, asked, decoder
+        )
     queues_there = view.cluster_queues.values()
     by_room = any(requires_room(q, options, view.flavors) for q in queues_there)
     if by_room:
@@ -133,24 +127,25 @@ def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOpt
     )
 
 
-def workload_of(asked: ExplainTarget, view: QueueView, *, of_any_kind: bool = False) -> str | None:
-    """Return the workload of a job: one that has not ended before those that have.
+def workload_of(
+    asked: ExplainTarget, workloads: Iterable[WorkloadInfo], *, of_any_kind: bool = False
+) -> str | None:
+    """Return the key of a job's workload: of one that has not ended before those that have.
 
     Raises AmbiguousError where there are jobs of several kinds, unless one of them is enough.
     """
     found = dict[str, WorkloadInfo]()
     kinds = set[str]()
-    for key, workload in view.workloads.items():
+    for workload in workloads:
         for owner in workload.owners if workload.meta.namespace == asked.namespace else ():
             group = owner.api_version.rpartition("/")[0]
             names = owner.kind, f"{group}/{owner.kind}"
             if owner.name == asked.name and is_kind(asked.kind, *names):
-                found[key] = workload
+                found[workload.key] = workload
                 kinds.add(owner.kind)
     if len(kinds) > 1 and not of_any_kind:
-        raise AmbiguousError(
-            f"there are several jobs {asked.name}, say --kind: {', '.join(sorted(kinds))}"
-        )
+        named = ", ".join(sorted(kinds))
+        raise AmbiguousError(f"there are several jobs {asked.name}, say --kind: {named}")
     return min(found, key=lambda k: (found[k].finished, -found[k].meta.created, k), default=None)
 
 

@@ -141,6 +141,9 @@ class AdmissionLoop:
         """Place a workload in its queue; one that causes an error is in none."""
         try:
             self._core.place(key)
+            if self.pending.cluster_queue_of(key) is None and self._view.admission(key) is None:
+                # It says why it is in no queue, and is given a reason again when it comes back.
+                self.reasons.forget(key)
         except Exception as error:  # noqa: BLE001 - the other workloads are still queued
             FAULTS.report("queues", error, key=key)
 
@@ -506,11 +509,8 @@ class PendingReasons:
         if wait is None or before is None or lost or self._view.admission(key) is not None:
             self.forget(key)
             return False
-        now, message, written = (
-            self._clock.wall(),
-            self._message(wait),
-            _is_written(before, wait.reason),
-        )
+        now, message = self._clock.wall(), self._message(wait)
+        written = _is_written(before, wait.reason)
         after = lifecycle.waiting(before, wait.reason, message, now=now)
         after = lifecycle.with_gates(after, wait.reason, message, blocked=wait.gated, now=now)
         kept, held = self._kept(key), before.holds(WorkloadCondition.ROOM_RESERVED)

@@ -11,7 +11,7 @@ import hashlib
 import os
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -34,14 +34,8 @@ LOOK_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
 """A plugin that takes longer hangs."""
 _UNUSABLE: Final = (
-    ConfigException,
-    YAMLError,
-    OSError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-)
+    ConfigException, YAMLError, OSError, ValueError, TypeError, AttributeError, LookupError,
+)  # fmt: skip
 """The errors that the library raises for a kubeconfig that it cannot use."""
 CERTIFICATE: Final = "client_certificate"
 TOKEN: Final = "token"  # noqa: S105 - a word for it
@@ -71,22 +65,27 @@ class Credentials:
     """Differs where anything that a connection is made of does."""
 
 
-async def load(kubeconfig: Path | None) -> Credentials:
+async def load(kubeconfig: Path | None, context: str | None = None) -> Credentials:
     """Return the credentials of the named file, else the pod's own, else those of `$KUBECONFIG`.
 
     Raises ConfigurationError where none of them can be used.
     """
     configuration = Configuration()
     try:
-        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        if not (kubeconfig or context) and "KUBERNETES_SERVICE_HOST" in os.environ:
             load_incluster_config(configuration, try_refresh_token=False)
             return _credentials(configuration, (Path(SERVICE_TOKEN_FILENAME),))
+        files = _files(kubeconfig)
+        if all(_stamp(path) is None for path in files):
+            raise ConfigException("there is no such file, or it may not be seen")
         path = str(kubeconfig) if kubeconfig else None
-        loader: Any = await load_kube_config(config_file=path, client_configuration=configuration)
+        loader: Any = await load_kube_config(path, context or None, configuration)
         # The library has no public way to the user of the kubeconfig's context.
         named = getattr(loader, "_user", None)
         user: dict[str, Any] = dict(named.value) if named is not None else {}
-        found = _credentials(configuration, tuple(_sources(kubeconfig, user)))
+        if "tokenFile" in user:
+            files.append(files[0].parent / user["tokenFile"])
+        found = _credentials(configuration, tuple(files))
     except _UNUSABLE as error:
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         # All that a KeyError says is the name of the field.
@@ -98,12 +97,10 @@ async def load(kubeconfig: Path | None) -> Credentials:
     return found
 
 
-def _sources(kubeconfig: Path | None, user: Mapping[str, Any]) -> Iterator[Path]:
+def _files(kubeconfig: Path | None) -> list[Path]:
     given = kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config"
-    paths = [Path(part).expanduser() for part in str(given).split(os.pathsep) if part]
-    yield from paths
-    if "tokenFile" in user:
-        yield paths[0].parent / user["tokenFile"]
+    # As the library does: a path of an unknown user stays as it is.
+    return [Path(os.path.expanduser(part)) for part in str(given).split(os.pathsep) if part]
 
 
 def _credentials(configuration: Configuration, files: tuple[Path, ...]) -> Credentials:
@@ -165,12 +162,12 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-async def keyring(kubeconfig: Path | None) -> "Keyring":
+async def keyring(kubeconfig: Path | None, context: str | None = None) -> "Keyring":
     """Return the credentials of the named file, else the pod's own, else those of `$KUBECONFIG`.
 
     Raises ConfigurationError where none of them can be used.
     """
-    return Keyring(await load(kubeconfig), lambda: load(kubeconfig))
+    return Keyring(await load(kubeconfig, context), lambda: load(kubeconfig, context))
 
 
 class Keyring:

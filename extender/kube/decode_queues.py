@@ -8,7 +8,7 @@ in a ConfigMap that no other client may write.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from sys import intern
-from typing import Any, Final, TypeVar, cast, get_args
+from typing import Any, Final, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 from cachetools import LRUCache
@@ -22,6 +22,7 @@ from extender.api.wellknown import (
     INDEX_LABEL,
     JOB_UID_LABEL,
     POD_SET_FIELDS_WITHOUT_EFFECT,
+    QUEUE_API_VERSION,
     QUEUE_LABEL,
     WorkloadCondition,
     fields_without_effect,
@@ -43,6 +44,7 @@ from extender.kube.stored import read_assignment
 from extender.resources.quantity import amount, parse_resources
 from extender.runtime.process import deep_stack
 from extender.state.cluster.records import AdmittedPods, ConditionInfo, JobInfo, Shape
+from extender.state.queue.events import Record
 from extender.state.queue.records import (
     SERVICES,
     AdmissionCheckInfo,
@@ -438,6 +440,44 @@ class QueueDecoder:
         if any(bytes(each.topology_assignment) for each in given):
             return made
         return self._admissions.setdefault((found.cluster_queue, waits, *map(_words, given)), made)
+
+
+class RecordKind(NamedTuple):
+    """A kind of object that the queue is decided by."""
+
+    path: str
+    """The path of all its objects."""
+    record: type[Record]
+    decode: Callable[[QueueDecoder, bytes], Record]
+
+    @property
+    def plural(self) -> str:
+        """The plural of its name."""
+        return self.path.rpartition("/")[2]
+
+
+_QUEUE: Final = f"/apis/{QUEUE_API_VERSION}"
+RECORDS: Final = (
+    RecordKind("/api/v1/namespaces", NamespaceInfo, QueueDecoder.namespace),
+    RecordKind("/api/v1/limitranges", LimitRangeInfo, QueueDecoder.limit_range),
+    RecordKind("/apis/node.k8s.io/v1/runtimeclasses", RuntimeClassInfo, QueueDecoder.runtime_class),
+    RecordKind(
+        "/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClassInfo, QueueDecoder.priority_class
+    ),
+    RecordKind(
+        f"{_QUEUE}/workloadpriorityclasses",
+        WorkloadPriorityClassInfo,
+        QueueDecoder.workload_priority_class,
+    ),
+    RecordKind(f"{_QUEUE}/resourceflavors", FlavorInfo, QueueDecoder.flavor),
+    RecordKind(f"{_QUEUE}/topologies", TopologyInfo, QueueDecoder.topology),
+    RecordKind(f"{_QUEUE}/admissionchecks", AdmissionCheckInfo, QueueDecoder.admission_check),
+    RecordKind(f"{_QUEUE}/cohorts", CohortInfo, QueueDecoder.cohort),
+    RecordKind(f"{_QUEUE}/clusterqueues", ClusterQueueInfo, QueueDecoder.cluster_queue),
+    RecordKind(f"{_QUEUE}/localqueues", LocalQueueInfo, QueueDecoder.local_queue),
+    RecordKind(f"{_QUEUE}/workloads", WorkloadInfo, QueueDecoder.workload),
+)
+"""These kinds, in an order in which they can be read one after the other."""
 
 
 def _words(found: wire.PodSetAssignment) -> tuple[object, ...]:

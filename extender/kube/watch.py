@@ -281,7 +281,7 @@ class Watcher:
         return self._path if self._has_listed and not self.is_absent else ""
 
     async def events(self) -> AsyncIterator[WatchEvent]:
-        """Yield events for ever; errors are logged and retried."""
+        """Yield events forever; errors are logged and retried."""
         while True:
             try:
                 async for event in self._once():
@@ -323,7 +323,7 @@ class Watcher:
         self.freshness.failed(error)
         if getattr(error, "is_unsent", False):
             # It may come back with an older store, whose watches send nothing until it has gone
-            # past our version: what is not in it any more would be kept for ever.
+            # past our version: what is not in it any more would be kept forever.
             self._go_on_from("")
         pause = max(self._backoff.next(), asked_pause(error))
         _log.warning(

@@ -239,7 +239,7 @@ def _serving(found: _Crd) -> list[dict[str, Any]]:
     """Return what is to be changed so that all versions are served, for the first time only.
 
     An administrator who applies the CRD again decides from then on: two writers of one field
-    would go on for ever.
+    would go on forever.
     """
     annotations = found.metadata.annotations
     if annotations is not None and OLDER_VERSIONS in annotations:

@@ -442,7 +442,7 @@ class Ahead:
         limit = self._writing[pod.uid] = asyncio.timeout(seconds)
         try:
             error = await self._writer.write_ahead(pod, node, seconds=seconds, limit=limit)
-            if not error:
+            if not error or pod.uid in self._writer.unsure:
                 self._announce_later(pod, node)
         except Exception:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
@@ -470,18 +470,18 @@ class Ahead:
             joined.set_result(error)
 
     def _announce_later(self, pod: PodInfo, node: str) -> None:
-        """Record the Event of a pod that was bound, unless kube-scheduler asks for it by then.
-
-        kube-scheduler records it for the pods that it binds itself, even if its bind request finds
-        the Binding made.
-        """
+        """Record the Event of a pod that is bound; kube-scheduler does if it asks for the pod."""
+        if (earlier := self._events.get(pod.uid)) is not None:
+            earlier.cancel()
         self._events[pod.uid] = self._loop.call_later(LATE_SECONDS, self._announce, pod, node)
 
     def _announce(self, pod: PodInfo, node: str) -> None:
-        if pod.uid in self._awaiting_bind:
+        known = self._view.pods.get(pod.uid, pod)
+        if pod.uid in self._awaiting_bind or (not known.node and pod.uid in self._writer.unsure):
             self._announce_later(pod, node)
-        else:
-            del self._events[pod.uid]
+            return
+        del self._events[pod.uid]
+        if self._view.bound_node(known) == node:
             self._callbacks.record(scheduled(pod, node))
 
 

@@ -328,7 +328,7 @@ class WaitingPods:
     def has_failed_for_long(self, pod: PodInfo) -> bool:
         """Return whether the time-out of its gang has passed since a Binding of a pod failed first.
 
-        The first call begins that time. A Binding that fails for ever must not hold room for ever.
+        The first call begins that time. A Binding that fails forever must not hold room forever.
         """
         now, pods = self._loop.time(), self._view.pods
         waiting = (uid for uid in self._keep_until if uid in pods and pods[uid].node is None)
@@ -511,7 +511,7 @@ class WaitingPods:
     def _begin_wait(self, group: str) -> None:
         """Start the time-out when the first member waits, and not anew with each repeated request.
 
-        Connections may break for ever if kube-scheduler waits for a shorter time than the gang.
+        Connections may break forever if kube-scheduler waits for a shorter time than the gang.
         """
         self.starts.held(group)
         if not self._deadlines[group].begun:

@@ -231,7 +231,7 @@ class Nominator:
         """Return how many pods to ask for: where fewer will do, no more than victims go for.
 
         With more, a workload could borrow what was released for fewer, and another one would
-        reclaim that at once: the two would evict each other for ever.
+        reclaim that at once: the two would evict each other forever.
         """
         asked = counts(head.workload)
         chosen = self._pending.preemptors.chosen_for(head.workload.key)

@@ -11,8 +11,9 @@ from itertools import chain
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from extender.api.core_v1 import Toleration
 from extender.api.wellknown import TOPOLOGY_GATE
-from extender.fit.candidates import AntiAffinityKey, Placed, PodShape
+from extender.fit.candidates import AntiAffinityKey, Placed, PodShape, is_feasible
 from extender.gang.topology import domains_of
 from extender.jobs.workload import made_for, pod_group_key
 from extender.resources.quantity import Resources
@@ -201,6 +202,13 @@ def _in_flavors(shape: Shape, flavors: Sequence[FlavorInfo]) -> Shape:
         selector.update(flavor.node_labels)
         tolerations.update(dict.fromkeys(flavor.tolerations))
     return replace(shape, node_selector=selector, tolerations=tuple(tolerations))
+
+
+def nodes_of(flavor: FlavorInfo, cluster: ClusterView) -> Iterator[NodeInfo]:
+    """Yield the nodes that pods with a flavor may use, if they ask nothing else of nodes."""
+    declared = tuple(Toleration(each.key, "Equal", each.value) for each in flavor.node_taints)
+    shape = _in_flavors(Shape(tolerations=declared), [flavor])  # no others get the flavor
+    return (node for node in cluster.nodes.values() if is_feasible(shape, node))
 
 
 class HeldRoom:

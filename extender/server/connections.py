@@ -283,7 +283,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             self._stop_timers()
             connections.gone(self)
-            self._end_later()  # what the client does not take is not sent for ever
+            self._end_later()  # what the client does not take is not sent forever
         elif self._is_in_head() or cycle is None or cycle.more_body:
             self._read_until()
         elif not cycle.response_complete:

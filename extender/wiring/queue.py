@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -37,7 +37,13 @@ from extender.jobs.workload import made_for
 from extender.kube.autoscaling import GROUP, REQUESTS, VERSIONS, Autoscaling
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
-from extender.kube.decode_queues import ManagedJobs, QueueDecoder, admitted_pods_of
+from extender.kube.decode_queues import (
+    RECORDS,
+    ManagedJobs,
+    QueueDecoder,
+    RecordKind,
+    admitted_pods_of,
+)
 from extender.kube.errors import ApiError, NotFoundError
 from extender.kube.pods import PodWriter
 from extender.kube.queues import (
@@ -68,25 +74,14 @@ from extender.state.cluster.records import AdmittedPods, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events
-from extender.state.queue.events import QueueChange, Record
+from extender.state.queue.events import QueueChange
 from extender.state.queue.records import (
     SERVICES,
-    AdmissionCheckInfo,
-    ClusterQueueInfo,
-    CohortInfo,
-    FlavorInfo,
     JobObject,
-    LimitRangeInfo,
-    LocalQueueInfo,
-    NamespaceInfo,
     OwnerRef,
-    PriorityClassInfo,
     ProvisioningConfigInfo,
     ProvisioningRequestInfo,
-    RuntimeClassInfo,
-    TopologyInfo,
     WorkloadInfo,
-    WorkloadPriorityClassInfo,
     group_unit,
 )
 from extender.state.queue.store import Queues
@@ -94,8 +89,6 @@ from extender.steps import cut
 from extender.telemetry.queue_metrics import JobMetrics, QueueMetrics, QueueState
 from extender.wiring.memory import queue_memory, queue_objects
 from extender.wiring.reflectors import backoff, watcher
-
-R = TypeVar("R", bound=Record)
 
 _log = structlog.get_logger(__name__)
 
@@ -105,18 +98,15 @@ PER_OBJECT: Final = 0.0002
 of them changes several times, so a large group is looked at less often."""
 PER_REPLICA: Final = 0.005
 """Seconds for each replica of a service: a change of a pod is a look at all of them."""
-_PATHS: Final = {
-    "namespaces": "/api/v1/namespaces",
-    "limitranges": "/api/v1/limitranges",
-    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
-    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
-}
-"""The paths of kinds that are not the queue's own."""
 
-
-def path_of(plural: str) -> str:
-    """Return the path of all objects of a kind that the queue's state has as records."""
-    return _PATHS.get(plural) or collection(plural, "")
+_CONFIGS: Final = RecordKind(
+    collection("provisioningrequestconfigs", ""),
+    ProvisioningConfigInfo,
+    QueueDecoder.provisioning_config,
+)
+_REQUESTS: Final = RecordKind(
+    f"/{REQUESTS}", ProvisioningRequestInfo, QueueDecoder.provisioning_request
+)
 
 
 class Sources:
@@ -229,39 +219,16 @@ class Sources:
             read=integration.read,
         )
 
-    def _records(self) -> list[Reflector[Any]]:
-        decoder, follow = self._decoder, self._record_reflector
-        return [
-            follow("resourceflavors", FlavorInfo, decoder.flavor),
-            follow("topologies", TopologyInfo, decoder.topology),
-            follow("admissionchecks", AdmissionCheckInfo, decoder.admission_check),
-            follow(
-                "provisioningrequestconfigs", ProvisioningConfigInfo, decoder.provisioning_config
-            ),
-            follow(
-                REQUESTS,
-                ProvisioningRequestInfo,
-                decoder.provisioning_request,
-                watch=self._requests,
-            ),
-            follow("clusterqueues", ClusterQueueInfo, decoder.cluster_queue),
-            follow("cohorts", CohortInfo, decoder.cohort),
-            follow("localqueues", LocalQueueInfo, decoder.local_queue),
-            self._workloads(),
-            follow(
-                "workloadpriorityclasses",
-                WorkloadPriorityClassInfo,
-                decoder.workload_priority_class,
-            ),
-            follow("namespaces", NamespaceInfo, decoder.namespace),
-            follow("priorityclasses", PriorityClassInfo, decoder.priority_class),
-            follow("limitranges", LimitRangeInfo, decoder.limit_range),
-            follow("runtimeclasses", RuntimeClassInfo, decoder.runtime_class),
-        ]
+    def _records(self) -> Iterator[Reflector[Any]]:
+        for each in RECORDS:
+            is_workload = each.record is WorkloadInfo
+            yield self._workloads(each) if is_workload else self._record_reflector(each)
+        yield self._record_reflector(_CONFIGS)
+        yield self._record_reflector(_REQUESTS, self._requests)
 
-    def _workloads(self) -> Reflector[WorkloadInfo]:
+    def _workloads(self, kind: RecordKind) -> Reflector[WorkloadInfo]:
         """Return the reflector that says to the cluster's state how many pods are admitted, too."""
-        found = self._record_reflector("workloads", WorkloadInfo, self._decoder.workload)
+        found: Reflector[WorkloadInfo] = self._record_reflector(kind)
         of_queues, cluster, pods = found.feed, self._cluster, admitted_pods_of
 
         def listed(workloads: Sequence[WorkloadInfo], version: int) -> Iterator[object]:
@@ -285,24 +252,17 @@ class Sources:
         """Return the version in which there are ProvisioningRequests, or nothing."""
         return self._requests.served.removeprefix(f"/apis/{GROUP}/").partition("/")[0]
 
-    def _record_reflector(
-        self,
-        kind: str,
-        record: type[R],
-        decode: Callable[[bytes], R],
-        *,
-        watch: Watcher | None = None,
-    ) -> Reflector[R]:
-        queues, of = self._queues, cast("type[Record]", record)
-        return Reflector[R](
-            kind,
-            watch or watcher(self._client, path_of(kind), optional=True),
-            decode,
+    def _record_reflector(self, kind: RecordKind, watch: Watcher | None = None) -> Reflector[Any]:
+        queues, of = self._queues, kind.record
+        return Reflector[Any](
+            kind.plural,
+            watch or watcher(self._client, kind.path, optional=True),
+            partial(kind.decode, self._decoder),
             feed=Feed(
                 listed=lambda found, version: queues.replace(events.Listed(of, found, version)),
                 applied=lambda found: queues.apply(events.Applied(found)),
                 deleted=lambda found: queues.apply(events.Deleted(found)),
-                known=lambda which: cast("R | None", queues.known(of, which.key, which.uid)),
+                known=lambda which: queues.known(of, which.key, which.uid),
             ),
         )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -25,7 +25,6 @@ from extender.api.wellknown import (
     GROUP_SIGS,
     NATIVE_SCHEDULED,
     POD_GROUP_GROUPS,
-    QUEUE_API_VERSION,
     QUEUE_LABEL,
     REQUIRE_ROOM_ANNOTATION,
     UNPREPARED,
@@ -43,7 +42,8 @@ from extender.kube.client import KubeClient
 from extender.kube.credentials import CERTIFICATE, keyring
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
+from extender.kube.errors import ApiError, ForbiddenError
+from extender.kube.queues import collection
 from extender.kube.reviews import Access, Reviews
 from extender.queueing.rules import provisions, requires_room
 from extender.runtime.clock import SystemClock
@@ -62,13 +62,8 @@ CLOCK_SECONDS: Final = 5.0
 """The most by which clocks may differ: a Lease that is renewed every two seconds allows it."""
 KUEUE: Final = "kueue-controller-manager"
 PLUGINS: Final = "scheduler-plugins-controller"
-QUEUE_KINDS: Final = {
-    "clusterqueues": "ClusterQueue",
-    "cohorts": "Cohort",
-    "localqueues": "LocalQueue",
-    "resourceflavors": "ResourceFlavor",
-}
-"""The kinds of kueue.x-k8s.io with fields that may have no effect, by plural name."""
+_QUEUE_KINDS: Final = ("clusterqueues", "cohorts", "localqueues", "resourceflavors")
+"""The kinds of kueue.x-k8s.io with fields that may have no effect."""
 IdentityName = Literal["extender", "reconciler"]
 IDENTITIES: Final[tuple[IdentityName, ...]] = ("extender", "reconciler")
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
@@ -85,6 +80,7 @@ _EARLIER_POLICIES: Final = {
 }
 _NODE_POOLS: Final = "/apis/karpenter.sh/v1/nodepools"
 _AUTOSCALER_STATUS: Final = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
+_READ_POOLS: Final = "read NodePools, ClusterQueues, and ConfigMaps of kube-system"
 _GATE_POLICY: Final = "gang-gate"
 _TRIED: Final = "gang-extender-check"
 """The name of objects that are created with dryRun, and so never stored."""
@@ -144,43 +140,26 @@ class _Check:
             mend = "name a kubeconfig with --kubeconfig, or see why the API server does not answer"
             return [failure("server.version", why, mend), *of_file, *of_extender]
         found = [*server, *await together(map(self._crd, shipped_crds(queue=self._queue)))]
-        may = "use a kubeconfig that may"
-        for name, what, mend, group in (
-            *(
-                (
-                    f"rights.{each}",
-                    f"the rights of the {each}",
-                    f"{may} create SubjectAccessReviews, or the process's own",
-                    self._rights(each),
-                )
-                for each in target.identities
-            ),
+        rights, own = "the rights of the", "create SubjectAccessReviews, or the process's own"
+        for name, what, right, group in (
+            *((f"rights.{x}", f"{rights} {x}", own, self._rights(x)) for x in target.identities),
             (
                 "policies.bound",
                 "the policies",
-                f"{may} read ValidatingAdmissionPolicies",
+                "read ValidatingAdmissionPolicies",
                 self._policies(),
             ),
-            (
-                "others.known",
-                "it",
-                f"{may} read Deployments, and pods of kube-system",
-                self._others(),
-            ),
-            (
-                "autoscalers.known",
-                "whether nodes are added",
-                f"{may} read NodePools, ClusterQueues, and ConfigMaps of kube-system",
-                self._autoscalers(),
-            ),
-            ("queue.known", "queues and jobs", f"{may} read them", self._without_effect()),
-            ("reconciler.lease", "the Lease", f"{may} read it", self._lease(now)),
-            ("webhooks.known", "webhooks", f"{may} read their configurations", self._webhooks()),
+            ("others.known", "it", "read Deployments, and pods of kube-system", self._others()),
+            ("autoscalers.known", "whether nodes are added", _READ_POOLS, self._autoscalers()),
+            ("queue.known", "queues and jobs", "read them", self._without_effect()),
+            ("reconciler.lease", "the Lease", "read it", self._lease(now)),
+            ("webhooks.known", "webhooks", "read their configurations", self._webhooks()),
         ):
             try:
                 found += [each async for each in group]
             except UNREADABLE as error:
-                found.append(warning(name, f"{what} cannot be looked at: {error}", mend))
+                text = f"{what} cannot be looked at: {error}"
+                found.append(warning(name, text, f"use a kubeconfig that may {right}"))
         found += [*of_file, *of_extender, *[each async for each in self._certificates(tls, now)]]
         if target.smoke:
             name, seconds = target.scheduler_name or profile, target.smoke_seconds
@@ -216,32 +195,24 @@ class _Check:
 
     async def _crd(self, shipped: Object) -> Finding:
         plural, group = shipped["spec"]["names"]["plural"], shipped["spec"]["group"]
-        stored: Object | None = None
         try:
             served = await self._served(plural, group)
         except UNREADABLE as error:
             said = f"{shipped['metadata']['name']} cannot be looked at: {error}"
             return warning(crd_id(shipped), said, "use a kubeconfig that may read CRDs")
-        try:
+        stored: Object | None = {} if served else None
+        with suppress(*UNREADABLE):
             stored = await self._stored(f"{plural}.{group}")
-        except UNREADABLE:
-            stored = {} if served else None
         return crd(shipped, served, stored)
 
-    async def _stored(self, name: str) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = None
-        with suppress(NotFoundError):
-            path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            found = await self._reader.get(f"{path}/{name}")
-        return found
+    async def _stored(self, crd: str) -> dict[str, Any] | None:
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        return await self._reader.find(f"{path}/{crd}")
 
     async def _served(self, plural: str, group: str) -> frozenset[str]:
         """Return the versions of a group in which a resource is served. Raises ApiError."""
-        try:
-            versions = (await self._reader.get(f"/apis/{group}"))["versions"]
-        except NotFoundError:
-            return frozenset()
-        names = [each["version"] for each in versions]
+        known = await self._reader.find(f"/apis/{group}") or {"versions": ()}
+        names = [each["version"] for each in known["versions"]]
         lists = await together(self._reader.get(f"/apis/{group}/{name}") for name in names)
         return frozenset(
             name
@@ -285,10 +256,10 @@ class _Check:
         kind = "ValidatingAdmissionPolicy"
         names = [x["metadata"]["name"] for x in shipped_objects("policies") if x["kind"] == kind]
         path = f"{_ADMISSION}/validatingadmissionpolic"
-        try:
-            found = (await self._reader.get(f"{path}ies"))["items"]
-        except NotFoundError:
+        listed = await self._reader.find(f"{path}ies")
+        if listed is None:
             return  # a server that is too old, which its version says
+        found = listed["items"]
         there = {each["metadata"]["name"] for each in found}
         bindings = (await self._reader.get(f"{path}ybindings"))["items"]
         there &= {each["spec"]["policyName"] for each in bindings}
@@ -339,17 +310,14 @@ class _Check:
             yield each
         chosen = "labelSelector=component%3Dkube-scheduler"
         pods = (await self._reader.get(f"/api/v1/namespaces/kube-system/pods?{chosen}"))["items"]
-        served, cycles = sorted(await self._served("podgroups", GROUP_NATIVE)), False
+        served = sorted(await self._served("podgroups", GROUP_NATIVE))
+        groups: Sequence[Object] = ()
         if served:
             with suppress(*UNREADABLE):
-                groups = await self._reader.get(
-                    f"/apis/{GROUP_NATIVE}/{served[0]}/podgroups?limit=500"
-                )
-                cycles = any(
-                    condition["type"] in NATIVE_SCHEDULED
-                    for each in groups["items"]
-                    for condition in each.get("status", {}).get("conditions", ())
-                )
+                path = f"/apis/{GROUP_NATIVE}/{served[0]}/podgroups?limit=500"
+                groups = await self._reader.items(path)
+        said = (each.get("status", {}).get("conditions", ()) for each in groups)
+        cycles = any(x["type"] in NATIVE_SCHEDULED for x in chain.from_iterable(said))
         half = [pod["metadata"]["name"] for pod in pods if has_half_of_the_gates(pod)]
         yield native(served, half, self._settings.gang.native, cycles=cycles)
         without = [
@@ -372,8 +340,7 @@ class _Check:
         if shows and BUFFER_VERSION not in await self._served(BUFFERS, AUTOSCALING):
             yield no_buffers()
         found = ["Karpenter"] * bool(await self._reader.items(_NODE_POOLS))
-        with suppress(NotFoundError):
-            await self._reader.get(_AUTOSCALER_STATUS)
+        if await self._reader.find(_AUTOSCALER_STATUS) is not None:
             found.append("Cluster Autoscaler")
         if not found:
             yield ok("autoscalers.known", "no Cluster Autoscaler, and no NodePool of Karpenter")
@@ -387,17 +354,15 @@ class _Check:
 
     async def _waiting_for_room(self) -> list[str]:
         """Return the ClusterQueues whose workloads wait for room that nobody is asked for."""
+        if not self._queue:
+            return []
         of, options = QueueDecoder(Decoder()), self._settings.queue.options()
-        paths = [
-            f"/apis/{QUEUE_API_VERSION}/{kind}" for kind in ("clusterqueues", "resourceflavors")
-        ]
-        read = await together(map(self._reader.items, paths if self._queue else ()))
-        raw = [[msgspec.json.encode(each) for each in objects] for objects in read] or [[], []]
-        queues, flavors = map(of.cluster_queue, raw[0]), [*map(of.flavor, raw[1])]
-        by_name = {each.meta.name: each for each in flavors}
+        queues = await self._reader.items(collection("clusterqueues", ""))
+        flavors = await self._reader.items(collection("resourceflavors", ""))
+        by_name = {x.meta.name: x for x in map(of.flavor, map(msgspec.json.encode, flavors))}
         return sorted(
             each.meta.name
-            for each in queues
+            for each in map(of.cluster_queue, map(msgspec.json.encode, queues))
             if requires_room(each, options, by_name)
             and not provisions(each, options)
             and not each.admission_checks
@@ -407,17 +372,19 @@ class _Check:
         """Yield the queue objects and jobs of which something has no effect. Raises ApiError."""
         if not self._queue:
             return
-        paths = [f"/apis/{QUEUE_API_VERSION}/{plural}" for plural in QUEUE_KINDS]
+        paths = (collection(plural, "") for plural in _QUEUE_KINDS)
         lists, fine = await together(map(self._reader.items, paths)), True
         mend = "take them out: the decisions are made as if they were not there"
-        for kind, objects in zip(QUEUE_KINDS.values(), lists, strict=True):
-            for each in objects:
-                meta, unused = each["metadata"], fields_without_effect(kind, each.get("spec") or ())
-                said = meta.get("labels") or (), meta.get("annotations") or ()
-                unused = (*unused, *names_without_effect(*said))
-                if unused:
-                    fine = False
-                    yield unused_finding(kind, meta, unused, mend=mend)
+        for each in chain.from_iterable(lists):
+            kind, meta = each["kind"], each["metadata"]
+            said = meta.get("labels") or (), meta.get("annotations") or ()
+            unused = (
+                *fields_without_effect(kind, each.get("spec") or ()),
+                *names_without_effect(*said),
+            )
+            if unused:
+                fine = False
+                yield unused_finding(kind, meta, unused, mend=mend)
         chosen = f"?labelSelector={quote(QUEUE_LABEL)}&limit=500"
         for each in filter(is_unprepared, await self._reader.items(f"{DEPLOYMENTS}{chosen}")):
             fine, mend = False, f"its pods run without quota: {UNPREPARED}"
@@ -432,10 +399,8 @@ class _Check:
         if not chosen.leader_elect:
             return
         path = f"/apis/coordination.k8s.io/v1/namespaces/{chosen.lease_namespace}/leases"
-        spec: Object | None = None
-        with suppress(NotFoundError):
-            spec = (await self._reader.get(f"{path}/{chosen.lease_name}"))["spec"]
-        yield lease(spec, now + self._ahead, chosen.lease_seconds)
+        found = await self._reader.find(f"{path}/{chosen.lease_name}")
+        yield lease(found and found["spec"], now + self._ahead, chosen.lease_seconds)
 
     async def _webhooks(self) -> AsyncIterator[Finding]:
         """Yield whether the API server reaches those that it is to call. Raises ApiError."""
@@ -456,9 +421,8 @@ class _Check:
                 else:
                     yield ok(name, "the API server has a certificate to trust")
         path = f"{_ADMISSION}/mutatingwebhookconfigurations"
-        try:
-            found = await self._reader.get(f"{path}/{self._settings.webhooks.configuration}")
-        except NotFoundError:
+        found = await self._reader.find(f"{path}/{self._settings.webhooks.configuration}")
+        if found is None:
             return
         if not all(each["clientConfig"].get("caBundle") for each in found["webhooks"]):
             yield untrusted("webhooks.jobs")
@@ -476,9 +440,7 @@ class _Check:
         except ApiError as error:
             said = str(error)
             if any(each in said for each in _UNREACHED):
-                mend = (
-                    "see that a reconciler runs, and that the control plane reaches its port 9443"
-                )
+                mend = "see that a reconciler runs, and the control plane reaches its port 9443"
                 return failure(name, f"the API server does not reach it: {said}", mend)
             if isinstance(error, ForbiddenError) and "cannot create resource" in said:
                 mend = "use a kubeconfig that may create such an object"
@@ -489,12 +451,9 @@ class _Check:
         """Yield what ends, of this client, the webhooks and kube-scheduler's entry."""
         for what, end in self._client.keyring.current.ends.items():
             words = what.replace("_", " ")
-            name, title = (
-                f"kubeconfig-{words.replace(' ', '-')}",
-                f"the {words} that this command used",
-            )
-            is_brief = what != CERTIFICATE
-            yield certificate(name, title, end, mend=RENEWAL, now=now, is_brief=is_brief)
+            name, title = words.replace(" ", "-"), f"the {words} that this command used"
+            is_brief, found = what != CERTIFICATE, f"kubeconfig-{name}"
+            yield certificate(found, title, end, mend=RENEWAL, now=now, is_brief=is_brief)
         unread = "run the command where it can be read, with the rights for it"
         chosen, title = self._settings.webhooks, "the webhooks' certificate"
         secret = CertificateSecret(self._client, namespace=chosen.namespace, name=chosen.secret)
@@ -618,20 +577,16 @@ def others(running: Mapping[str, str], *, queue: bool) -> Iterator[Finding]:
     elif not queue:
         yield ok("others.kueue", f"Kueue runs in {kueue}, and our queue is off")
     else:
-        yield failure(
-            "others.kueue",
-            f"Kueue runs in {kueue}: both queues would admit the same jobs",
-            f"apply overlays/beside-kueue, which runs the reconciler with --no-queue; {_BESIDE}",
-        )
+        said = f"Kueue runs in {kueue}: both queues would admit the same jobs"
+        mend = "apply overlays/beside-kueue, which runs the reconciler with --no-queue"
+        yield failure("others.kueue", said, f"{mend}; {_BESIDE}")
+    name, controller = "others.plugins", "the controller of scheduler-plugins"
     if plugins is None:
-        yield ok("others.plugins", "the controller of scheduler-plugins does not run here")
+        yield ok(name, f"{controller} does not run here")
     else:
-        yield failure(
-            "others.plugins",
-            f"the controller of scheduler-plugins runs in {plugins}: both write the status of "
-            "PodGroups",
-            f"scale it to 0, and take the coscheduling plugin out of kube-scheduler; {_BESIDE}",
-        )
+        said = f"{controller} runs in {plugins}: both write the status of PodGroups"
+        mend = "scale it to 0, and take the coscheduling plugin out of kube-scheduler"
+        yield failure(name, said, f"{mend}; {_BESIDE}")
 
 
 def no_buffers() -> Finding:
@@ -754,10 +709,8 @@ def lease(spec: Object | None, now: float, seconds: float) -> Finding:
     if spec is None:
         found = "no reconciler has led yet: no job is admitted, PodGroups get no status"
         return warning(name, found, "apply the manifests (docs/tasks/admin/install.md)")
-    holder, age = (
-        spec.get("holderIdentity"),
-        now - datetime.fromisoformat(spec["renewTime"]).timestamp(),
-    )
+    holder = spec.get("holderIdentity")
+    age = now - datetime.fromisoformat(spec["renewTime"]).timestamp()
     if not holder:
         return failure(name, "no reconciler leads: the last one let the Lease go", mend)
     if age > (spec.get("leaseDurationSeconds") or seconds):

@@ -1,18 +1,16 @@
 """The health and the metrics of an extender, asked over HTTP."""
 
-import ssl
 from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from gang_tools.check.findings import RENEWAL, Finding, certificate, failure, ok, warning
 from gang_tools.check.reading import UNREADABLE
+from gang_tools.snapshot.taking import ProcessClient
 
 EXTENDER_SECONDS: Final = 10.0
 """The time that an extender has for an answer."""
@@ -48,17 +46,18 @@ def extender(url: str, tls: Mapping[str, str], now: float) -> Iterator[Finding]:
         yield warning("extender.ready", "no extender was asked", mend)
         return
     try:
-        status, text = _get(url, "/readyz", tls)
+        client = _client(url, tls)
+        status, body = client.get("/readyz", seconds=EXTENDER_SECONDS)
     except UNREADABLE as error:
         mend = "start it; until then kube-scheduler places no pod where it asks this extender"
         yield failure("extender.ready", f"{url} does not answer: {error}", mend)
         return
-    yield readiness(url, status, text)
+    yield readiness(url, status, body.decode(errors="replace"))
     try:
-        status, page = _get(url, "/metrics", tls)
+        status, body = client.get("/metrics", seconds=EXTENDER_SECONDS)
         if status != 200:
             raise ValueError(f"status {status}")
-        yield from metrics(page, now)
+        yield from metrics(body.decode(errors="replace"), now)
     except UNREADABLE as error:
         yield warning("extender.metrics", f"{url}/metrics cannot be read: {error}", _LOG)
 
@@ -97,27 +96,15 @@ def metrics(page: str, now: float) -> Iterator[Finding]:
             yield certificate(name, title, ends, mend=RENEWAL, now=now, is_brief=what == "token")
 
 
-def _get(url: str, path: str, tls: Mapping[str, str]) -> tuple[int, str]:
-    """Return the status and the text of an answer. Raises OSError and ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"{url} is no URL such as http://127.0.0.1:8888")
-    host, port = parts.hostname, parts.port or 8888
-    connection = HTTPConnection(host, port, timeout=EXTENDER_SECONDS)
-    if parts.scheme == "https":
-        authorities = b64decode(tls.get("caData", "")).decode()
-        context = ssl.create_default_context(cafile=tls.get("caFile"), cadata=authorities or None)
-        own, key = tls.get("certFile"), tls.get("keyFile")
-        if own and key and Path(own).exists():
-            context.load_cert_chain(own, key)
-        # The certificate may have another name than the address: kube-scheduler verifies that.
-        context.check_hostname = not tls.get("serverName")
-        connection = HTTPSConnection(host, port, timeout=EXTENDER_SECONDS, context=context)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode(errors="replace")
-    except HTTPException as error:
-        raise ValueError(f"it speaks no HTTP: {error!r}") from error
-    finally:
-        connection.close()
+def _client(url: str, tls: Mapping[str, str]) -> ProcessClient:
+    """Return what asks an extender as kube-scheduler does. Raises ValueError."""
+    own, key, authority = (tls.get(f"{name}File") for name in ("cert", "key", "ca"))
+    has_own = own and key and Path(own).exists()
+    return ProcessClient(
+        url,
+        ca_file=Path(authority) if authority else None,
+        ca_data=b64decode(tls.get("caData", "")).decode() or None,
+        cert_file=Path(own) if own and has_own else None,
+        key_file=Path(key) if key and has_own else None,
+        server_name=tls.get("serverName"),
+    )

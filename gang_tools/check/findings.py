@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from textwrap import wrap
-from typing import Any, Final
+from typing import Final
 
 
 class FindingLevel(StrEnum):
@@ -50,10 +50,6 @@ class Finding:
     def group(self) -> str:
         """The group under which it is shown."""
         return self.id.partition(".")[0]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a script reads it."""
-        return {"id": self.id, "level": self.level, "found": self.found, "mend": self.mend}
 
 
 def ok(name: str, found: str) -> Finding:

@@ -25,13 +25,18 @@ class ApiReader:
         """Return what is at a path."""
         return msgspec.json.decode(await self._client.request("GET", path))
 
+    async def find(self, path: str) -> dict[str, Any] | None:
+        """Return the object at a path, None where there is none."""
+        try:
+            found: dict[str, Any] = await self.get(path)
+        except NotFoundError:
+            return None
+        return found
+
     async def items(self, path: str) -> list[dict[str, Any]]:
         """Return the objects at a path, none where the API server does not know the kind."""
-        try:
-            found: list[dict[str, Any]] = (await self.get(path))["items"]
-        except NotFoundError:
-            return []
-        return found
+        found = await self.find(path) or {}
+        return [*found.get("items", ())]
 
     async def post(self, path: str, body: object) -> None:
         """Create something."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
@@ -37,20 +38,17 @@ class Smoke:
     async def run(self) -> list[Finding]:
         """Return what became of the gang; leaves nothing behind."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
-        found, left, is_made = list[Finding](), list[Finding](), True
+        found, what, is_made = list[Finding](), "a namespace for it", True
         try:
-            try:
-                await self._reader.post("/api/v1/namespaces", namespace)
-            except ApiError as error:
-                is_made = isinstance(error, UnknownOutcomeError)
-                found.append(_refused("a namespace for it cannot be made", error))
-            else:
-                found.append(await self._gang())
+            await self._reader.post("/api/v1/namespaces", namespace)
+            what = "the gang"
+            found.append(await self._gang())
         except ApiError as error:
-            found.append(_refused("the gang cannot be made", error))
+            is_made = what == "the gang" or isinstance(error, UnknownOutcomeError)
+            mend = "use the kubeconfig of an administrator, and see what is wrong above"
+            found.append(failure(NAME, f"{what} cannot be made: {error}", mend))
         finally:  # Ctrl-C too
-            if is_made:
-                left = await self._clean()
+            left = await self._clean() if is_made else []
         return [*found, *left]
 
     async def _gang(self) -> Finding:
@@ -84,16 +82,15 @@ class Smoke:
         self, number: int, done: Callable[[list[dict[str, Any]]], object]
     ) -> list[dict[str, Any]] | None:
         """Make a pod; return the pods when that has had its effect, None where it is late."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
                 await self._create(number)
                 return await self._until(done)
-        except TimeoutError:
-            return None
+        return None
 
     async def _until(self, done: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:
         while True:
-            pods = await self._list()
+            pods = await self._reader.items(self._pods)
             if done(pods):
                 return pods
             await asyncio.sleep(LOOK_SECONDS)
@@ -102,22 +99,16 @@ class Smoke:
         pod = _pod(f"{_GROUP}-{number}", self._scheduler_name)
         while True:
             try:
-                await self._reader.post(self._pods, pod)
+                return await self._reader.post(self._pods, pod)
             except ForbiddenError as error:
                 # A new namespace has its service account a moment later.
                 if "serviceaccount" not in str(error):
                     raise
-                await asyncio.sleep(LOOK_SECONDS)
-            else:
-                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _hanging(self) -> Finding:
         group = await self._reader.get(f"{self._groups}/{_GROUP}")
-        return hangs(self._seconds, group, await self._list())
-
-    async def _list(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = (await self._reader.get(self._pods))["items"]
-        return found
+        return hangs(self._seconds, group, await self._reader.items(self._pods))
 
     async def _clean(self) -> list[Finding]:
         """Delete the namespace, and with it all that is in it."""
@@ -125,7 +116,7 @@ class Smoke:
             async with asyncio.timeout(self._seconds):
                 await self._reader.delete(f"/api/v1/namespaces/{self.namespace}")
         except NotFoundError:
-            return []
+            pass
         except (ApiError, TimeoutError) as error:
             found = f"the namespace {self.namespace} is left: {error}"
             return [warning("smoke.cleanup", found, f"kubectl delete namespace {self.namespace}")]
@@ -161,11 +152,6 @@ def is_refused(pod: Object) -> bool:
     """Return whether a scheduler has looked at a pod and let it wait, or a gate has."""
     condition = _scheduled(pod)
     return condition is not None and condition["status"] == "False"
-
-
-def _refused(what: str, error: ApiError) -> Finding:
-    mend = "use the kubeconfig of an administrator, and see what is wrong above"
-    return failure(NAME, f"{what}: {error}", mend)
 
 
 def _sentence(what: str, condition: Object) -> str:

@@ -4,15 +4,15 @@ import asyncio
 import json
 import shutil
 import signal
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from gang_tools.cli.options import Kubeconfig, exits, progress
+from gang_tools.cli.options import Config, Form, Kubeconfig, progress, reported
 
 Identities = Literal["extender", "reconciler", "both"]
-Output = Literal["text", "json"]
 
 
 def check(
@@ -51,10 +51,8 @@ def check(
         float, typer.Option(min=1, help="How long each of the two pods may take.")
     ] = 60,
     kubeconfig: Kubeconfig = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML settings of the processes, if they have some.")
-    ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.")] = "text",
+    config: Config = None,
+    output: Form = "text",
 ) -> None:
     """Check whether gang-extender can run in this cluster, and does; say what mends what is wrong.
 
@@ -65,9 +63,7 @@ def check(
 
     Exit codes: 0 no failure, though there may be warnings, 1 a failure, 2 wrong use.
     """
-    from extender.config.sections import SettingsError
     from extender.config.settings import load
-    from extender.kube.errors import ConfigurationError
     from extender.telemetry import logs
     from gang_tools.check.cluster import IDENTITIES, CheckTarget, checked
     from gang_tools.check.findings import counts, exit_code, text
@@ -75,7 +71,7 @@ def check(
     logs.configure("error", as_json=False)
     if smoke:  # so that the gang is deleted then too
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with exits(1, ConfigurationError, OSError), exits(2, SettingsError):
+    with reported():
         settings = load(config, {})
         target = CheckTarget(
             identities=IDENTITIES if identity == "both" else (identity,),
@@ -91,6 +87,6 @@ def check(
         width = shutil.get_terminal_size((140, 0)).columns  # 140 if this is not a terminal
         typer.echo(text(found, width), nl=False)
     else:
-        said = {"findings": [each.as_json() for each in found], "counts": counts(found)}
+        said = {"findings": [asdict(each) for each in found], "counts": counts(found)}
         typer.echo(json.dumps(said, indent=2, ensure_ascii=False))
     raise typer.Exit(exit_code(found))

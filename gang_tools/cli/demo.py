@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from gang_tools.cli.options import fail
+
 
 def demo(
     *,
@@ -37,8 +39,5 @@ def demo(
     try:
         from tests.harness.demo import story  # not in the wheel
     except ModuleNotFoundError as error:
-        typer.echo(
-            f"gang-extender: {error}. The demo runs from a source checkout: make demo", err=True
-        )
-        raise typer.Exit(1) from None
+        fail(f"{error}. The demo runs from a source checkout: make demo", 1)
     raise typer.Exit(story.run(playground=playground, page=page))

@@ -18,6 +18,7 @@ from extender.api.explanations import (
     TimedCondition,
 )
 from extender.explain.facts import NAMED
+from gang_tools.cli.context import age
 
 LONGEST: Final = 160
 """Characters of what kube-scheduler says of a pod; `-o json` has all of it."""
@@ -45,10 +46,10 @@ def workload_text(found: Explanation, now: datetime) -> str:
 
 def group_text(found: GroupExplanation, now: datetime) -> str:
     """Return the explanation of a group in lines; ages are counted to `now`."""
-    gates = ((each.gate, _MARKS[each.answer], each.message) for each in found.gates)
+    gates = ({**each.model_dump(), "passed": _MARKS[each.answer]} for each in found.gates)
     return _joined(
         _group(found, now),
-        table("Gates, in the order in which they are asked", ("GATE", "PASSED", "WHY"), gates),
+        table("Gates, in the order in which they are asked", "gate passed message=why", gates),
         _room(found.room),
         _ahead(found),
         _kept("Room is kept for it", found.kept, now),
@@ -69,27 +70,32 @@ def line(label: str, words: str) -> str:
     return f"{label:<14}{words}"
 
 
-def table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield a title and the lines of a table, as wide as its cells; nothing without rows."""
-    lines = [names, *rows]
+def table(title: str, columns: str, rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    """Yield a title and the lines of a table, as wide as its cells; nothing without rows.
+
+    A column is `FIELD` or `FIELD=ITS_HEAD`.
+    """
+    named = [each.partition("=")[::2] for each in columns.split()]
+    lines = [[(head or name).replace("_", " ").upper() for name, head in named]]
+    lines += [[_cell(row[name]) for name, _ in named] for row in rows]
     if len(lines) == 1:
         return
     yield title
-    widths = [max(len(row[column]) for row in lines) for column in range(len(names))]
-    for row in lines:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        yield f"  {'  '.join(cells)}".rstrip()
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for cells in lines:
+        yield f"  {'  '.join(map(str.ljust, cells, widths))}".rstrip()
 
 
-def ago(at: datetime, now: datetime) -> str:
-    """Return an age with its two largest units, such as 3m12s ago."""
-    seconds = max(0, int((now - at).total_seconds()))
-    parts: list[str] = []
-    for letter, unit in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        number, seconds = divmod(seconds, unit)
-        if number or parts:
-            parts.append(f"{number}{letter}")
-    return f"{''.join(parts[:2]) or '0s'} ago"
+def _cell(value: object) -> str:
+    if isinstance(value, dict):
+        return _amounts(value)
+    if isinstance(value, list):
+        return ", ".join(value) or "-"
+    return "-" if value is None else str(value)
+
+
+def _ago(at: datetime, now: datetime) -> str:
+    return f"{age(int((now - at).total_seconds()))} ago"
 
 
 def _joined(*blocks: Iterable[str]) -> str:
@@ -107,7 +113,7 @@ def _workload(found: Explanation, now: datetime) -> Iterator[str]:
     yield line("Queue", f"LocalQueue {found.local_queue}{queue}{cohort}")
     named = f" ({found.priority_class})" if found.priority_class else ""
     yield line("Priority", f"{found.priority}{named}")
-    yield line("Created", ago(found.created, now))
+    yield line("Created", _ago(found.created, now))
     yield line("State", found.state + (f" ({found.reason})" * (found.reason != found.state)))
     if found.message:
         yield line("", found.message)
@@ -126,64 +132,49 @@ def _place(position: Position) -> str:
 def _waiting(found: Explanation, now: datetime) -> Iterator[str]:
     for each in found.waiting_for:
         title = f"Waits for {each.missing} more {each.resource} of flavor {each.flavor}. Held by:"
-        names = ("WORKLOAD", "JOB", "CLUSTERQUEUE", each.resource.upper(), "PRIORITY", "SINCE")
+        columns = f"workload job cluster_queue=clusterqueue amount={each.resource} priority since"
         if not each.holders:
             yield from (title, "  no workload")
             continue
-        yield from table(title, names, (_holder(holder, now) for holder in each.holders))
+        yield from table(title, columns, (_holder(holder, now) for holder in each.holders))
         if each.more_holders:
             yield f"  and {each.more_holders} more"
 
 
-def _holder(holder: Holder, now: datetime) -> Sequence[str]:
-    since = ago(holder.since, now) if holder.since else "just now"
-    return (
-        f"{holder.namespace}/{holder.name}",
-        holder.job or "-",
-        holder.cluster_queue,
-        holder.amount,
-        str(holder.priority),
-        f"{since}, leaves" if holder.leaving else since,
-    )
+def _holder(holder: Holder, now: datetime) -> Mapping[str, object]:
+    since = _ago(holder.since, now) if holder.since else "just now"
+    since = f"{since}, leaves" if holder.leaving else since
+    workload = f"{holder.namespace}/{holder.name}"
+    return {**holder.model_dump(), "workload": workload, "since": since}
 
 
 def _quotas(found: Explanation) -> Iterator[str]:
+    no_limit = "none" if found.cohort else "-"
     rows = (
-        (
-            each.flavor,
-            each.resource,
-            each.asked,
-            each.nominal,
-            each.borrowing_limit or ("none" if found.cohort else "-"),
-            each.used,
-            each.available,
-            each.unfit or each.missing,
-        )
+        {
+            **each.model_dump(),
+            "borrowing_limit": each.borrowing_limit or no_limit,
+            "missing": each.unfit or each.missing,
+        }
         for each in found.quotas
     )
-    names = ("FLAVOR", "RESOURCE", "ASKED", "NOMINAL", "BORROWING LIMIT", "USED", "AVAILABLE")
-    yield from table(f"Quota of ClusterQueue {found.cluster_queue}", (*names, "MISSING"), rows)
+    columns = "flavor resource asked nominal borrowing_limit used available missing"
+    yield from table(f"Quota of ClusterQueue {found.cluster_queue}", columns, rows)
 
 
 def _pod_sets(found: Explanation) -> Iterator[str]:
     rows = (
-        (
-            each.name,
-            str(each.count),
-            _amounts(each.each),
-            _amounts(each.total),
-            ", ".join(dict.fromkeys(each.flavors.values())) or "-",
-        )
+        {**each.model_dump(), "flavors": [*dict.fromkeys(each.flavors.values())]}
         for each in found.pod_sets
     )
-    yield from table("Pods", ("POD SET", "PODS", "EACH", "TOGETHER", "FLAVORS"), rows)
+    yield from table("Pods", "name=pod_set count=pods each total=together flavors", rows)
 
 
 def _group(found: GroupExplanation, now: datetime) -> Iterator[str]:
     yield line("PodGroup", f"{found.namespace}/{found.name}")
     if found.created is not None:
         phase = found.phase or "no phase yet"
-        yield line("Status", f"{phase}, created {ago(found.created, now)}")
+        yield line("Status", f"{phase}, created {_ago(found.created, now)}")
     yield line("State", f"{found.state} ({found.reason})")
     yield line("", found.message)
     yield line("Priority", str(found.priority))
@@ -193,7 +184,7 @@ def _group(found: GroupExplanation, now: datetime) -> Iterator[str]:
     if found.position is not None:
         place = f"{_place(found.position)} groups that wait for room"
         if found.waits_since is not None:
-            place += f", for {ago(found.waits_since, now).removesuffix(' ago')}"
+            place += f", for {_ago(found.waits_since, now).removesuffix(' ago')}"
         yield line("Position", place)
     if found.claim_due is not None:
         yield line("Claim", f"nodes are set aside for it from {found.claim_due:%H:%M:%S} UTC on")
@@ -238,8 +229,8 @@ def _room(room: RoomFound | None) -> Iterator[str]:
 
 
 def _ahead(found: GroupExplanation) -> Iterator[str]:
-    rows = ((f"{x.namespace}/{x.name}", str(x.priority), str(x.needed)) for x in found.ahead)
-    yield from table("Ahead of it", ("PODGROUP", "PRIORITY", "NEEDS PODS"), rows)
+    rows = ({**x.model_dump(), "name": f"{x.namespace}/{x.name}"} for x in found.ahead)
+    yield from table("Ahead of it", "name=podgroup priority needed=needs_pods", rows)
     if found.more_ahead and found.ahead:
         yield f"  and {found.more_ahead} more"
     elif found.more_ahead:
@@ -248,17 +239,16 @@ def _ahead(found: GroupExplanation) -> Iterator[str]:
 
 def _kept(title: str, kept: Sequence[RoomKept], now: datetime, *, more: int = 0) -> Iterator[str]:
     rows = (
-        (
-            f"{each.namespace}/{each.name}",
-            each.kind,
-            str(each.pods or "-"),
-            _nodes(dict.fromkeys(each.nodes, 1)),
-            _amounts(each.amounts),
-            _until(each, now),
-        )
+        {
+            **each.model_dump(),
+            "for": f"{each.namespace}/{each.name}",
+            "pods": each.pods or "-",
+            "nodes": _nodes(dict.fromkeys(each.nodes, 1)),
+            "until": _until(each, now),
+        }
         for each in kept
     )
-    yield from table(title, ("FOR", "KIND", "PODS", "NODES", "AMOUNTS", "UNTIL"), rows)
+    yield from table(title, "for kind pods nodes amounts until", rows)
     if more:
         yield f"  and for {more} more groups"
 
@@ -278,7 +268,7 @@ def _members(found: GroupExplanation) -> Iterator[str]:
         seen[kind] += 1
         if seen[kind] <= NAMED:
             shown.append(_member(each))
-    yield from table("Pods without a node", ("POD", "STATE", "NODE", "SAID OF IT"), shown)
+    yield from table("Pods without a node", "name=pod state node said=said_of_it", shown)
     more = len(left) - len(shown) + found.more_members
     if left and more:
         yield f"  and {more} more"
@@ -287,10 +277,10 @@ def _members(found: GroupExplanation) -> Iterator[str]:
         yield line("Runs on", _nodes(dict(sorted(nodes.items()))))
 
 
-def _member(each: ExplainedMember) -> Sequence[str]:
+def _member(each: ExplainedMember) -> Mapping[str, object]:
     state = f"{each.state} ({each.reason})" if each.reason else each.state
-    said = ", ".join(each.gates) or _short(each.message or "-")
-    return each.name, state, each.node or "-", said
+    said = each.gates or _short(each.message or "-")
+    return {"name": each.name, "state": state, "node": each.node, "said": said}
 
 
 def _pod(found: PodOutlook) -> Iterator[str]:
@@ -311,10 +301,9 @@ def _pod(found: PodOutlook) -> Iterator[str]:
 
 def _conditions(conditions: Sequence[TimedCondition], now: datetime) -> Iterator[str]:
     rows = (
-        (each.type, each.status, each.reason, ago(each.last_transition_time, now), each.message)
-        for each in conditions
+        {**each.model_dump(), "since": _ago(each.last_transition_time, now)} for each in conditions
     )
-    yield from table("Conditions", ("TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"), rows)
+    yield from table("Conditions", "type status reason since message", rows)
 
 
 def _nodes(nodes: Mapping[str, int]) -> str:

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from extender.runtime.process import version
-from gang_tools.cli import explain, render
+from gang_tools.cli import render
 from gang_tools.cli.check import check
 from gang_tools.cli.demo import demo
+from gang_tools.cli.explain import explain
 from gang_tools.cli.page import page
 from gang_tools.cli.reconcile import reconcile
 from gang_tools.cli.serve import serve
@@ -25,9 +26,9 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals may hold tokens
 )
 app.add_typer(render.app)
-app.add_typer(explain.app)
 app.command()(serve)
 app.command()(reconcile)
+app.command(no_args_is_help=True)(explain)
 app.command()(check)
 app.command()(page)
 app.command()(snapshot)

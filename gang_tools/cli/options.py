@@ -5,8 +5,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
@@ -22,6 +21,12 @@ Kubeconfig = Annotated[
         help="Kubeconfig file. Default: the pod's service account, else $KUBECONFIG, else "
         "~/.kube/config."
     ),
+]
+Config = Annotated[
+    Path | None, typer.Option(help="YAML settings of the processes, if there are some.")
+]
+Form = Annotated[
+    Literal["text", "json"], typer.Option("--output", "-o", help="Form of the answer.")
 ]
 SchedulerConfig = Annotated[
     Path | None,
@@ -46,6 +51,7 @@ class ClusterSource:
     kubeconfig: Path | None
     config: Path | None
     snapshot: Path | None
+    context: str | None = None
 
     def read(
         self, ask: "Callable[[ObjectSource, Settings], Coroutine[Any, Any, T]]"
@@ -68,7 +74,7 @@ class ClusterSource:
             settings = load(self.config, {})
 
         async def read() -> tuple[T, float]:
-            async with opened(self.kubeconfig, snapshot) as source:
+            async with opened(self.kubeconfig, snapshot, self.context) as source:
                 return await ask(source, settings), source.clock.wall()
 
         with progress("reading"):
@@ -77,37 +83,59 @@ class ClusterSource:
 
 @contextmanager
 def progress(doing: str) -> Iterator[None]:
-    """Show on a terminal that work goes on, once it has taken two seconds."""
-    done = Event()
+    """Show on a terminal that work goes on, and for how long."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-    def show() -> None:
-        seconds = 2
-        while not done.wait(2):
-            sys.stderr.write(f"\r{doing} ({seconds} s) ")
-            sys.stderr.flush()
-            seconds += 2
+    columns, console = (TextColumn("{task.description}"), TimeElapsedColumn()), Console(stderr=True)
+    is_quiet = not sys.stderr.isatty()
+    with Progress(*columns, console=console, transient=True, disable=is_quiet) as shown:
+        shown.add_task(doing, total=None)
+        yield
 
-    if not sys.stderr.isatty():
-        yield
-        return
-    shown = Thread(target=show, daemon=True)
-    shown.start()
-    try:
-        yield
-    finally:
-        done.set()
-        shown.join()
-        sys.stderr.write("\r\033[K")  # take the line away
+
+class UsageError(Exception):
+    """An option or a file cannot be used. The text names the field."""
 
 
 @contextmanager
-def exits(code: int, *errors: type[Exception]) -> Iterator[None]:
-    """Print one of these errors and end the command with an exit code: 1 failed, 2 wrong use."""
+def reported() -> Iterator[None]:
+    """End the command with an error that is no bug: exit code 1 if it failed, 2 for wrong use."""
     try:
         yield
-    except errors as error:
-        typer.echo(f"gang-extender: {error}", err=True)
-        raise typer.Exit(code) from None
+    except Exception as error:
+        code = _exit_code(error)
+        if code is None:
+            raise
+        fail(str(error), code)
+
+
+def fail(text: str, code: int) -> NoReturn:
+    """Print what is wrong and end the command with an exit code."""
+    typer.echo(f"gang-extender: {text}", err=True)
+    raise typer.Exit(code) from None
+
+
+def missing_extra(error: ImportError, extra: str) -> NoReturn:
+    """End a command whose packages are not installed."""
+    fail(f"{error.name or error} is missing: pip install 'gang-extender[{extra}]'", 1)
+
+
+def _exit_code(error: Exception) -> int | None:
+    """Return the exit code for an error; None for a bug."""
+    from extender.config.sections import SettingsError
+    from extender.jobs.registry import IntegrationError
+    from extender.kube.errors import ApiError, ConfigurationError
+    from extender.kube.lease import LeadershipLost
+    from gang_tools.explanations import AmbiguousError, NothingToExplainError
+    from gang_tools.simulate.answering import UnknownJobError
+    from gang_tools.snapshot.file import SnapshotError
+
+    wrong_use = SettingsError, IntegrationError, AmbiguousError, UnknownJobError, UsageError
+    failed = ApiError, ConfigurationError, LeadershipLost, NothingToExplainError, SnapshotError
+    if isinstance(error, wrong_use):
+        return 2
+    return 1 if isinstance(error, (*failed, OSError, UnicodeDecodeError)) else None
 
 
 def run(process: Coroutine[Any, Any, None]) -> None:

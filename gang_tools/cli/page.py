@@ -1,11 +1,12 @@
 """`gang-extender page`: shows queues, gangs and nodes, live, in a browser."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gang_tools.cli.options import Kubeconfig, LogFormat, LogLevel, exits, run
+from gang_tools.cli.options import Kubeconfig, LogFormat, LogLevel, missing_extra, reported, run
 
 
 def page(
@@ -33,6 +34,17 @@ def page(
             help="Ask for a token on loopback too, as behind a proxy that passes tokens on."
         ),
     ] = False,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a Prometheus that scrapes the reconciler, such as "
+            "http://127.0.0.1:9090: it is asked once for the hours before the start."
+        ),
+    ] = None,
+    prometheus_token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with a bearer token for it. SSL_CERT_FILE names its authorities."),
+    ] = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
@@ -43,28 +55,28 @@ def page(
     """
     from extender.config.sections import SettingsError, is_loopback
     from extender.config.settings import load
-    from extender.kube.errors import ConfigurationError
     from extender.telemetry import logs
 
     try:
         from gang_tools.page import serving
     except ImportError as error:
-        typer.echo(
-            f"gang-extender: {error.name or error} is missing: pip install 'gang-extender[page]'",
-            err=True,
-        )
-        raise typer.Exit(1) from None
-    with exits(2, SettingsError):
+        missing_extra(error, "page")
+    with reported():
         if (tls_cert_file is None) != (tls_key_file is None):
             raise SettingsError("--tls-cert-file and --tls-key-file go together")
         if not is_loopback(host) and tls_cert_file is None:
             raise SettingsError(f"{host} is not loopback, and tokens come here: give --tls-*-file")
+        if prometheus_token_file and not prometheus:
+            raise SettingsError("--prometheus-token-file is for --prometheus: give both")
+        if prometheus and not prometheus.startswith(("http://", "https://")):
+            raise SettingsError(f"--prometheus {prometheus} is not an http or https address")
         overrides: dict[str, dict[str, object]] = {
             "log": {"level": log_level, "format": log_format}
         }
         settings = load(config, overrides)
-    logs.configure(settings.log.level, as_json=settings.log.format == "json")
-    files = (tls_cert_file, tls_key_file) if tls_cert_file and tls_key_file else None
-    guarded = authenticate or not is_loopback(host)
-    with exits(1, ConfigurationError, OSError), exits(2, SettingsError):
-        run(serving.serve(settings, kubeconfig, (host, port), files=files, authenticate=guarded))
+        logs.configure(settings.log.level, as_json=settings.log.format == "json")
+        files = (tls_cert_file, tls_key_file) if tls_cert_file and tls_key_file else None
+        guarded = authenticate or not is_loopback(host)
+        asked = (prometheus, prometheus_token_file) if prometheus else None
+        serve = partial(serving.serve, settings, kubeconfig, (host, port), files=files)
+        run(serve(authenticate=guarded, prometheus=asked))

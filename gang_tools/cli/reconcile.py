@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gang_tools.cli.options import Kubeconfig, LogFormat, LogLevel, SchedulerConfig, exits, run
+from gang_tools.cli.options import Kubeconfig, LogFormat, LogLevel, SchedulerConfig, reported, run
 
 
 def reconcile(
@@ -69,11 +69,7 @@ def reconcile(
     /localqueues/{namespace}/{name}/pendingworkloads, /workloads/{namespace}/{name}/explanation.
     Exit codes: 0 stopped, 1 failed or no longer the leader, 2 wrong use.
     """
-    from extender.config.sections import SettingsError
     from extender.config.settings import load
-    from extender.jobs.registry import IntegrationError
-    from extender.kube.errors import ConfigurationError
-    from extender.kube.lease import LeadershipLost
     from extender.telemetry import logs
     from extender.wiring import reconcile as wiring
 
@@ -93,10 +89,7 @@ def reconcile(
         "gang": {"scheduler_configuration": scheduler_config},
         "log": {"level": log_level, "format": log_format},
     }
-    with (
-        exits(1, ConfigurationError, LeadershipLost, OSError),
-        exits(2, IntegrationError, SettingsError),
-    ):
+    with reported():
         settings = load(config, overrides)
         logs.configure(settings.log.level, as_json=settings.log.format == "json")
         run(wiring.reconcile(settings, kubeconfig))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gang_tools.cli.options import Kubeconfig, LogFormat, LogLevel, SchedulerConfig, exits, run
+from gang_tools.cli.options import Kubeconfig, LogFormat, LogLevel, SchedulerConfig, reported, run
 
 
 def serve(
@@ -52,9 +52,7 @@ def serve(
     /livez /readyz /metrics /openapi.json /podgroups /podgroups/{namespace}/{name} /debug/snapshot.
     Exit codes: 0 stopped, 1 failed, 2 wrong use.
     """
-    from extender.config.sections import SettingsError
     from extender.config.settings import load
-    from extender.kube.errors import ConfigurationError
     from extender.telemetry import logs
     from extender.wiring import serve as wiring
 
@@ -73,13 +71,12 @@ def serve(
         },
         "log": {"level": log_level, "format": log_format},
     }
-    with exits(2, SettingsError):
+    with reported():
         settings = load(config, overrides)
         if settings.listen.tls is not None:
             settings.listen.tls.check_files()
-    _raise_file_limit()
-    logs.configure(settings.log.level, as_json=settings.log.format == "json")
-    with exits(1, ConfigurationError, OSError):
+        _raise_file_limit()
+        logs.configure(settings.log.level, as_json=settings.log.format == "json")
         run(wiring.serve(settings, kubeconfig))
 
 

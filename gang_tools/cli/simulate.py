@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from gang_tools.cli.options import ClusterSource, Kubeconfig, exits, progress
+from gang_tools.cli.options import (
+    ClusterSource,
+    Kubeconfig,
+    fail,
+    missing_extra,
+    progress,
+    reported,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic import BaseModel
+
+    from gang_tools.simulate.report import SimulationReport
 
 
 def simulate(
@@ -42,17 +53,32 @@ def simulate(
     output: Annotated[
         Literal["text", "json"], typer.Option("--output", "-o", help="Form of the answer.")
     ] = "text",
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write: the answer with charts over time, for any browser, in one file. "
+            "Needs the packages of the extra page."
+        ),
+    ] = None,
 ) -> None:
     """Simulate a scenario, or what a cluster would do next, with the decisions of both processes.
 
     Exit codes: 0 done, 1 it failed, 2 the scenario is wrong.
     """
     if sum((scenario is not None, from_cluster, from_snapshot is not None)) != 1:
-        text = "gang-extender: say a scenario, --from-cluster or --from-snapshot"
-        typer.echo(text, err=True)
-        raise typer.Exit(2)
+        fail("say a scenario, --from-cluster or --from-snapshot", 2)
+    if html is not None and submit is not None:
+        fail("--html shows no --submit", 2)
+    write = None
+    if html is not None:
+        try:
+            from gang_tools.page import simulated
+        except ImportError as error:
+            missing_extra(error, "page")
+        title = scenario.name if scenario is not None else "What a cluster would do next"
+        write = partial(simulated.write, html, title)
     sources = ClusterSource(kubeconfig, config, from_snapshot)
-    play(sources, scenario=scenario, submit=submit, assume=assume, output=output)
+    play(sources, scenario=scenario, submit=submit, assume=assume, output=output, write=write)
 
 
 def play(
@@ -62,24 +88,22 @@ def play(
     submit: Path | None,
     assume: str | None,
     output: str,
+    write: "Callable[[SimulationReport], None] | None" = None,
 ) -> None:
-    """Print what happens in a scenario or else a cluster, or what becomes of a submitted job."""
+    """Print what happens in a scenario or else a cluster, or what becomes of a submitted job.
+
+    What happens is then also given to `write`, which may raise OSError.
+    """
     from extender.api.values import seconds
     from extender.config.sections import SettingsError
-    from extender.kube.errors import ApiError, ConfigurationError
     from extender.telemetry import logs
     from gang_tools.simulate import answering, report
-    from gang_tools.simulate.answering import UnknownJobError
     from gang_tools.simulate.from_cluster import world_of_cluster
     from gang_tools.simulate.from_scenario import world_of
     from gang_tools.simulate.scenario import load
-    from gang_tools.snapshot.file import SnapshotError
 
     logs.configure("error", as_json=False)
-    with (
-        exits(1, ApiError, ConfigurationError, SnapshotError, OSError),
-        exits(2, SettingsError, UnknownJobError),
-    ):
+    with reported():
         assumed = seconds(assume) if assume is not None else None
         if assume is not None and assumed is None:
             raise SettingsError(f"--assume: {assume!r} should be a duration such as 5m or 1h30m")
@@ -102,3 +126,6 @@ def play(
         typer.echo(found.model_dump_json(by_alias=True, indent=2))
     else:
         typer.echo(text, nl=False)
+    if write is not None and isinstance(found, report.SimulationReport):
+        with reported():
+            write(found)

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from gang_tools.cli.options import Kubeconfig, exits, progress
+from gang_tools.cli.options import Kubeconfig, progress, reported
 
 _STDOUT: Final = Path("-")
 
@@ -61,9 +61,8 @@ def snapshot(
     """
     import msgspec
 
-    from extender.kube.errors import ApiError, ConfigurationError
     from extender.telemetry import logs
-    from gang_tools.snapshot.file import Snapshot, SnapshotError, opened, save
+    from gang_tools.snapshot.file import Snapshot, opened, save
     from gang_tools.snapshot.taking import URLS, ProcessClient, taken
     from gang_tools.snapshot.taking import asked as remembered
 
@@ -76,7 +75,7 @@ def snapshot(
         key_file=key_file,
         token_file=token_file,
     )
-    with exits(1, SnapshotError, ApiError, ConfigurationError, OSError):
+    with reported():
 
         async def take() -> Snapshot:
             memory = await asyncio.to_thread(remembered, client)

@@ -9,9 +9,7 @@ Source: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-s
 
 import difflib
 import io
-import os
 import re
-import tempfile
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from gang_tools.cli.options import exits
+from gang_tools.cli.options import UsageError, reported
 
 FieldPath = Sequence[str | int]
 """The path of a field, such as `("spec", "volumes", 0)`."""
@@ -65,10 +63,6 @@ _VERBS: Final = ("filterVerb", "bindVerb")
 """The verbs by which the two shipped entries are told apart."""
 
 
-class InstallError(ValueError):
-    """A file cannot be changed. The text names the file and the field."""
-
-
 def write_static_pod(
     *,
     scheduler_manifest: Annotated[
@@ -107,9 +101,13 @@ def write_static_pod(
 
     Exit codes: 0 done, 1 a file cannot be read or written, 2 a file cannot be patched.
     """
-    with exits(2, InstallError), exits(1, OSError, UnicodeDecodeError):
-        scheduler = _Document.of(scheduler_manifest)
-        config = _Document.of(scheduler_config) if scheduler_config else None
+    from gang_tools.snapshot.file import save
+
+    with reported():
+        scheduler = _Document(str(scheduler_manifest), scheduler_manifest.read_text("utf-8"))
+        config = None
+        if scheduler_config is not None:
+            config = _Document(str(scheduler_config), scheduler_config.read_text("utf-8"))
         files, is_ours = _node_files(scheduler, config, image)
         said = [line for file in files for line in file.changes()]
         said += [*_doubts(files[0]), *_steps(files, output)]
@@ -129,9 +127,9 @@ def write_static_pod(
             for file in files:
                 # The extender reads the configuration without being root.
                 mode = 0o600 if file.path.startswith(MANIFESTS) else 0o644
-                _write(output / file.path.lstrip("/"), file.text, mode)
+                save(output / file.path.lstrip("/"), file.text.encode(), mode=mode)
             if is_ours:
-                _write(output / "cluster-configuration.yaml", kubeadm, 0o644)
+                save(output / "cluster-configuration.yaml", kubeadm.encode(), mode=0o644)
     typer.echo("\n".join(said), err=output is None)
 
 
@@ -184,21 +182,11 @@ def _steps(files: Sequence[_NodeFile], output: Path | None) -> Iterator[str]:
     yield f"  5. {scheduler}"
 
 
-def _write(path: Path, text: str, mode: int) -> None:
-    """Write a file at once. The kubelet ignores the part, whose name begins with a dot."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(part).chmod(mode)
-    Path(part).replace(path)
-
-
 class _Document:
     """A YAML document that can be changed; its comments, order and quotes stay."""
 
     def __init__(self, name: str, text: str) -> None:
-        """Read a document with one object. Raises InstallError."""
+        """Read a document with one object. Raises UsageError."""
         self.name, self.before = name, text
         self._yaml = YAML()
         self._yaml.preserve_quotes = True
@@ -210,14 +198,9 @@ class _Document:
         try:
             self.data: Any = self._yaml.load(text)
         except YAMLError as error:
-            raise InstallError(f"{name}: is not one YAML document: {error}") from error
+            raise UsageError(f"{name}: is not one YAML document: {error}") from error
         if not isinstance(self.data, dict):
-            raise InstallError(f"{name}: is no object")
-
-    @classmethod
-    def of(cls, path: Path) -> "_Document":
-        """Return the document of a file. Raises InstallError, OSError and UnicodeDecodeError."""
-        return cls(str(path), path.read_text(encoding="utf-8"))
+            raise UsageError(f"{name}: is no object")
 
     def text(self) -> str:
         """Return the document as text, as it was given where nothing has changed."""
@@ -227,10 +210,10 @@ class _Document:
         self._yaml.dump(self.data, written)
         return written.getvalue()
 
-    def error(self, path: FieldPath, said: str) -> InstallError:
+    def error(self, path: FieldPath, said: str) -> UsageError:
         """Return an error that names a field of this document."""
         parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-        return InstallError(f"{self.name}: {''.join(parts).removeprefix('.')}: {said}")
+        return UsageError(f"{self.name}: {''.join(parts).removeprefix('.')}: {said}")
 
     def set(self, path: Sequence[str], value: object, *, replace: bool = True) -> None:
         """Set a field. A new one is put first, before comments that belong to the next field."""
@@ -252,7 +235,7 @@ def _node_files(
     """Return the files of a node, in the order in which it may get them.
 
     Also whether the flag and its volume are ours, so that kubeadm has to be given them. `config` is
-    the file of kube-scheduler's `--config`, or one to begin with. Raises InstallError.
+    the file of kube-scheduler's `--config`, or one to begin with. Raises UsageError.
     """
     from gang_tools.manifests import shipped_text
 
@@ -375,23 +358,23 @@ def _flags(container: Mapping[str, Any], path: FieldPath) -> Iterator[tuple[str,
 def _host_path(file: _Document, container_path: tuple[str, str, int], path: PurePosixPath) -> str:
     """Return the path on the node of a file of the container."""
     spec = file.data["spec"]
-    mounts = [
-        (PurePosixPath(each["mountPath"]), each)
+    mounts = {
+        PurePosixPath(each["mountPath"]): each["name"]
         for each in spec["containers"][container_path[-1]].get("volumeMounts") or ()
         if path.is_relative_to(each["mountPath"])
-    ]
+    }
     if not mounts:
         where = (*container_path, "volumeMounts")
         raise file.error(where, f"nothing is mounted at {path} or above it")
-    above, mount = max(mounts, key=lambda each: len(each[0].parts))
+    above = max(mounts, key=lambda each: len(each.parts))
     for number, volume in enumerate(spec.get("volumes") or ()):
-        if volume["name"] == mount["name"]:
+        if volume["name"] == mounts[above]:
             found = (volume.get("hostPath") or {}).get("path")
             if not found:
                 said = f"{path} is no file of the node: this is no hostPath"
                 raise file.error(("spec", "volumes", number), said)
             return str(PurePosixPath(found) / path.relative_to(above))
-    raise file.error(("spec", "volumes"), f"there is no volume {mount['name']}")
+    raise file.error(("spec", "volumes"), f"there is no volume {mounts[above]}")
 
 
 def _add_entries(
@@ -415,7 +398,7 @@ def _add_entries(
             said = "kube-scheduler takes one entry with a bindVerb, and the extender's has it"
             raise file.error(("extenders", number, "bindVerb"), said)
     missing = [dict(each) for each in shipped if not here.intersection(each)]
-    if missing and not file.data.get("extenders"):
-        file.data["extenders"] = missing
-    elif missing:
+    if file.data.get("extenders"):
         file.data["extenders"] += missing
+    elif missing:
+        file.data["extenders"] = missing

@@ -7,12 +7,11 @@ server says whose it is, and of which namespaces that person may list the worklo
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
 from http import HTTPStatus
-from pathlib import Path
 from secrets import token_urlsafe
 from typing import Final
 from urllib.parse import parse_qs, quote
@@ -28,11 +27,13 @@ from extender.api.wellknown import QUEUE_GROUP
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import Clock
 from extender.server.access import Guard, StatusError
+from gang_tools.page.looks import template
 
 _COOKIE: Final = "gang-extender-session"
 _HEALTH: Final = ("/livez", "/readyz")
 _LONGEST_TOKEN: Final = 16 * 1024
-_LONGEST_FORM: Final = 4 * _LONGEST_TOKEN
+_LONGEST_BODY: Final = 128 * 1024
+"""The longest form or file that is read: NiceGUI would write any file to the disk."""
 _REVIEW_SECONDS: Final = 60.0
 _SESSION_SECONDS: Final = 12 * 3600.0
 _AT_ONCE: Final = 8
@@ -43,8 +44,6 @@ _MAY_NOT: Final = (
     "{} may not list Workloads (kueue.x-k8s.io) in any namespace that has a LocalQueue, a "
     "Workload or a gang"
 )
-STATIC: Final = Path(__file__).parent / "static"
-"""The files that the browser reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +101,8 @@ class Door:
         scope = {**scope, "headers": headers}
         if self._shown() is None:
             await _refuse(_html("loading.html", 503), scope, send)
+        elif _is_long(dict(headers)):
+            await _refuse(PlainTextResponse("that is too long", 413), scope, send)
         elif self._guard is not None and (scope["type"], scope["path"]) == ("http", "/login"):
             await (await self._login(Request(scope, receive)))(scope, receive, send)
         else:
@@ -210,13 +211,8 @@ class Door:
         """Show the form, or end the session and begin another with the token of the form."""
         if request.method != "POST":
             return _html("login.html", to=request.query_params.get("next", ""))
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _LONGEST_FORM:
-                return PlainTextResponse("that is too long", 413)
+        form = parse_qs((await request.body()).decode(errors="replace"))
         self._sessions.pop(request.cookies.get(_COOKIE, ""), None)
-        form = parse_qs(body.decode(errors="replace"))
         token, to = (form.get(name, [""])[0].strip() for name in ("token", "next"))
         try:
             known = await self._viewer(token)
@@ -244,8 +240,13 @@ class Door:
 
 
 def _html(name: str, code: int = 200, why: str = "", *, to: str = "") -> Response:
-    text = (STATIC / name).read_text()
+    text = template(name)
     return HTMLResponse(text.replace("NEXT", escape(to)).replace("WHY", escape(why)), code)
+
+
+def _is_long(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a body is too long, or of a length that nobody knows."""
+    return b"transfer-encoding" in headers or int(headers.get(b"content-length", 0)) > _LONGEST_BODY
 
 
 def _is_of(viewer: Viewer, scope: Scope) -> bool:

@@ -17,6 +17,7 @@ from extender.api.values import seconds
 from extender.config.sections import SettingsError
 from extender.resources.quantity import QuantityError, parse
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from gang_tools.page import parts
 from gang_tools.page.access import Viewer
 from gang_tools.page.following import FollowedCluster
@@ -27,10 +28,16 @@ from gang_tools.simulate.report import duration
 from gang_tools.simulate.world import World
 
 _LONGEST_MANIFEST: Final = 64 * 1024
+_NO_FILE: Final = "It should be a .yaml, .yml or .json file of 64 KiB at most."
 _LONGEST_SECONDS: Final = 20.0
 """The longest time in which a start is looked for: others wait for the answer."""
 _MOST_ASKED: Final = 8
 _NAME: Final = "the manifest"
+_ESTIMATE_SECONDS: Final = 8.0
+"""The longest time in which the starts of all that wait are looked for."""
+_PAUSE_SECONDS: Final = 60.0  # between two estimates
+_LOOK_SECONDS: Final = 1.0
+_Late = Callable[[], bool]
 _Found = TypeVar("_Found")
 _OPTION: Final = ". Give a time with --assume"
 """The advice that the command gives; the page has a field for it."""
@@ -51,8 +58,8 @@ class Asking:
 
     def __init__(self, followed: FollowedCluster, clock: Clock) -> None:
         self._followed, self._clock, self._turn = followed, clock, asyncio.Lock()
-        self._asked = 0
-        """The number of questions that are being answered or wait."""
+        self._asked = set[str]()
+        """The people whose questions are being answered or wait."""
         processors = structlog.get_config()["processors"]
         structlog.configure(processors=[_only_what_happens, *processors])
 
@@ -66,43 +73,54 @@ class Asking:
         if runs and assumed is None:
             raise SettingsError(f"{runs!r} should be a duration such as 5m or 1h30m")
 
-        def play(world: World, late: Callable[[], bool]) -> Forecast:
+        def play(world: World, late: _Late) -> Forecast:
             objects = _read(manifest, viewer)
             return answering.answer(world, objects, assumed=assumed, gives_up=late)
 
-        found = await self._played(assumed, play)
+        if viewer.name in self._asked:
+            raise SettingsError("your last question is not answered yet: try again in a minute")
+        if len(self._asked) >= _MOST_ASKED:
+            raise SettingsError("too many people ask at once: try again in a minute")
+        self._asked.add(viewer.name)
+        try:
+            found = await self._played(assumed, play, within=_LONGEST_SECONDS)
+        finally:
+            self._asked.remove(viewer.name)
         known = [each for each in found.preempted if viewer.sees(each.partition("/")[0])]
         if len(known) < found.preempts:
             known.append(f"{found.preempts - len(known)} more")
         return found.model_copy(update={"preempted": known})
 
-    async def start(self, key: str) -> float | None:
-        """Return in how many seconds a workload starts at the earliest, by what is known.
-
-        Raises SettingsError and UnknownJobError.
-        """
-        return await self._played(
-            None, lambda world, late: answering.start_of(world, key, gives_up=late)
-        )
+    async def keep_estimating(self, is_asked: Callable[[], bool]) -> None:
+        """Estimate when what waits starts, until cancelled, while `is_asked` and things change."""
+        seen = -1
+        while True:
+            asked = is_asked() and seen != self._followed.changes
+            if asked:
+                seen = self._followed.changes
+                try:
+                    starts = await self._played(None, answering.starts_of, within=_ESTIMATE_SECONDS)
+                    self._followed.expect(starts)
+                except Exception as error:  # noqa: BLE001 - the page goes on without estimates
+                    self._followed.expect({})
+                    FAULTS.report("page", error, key="starts")
+            await asyncio.sleep(_PAUSE_SECONDS if asked else _LOOK_SECONDS)
 
     async def _played(
-        self, assumed: float | None, play: Callable[[World, Callable[[], bool]], _Found]
+        self, assumed: float | None, play: Callable[[World, _Late], _Found], *, within: float
     ) -> _Found:
-        """Return the result of `play` on the current state; it gives up after a time limit.
+        """Return the result of `play` on the current state; it gives up after so many seconds."""
+        async with self._turn:
+            until = self._clock.monotonic() + within
+            world = self._followed.world(assumed)
+            return await asyncio.to_thread(
+                _silently, play, world, lambda: self._clock.monotonic() > until
+            )
 
-        Raises SettingsError where too many ask.
-        """
-        if self._asked >= _MOST_ASKED:
-            raise SettingsError("too many people ask at once: try again in a minute")
-        self._asked += 1
-        try:
-            async with self._turn:
-                until = self._clock.monotonic() + _LONGEST_SECONDS
-                world = self._followed.world(assumed)
-                _SIMULATES.set(True)
-                return await asyncio.to_thread(play, world, lambda: self._clock.monotonic() > until)
-        finally:
-            self._asked -= 1
+
+def _silently(play: Callable[[World, _Late], _Found], world: World, late: _Late) -> _Found:
+    _SIMULATES.set(True)  # in this thread's context
+    return play(world, late)
 
 
 def _only_what_happens(_: object, __: str, line: EventDict) -> EventDict:
@@ -173,8 +191,7 @@ def asking(answers: Asking, viewer: Viewer) -> None:
     answer = Parts()
 
     async def read(event: events.UploadEventArguments) -> None:
-        if event.file.size() <= _LONGEST_MANIFEST:  # the browser may be another program
-            manifest.value = (await event.file.read()).decode(errors="replace")
+        manifest.value = (await event.file.read()).decode(errors="replace")
         upload.reset()
 
     async def show() -> None:
@@ -192,6 +209,7 @@ def asking(answers: Asking, viewer: Viewer) -> None:
         answer.show(shown)
 
     upload.on_upload(read)
+    upload.on_rejected(lambda: ui.notify(_NO_FILE))
     ask.on_click(show)
 
 
@@ -213,21 +231,3 @@ def _draw(found: Forecast) -> None:
         )
         for each in found.assumptions:
             words(f"Assumed: {each.removesuffix(_OPTION)}.", "quiet", "p")
-
-
-def estimating(answers: Asking, key: str) -> None:
-    """Show a button that estimates when a workload starts, and does so only on request."""
-
-    async def show() -> None:
-        ask.disable()
-        try:
-            at = await answers.start(key)
-            said.text = f"In {duration(at)} at the earliest." if at is not None else _NEVER
-        except (SettingsError, UnknownJobError) as error:
-            said.text = str(error)
-        finally:
-            ask.enable()
-
-    with card(), ui.element("div").classes("title"):
-        ask = ui.button("When would it start?", on_click=show).props("no-caps flat")
-        said = ui.label().props("role=status")

@@ -40,6 +40,7 @@ from extender.wiring.queue import Sources
 from extender.wiring.reflectors import ALL_PODS, empty_cluster, reflectors, set_aside
 from gang_tools.explanations import ExplainTarget, facts_of, workload_of
 from gang_tools.page.history import History
+from gang_tools.page.views import Room, Starts, room_shown
 from gang_tools.simulate.from_cluster import Believed, world_of_state
 from gang_tools.simulate.world import World
 
@@ -56,9 +57,8 @@ class FollowedCluster:
 
     def __init__(self, settings: Settings, client: KubeClient, clock: Clock) -> None:
         """Follow by the settings of the processes. Raises SettingsError."""
-        self._client, self._clock, self._gang = client, clock, settings.gang.options()
-        self._options = settings.queue.options()
-        self._makes_groups = settings.queue.pod_groups == "Auto"
+        self._settings, self._client, self._clock = settings, client, clock
+        self._gang, self._options = settings.gang.options(), settings.queue.options()
         self._cluster = cluster = empty_cluster(settings.gang)
         self.cluster = cluster.view()
         decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
@@ -76,8 +76,8 @@ class FollowedCluster:
         followed = [*reflectors(client, cluster, decoder, pods=ALL_PODS), *sources.reflectors]
         self.watches = Watches(followed, stale_seconds=settings.kube.stale_seconds)
         set_aside(cluster, followed, ObjectsSetAside(), registry=CollectorRegistry())
-        self.version = 0
-        """Grows with each change that may show."""
+        self.version = self.queues_version = 0
+        """Grow with each change that may show anywhere, and in the list of queues."""
         self.changed = asyncio.Event()
         self._quiet = False
         self.history = History()
@@ -85,7 +85,14 @@ class FollowedCluster:
         self._tree: QuotaTree | None = None
         self._nominations = StoredNominations(cluster)
         self._claims = NodeClaims(cluster, options=self._gang, clock=clock)
-        self._claimed: Mapping[str, Claim] = {}
+        self.changes = 0
+        """Grows with each change of the cluster."""
+        self._looked = 0, dict[str, Claim]()
+        """The changes and the claims at the last look."""
+        self.room: Room = {}
+        """The room on the nodes of each flavor at the last look."""
+        self.starts: Starts = {}
+        """The last estimate of when workloads start."""
         self._events: TTLCache[tuple[str, str], list[Event]] = TTLCache(
             1024, EVENTS_SECONDS / 2, clock.monotonic
         )
@@ -106,19 +113,26 @@ class FollowedCluster:
                 await asyncio.sleep(_CLAIMS_SECONDS)
 
     def look(self) -> None:
-        """Set aside room that is due, and show the claims that a story has found meanwhile."""
+        """Set aside room that is due, and show new claims and the room on nodes."""
         with self._unnoticed():
             at_once(self._claims.looking())
-        now = dict(self.cluster.claims)
-        if now != self._claimed:
-            self._claimed = now
-            self._notice()
+        before, self._looked = self._looked, (self.changes, dict(self.cluster.claims))
+        if self._looked != before:
+            room, self.room = self.room, room_shown(self.cluster, self.queues.flavors.values())
+            if room != self.room or before[1] != self._looked[1]:
+                self.notice()
 
     def remember(self) -> None:
         """Record the state of the queues if a sample is due."""
         if self.history.is_due(self._clock.wall()):
             self.history.add(self.facts())
-            self._notice()
+            self.notice()
+
+    def expect(self, starts: Starts) -> None:
+        """Show an estimate of when workloads start."""
+        if starts != self.starts:
+            self.starts = starts
+            self.notice()
 
     @property
     def trouble(self) -> str:
@@ -136,12 +150,15 @@ class FollowedCluster:
         finally:
             self._quiet = False
 
-    def _notice(self) -> None:
+    def notice(self, *, queues: bool = True) -> None:
+        """Have all views made again, or all but that of the queues."""
         self.version += 1
+        self.queues_version += queues
         self.changed.set()
 
     def _on_queues(self, change: QueueChange) -> None:
-        self._notice()
+        self.changes += 1
+        self.notice()
         keys: Iterable[str] = change.workloads
         if change.structure or change.local_queues:
             keys = {*self.queues.workloads, *change.workloads}
@@ -150,7 +167,8 @@ class FollowedCluster:
 
     def _on_cluster(self, _: ClusterChange) -> None:
         if not self._quiet:
-            self._notice()
+            self.changes += 1
+            self.notice(queues=False)  # it shows the cluster only as `room`
 
     def facts(self) -> Facts:
         """Return the queues as they are now; not to be kept across an `await`."""
@@ -159,22 +177,16 @@ class FollowedCluster:
         rules = AdmissionRules(
             self._options, NodeRoom(self.queues, self.cluster), self.queues.flavors
         )
+        now = self._clock.wall()
         return Facts(
-            self.queues,
-            self._pending,
-            self._tree,
-            rules,
-            self.cluster,
-            self._clock.wall(),
-            self._written,
+            self.queues, self._pending, self._tree, rules, self.cluster, now, self._written
         )
 
     def _written(self, key: str) -> tuple[str, str] | None:
         """Return the reason and message that the reconciler has written on a workload."""
         workload = self.queues.workloads.get(key)
         found = workload.condition(WorkloadCondition.QUOTA_RESERVED) if workload else None
-        waits = found is not None and found.status == "False"
-        return (found.reason, found.message) if found is not None and waits else None
+        return (found.reason, found.message) if found and found.status == "False" else None
 
     def group_facts(self) -> GroupFacts:
         """Return the groups as they are now; not to be kept across an `await`."""
@@ -185,7 +197,7 @@ class FollowedCluster:
         facts, key = self.facts(), f"{namespace}/{name}"
         if key not in self.queues.workloads:
             asked = ExplainTarget(namespace, name, is_job=True)
-            found = workload_of(asked, self.queues, of_any_kind=True)
+            found = workload_of(asked, self.queues.workloads.values(), of_any_kind=True)
             if found is None:
                 return None
             key = found
@@ -220,9 +232,7 @@ class FollowedCluster:
                 self.cluster,
                 self.queues,
                 self._clock.wall(),
-                self._gang,
-                self._options,
-                makes_groups=self._makes_groups,
+                self._settings,
                 assumed_seconds=assumed,
             )
         )

@@ -1,7 +1,8 @@
 """The last hours of the queues, kept in memory while the page runs; no I/O, no clock."""
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import floor
 from statistics import fmean
 from typing import Any, Final
@@ -13,14 +14,14 @@ from extender.state.cluster.view import ClusterView
 
 SAMPLE_SECONDS: Final = 60.0
 _HOUR: Final = 3600
-_MOST: Final = 360
+MOST: Final = 360
 """The number of samples to keep: six hours."""
 _LINES: Final = 7
 """The most queues with a line of their own."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class Sample:
     """The queues at one time, in seconds since the epoch."""
 
     at: float
@@ -40,6 +41,7 @@ class TimeShown:
     use: dict[str, list[tuple[float, int]]]
     waiting: dict[str, list[tuple[float, int]]]
     rows: list[dict[str, Any]]
+    note: str
     numbers: dict[str, int]
 
 
@@ -47,20 +49,28 @@ class History:
     """Samples of the queues, the oldest first."""
 
     def __init__(self) -> None:
-        self._samples: deque[_Sample] = deque(maxlen=_MOST)
+        self.samples: deque[Sample] = deque(maxlen=MOST)
+        self.note = "Of the time since the page runs, six hours at most."
+
+    def put_before(self, earlier: Sequence[Sample]) -> None:
+        """Put samples before the first; the last of them counts what the first does."""
+        *before, same = earlier
+        first, *later = self.samples
+        first = replace(first, started=same.started, preempted=same.preempted)
+        self.samples = deque([*before, first, *later], MOST)
 
     def is_due(self, now: float) -> bool:
         """Return whether it is time for the next sample; `now` in seconds since the epoch."""
-        return not self._samples or now >= self._samples[-1].at + SAMPLE_SECONDS
+        return not self.samples or now >= self.samples[-1].at + SAMPLE_SECONDS
 
     def add(self, facts: Facts) -> None:
         """Record the state of the queues."""
         # Only the conditions of workloads tell what happened before the page started.
-        since = self._samples[-1].at if self._samples else facts.now - _HOUR
+        since = self.samples[-1].at if self.samples else facts.now - _HOUR
         names = [*facts.queues.cluster_queues]
         waiting = {name: len(facts.pending.queue(name).orders()) for name in names}
-        self._samples.append(
-            _Sample(
+        self.samples.append(
+            Sample(
                 facts.now,
                 {name: percent for name in names if (percent := _use(name, facts))},
                 {name: number for name, number in waiting.items() if number},
@@ -73,8 +83,8 @@ class History:
 
     def shown(self, cluster: ClusterView) -> TimeShown:
         """Return what the page shows of the samples, and of the gangs that are partial now."""
-        samples = [*self._samples]
-        hour = samples[-round(_HOUR / SAMPLE_SECONDS) :]
+        samples = [*self.samples]
+        hour = [each for each in samples if each.at > samples[-1].at - _HOUR]
         total = Counter[str]()
         for each in samples:
             total.update(each.use)
@@ -87,6 +97,7 @@ class History:
             {name: [(each.at, each.use.get(name, 0)) for each in samples] for name in busiest},
             {name: [(each.at, each.waiting.get(name, 0)) for each in samples] for name in busiest},
             [_row(name, hour) for name, _ in total.most_common()],
+            self.note,
             {
                 "workloads started in the last hour": sum(each.started for each in hour),
                 "preempted in the last hour": sum(each.preempted for each in hour),
@@ -119,7 +130,7 @@ def _turned(
     )
 
 
-def _row(name: str, hour: list[_Sample]) -> dict[str, Any]:
+def _row(name: str, hour: list[Sample]) -> dict[str, Any]:
     waiting = [each.waiting.get(name, 0) for each in hour]
     use = [each.use.get(name, 0) for each in hour]
     return {

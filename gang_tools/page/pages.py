@@ -1,7 +1,8 @@
 """The pages: lists of queues, gangs and nodes, and all that there is to say of one workload."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -9,180 +10,183 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from nicegui import ui
 
+from extender.state.cluster.view import ClusterView
 from gang_tools.page import parts, views
 from gang_tools.page.access import Viewer, viewer_of
 from gang_tools.page.asking import Asking, asking
 from gang_tools.page.following import FollowedCluster
 from gang_tools.page.history import TimeShown
+from gang_tools.page.looks import line_chart, template
 from gang_tools.page.parts import Growing, Parts, card, follow, frame, table
-from gang_tools.page.showing import Showing
+from gang_tools.page.showing import Draw, Showing
 from gang_tools.page.story import story
 from gang_tools.page.views import QueuesShown, Row
 
+Asked = Mapping[str, str]
+"""The parameters of an address."""
 _OF_QUOTA: Final = {
-    "used": "used", "borrowed": "borrowed", "room": "free", "lent": "taken by others",
+    "used": "used", "borrowed": "borrowed", "room": "free", "lent": "lent to others",
+    "taken": "not free on nodes",
 }  # fmt: skip
+_CHOICES: Final = {"namespace": "Namespace", "queue": "ClusterQueue"}
 _OF_NODES: Final = {
     "part c0": "used by a gang", "part c0 kept": "kept for a gang", "part other": "other pods",
     "room": "free",
 }  # fmt: skip
 _WAITING: Final = (
-    "position=# job namespace queue=ClusterQueue priority since=Waits reason lacks said=Why"
+    "position=# job namespace queue=ClusterQueue priority since=Waits starts=Starts reason lacks "
+    "said=Why"
 )
 _BY_TIME: Final = (
-    "queue=ClusterQueue now=Used_now mean=Mean_of_the_last_hour waits=Waiting "
+    "id=ClusterQueue now=Used_now mean=Mean_of_the_last_hour waits=Waiting "
     "most=Most_waiting_in_the_last_hour"
 )
-_LINES: Final = (
-    ("#56b4e9", "solid"), ("#e69f00", "dashed"), ("#45c39b", "dotted"), ("#d89ac0", "solid"),
-    ("#e8896a", "dashed"), ("#8fa6e0", "dotted"), ("#a89a2e", "solid"),
-)  # fmt: skip
-"""The colour and the pattern of each line, which has its name at its end too."""
-_GANGS: Final = "position=# name=Gang namespace state pods=Pods_with_a_node priority reason"
+_GANGS: Final = (
+    "position=# name=Gang namespace state pods=Pods_with_a_node priority since=Age reason said=Why"
+)
 
 
 def add_pages(showing: Showing, followed: FollowedCluster, answers: Asking) -> None:
     """Add all pages."""
-    ui.add_head_html(f"<style>{parts.template('page.css')}</style>", shared=True)
-    ui.add_body_html(f"<script>{parts.template('page.js')}</script>", shared=True)
+    ui.add_head_html(f"<style>{template('page.css')}</style>", shared=True)
+    ui.add_body_html(f"<script>{template('page.js')}</script>", shared=True)
 
     @ui.page("/")
     def start() -> Response:
-        return RedirectResponse("/queues")
+        return RedirectResponse(_first(followed))
 
     @ui.page("/find")
     def find(request: Request, name: str = "") -> Response:
         viewer = viewer_of(request)
         return RedirectResponse(_found(name.strip(), followed, viewer))
 
-    @ui.page("/queues")
-    def queues(request: Request, *, namespace: str = "", queue: str = "", text: str = "") -> None:
-        with frame("Queues", showing, request) as viewer:
-            _Queues(showing, viewer, {"namespace": namespace, "queue": queue, "text": text})
+    def add(path: str, title: str, draw: Callable[[Viewer, Asked], None]) -> None:
+        @ui.page(path)
+        def page(request: Request) -> None:
+            asked = {**request.query_params, **request.path_params}
+            with frame(title.format(**asked), showing, request) as viewer:
+                draw(viewer, asked)
 
-    @ui.page("/gangs")
-    def gangs(request: Request, namespace: str = "") -> None:
-        with frame("Gangs", showing, request) as viewer:
-            _gangs(showing, viewer, namespace)
+    def tell(kind: str, viewer: Viewer, asked: Asked) -> None:
+        story((kind, asked["namespace"], asked["name"]), showing, followed, viewer=viewer)
 
-    @ui.page("/nodes")
-    def nodes(request: Request, resource: str = "", gang: str = "") -> None:
-        with frame("Nodes", showing, request) as viewer:
-            there = views.resources_of(followed.cluster) or ["cpu"]
-            there.sort(key=lambda each: each != resource)
-            _nodes(showing, viewer, resources=there, gang=gang)
+    add("/queues", "Queues", partial(_queues, showing))
+    add("/gangs", "Gangs", partial(_gangs, showing))
+    add("/nodes", "Nodes", partial(_nodes, showing, cluster=followed.cluster))
+    add("/time", "Time", lambda *_: _time(showing))
+    add("/what-if", "What if", lambda viewer, _: asking(answers, viewer))
+    for kind in ("workload", "gang"):
+        path = f"/{kind}/{{namespace}}/{{name}}"
+        add(path, "{namespace}/{name}", partial(tell, kind))
 
-    @ui.page("/what-if")
-    def what_if(request: Request) -> None:
-        with frame("What if", showing, request) as viewer:
-            asking(answers, viewer)
 
-    @ui.page("/time")
-    def time(request: Request) -> None:
-        with frame("Time", showing, request):
-            _time(showing)
-
-    @ui.page("/workload/{namespace}/{name}")
-    def workload(request: Request, namespace: str, name: str) -> None:
-        with frame(f"{namespace}/{name}", showing, request) as viewer:
-            story(("workload", namespace, name), showing, followed, viewer=viewer, answers=answers)
-
-    @ui.page("/gang/{namespace}/{name}")
-    def gang(request: Request, namespace: str, name: str) -> None:
-        with frame(f"{namespace}/{name}", showing, request) as viewer:
-            story(("gang", namespace, name), showing, followed, viewer=viewer, answers=answers)
+def _first(followed: FollowedCluster) -> str:
+    """Return the page that is opened first: that of gangs where there is no queue."""
+    return "/queues" if followed.queues.cluster_queues else "/gangs"
 
 
 def _found(name: str, followed: FollowedCluster, viewer: Viewer) -> str:
-    """Return the page of a gang, else that of a workload or job, with `namespace/name`."""
-    is_gang = (
-        viewer.sees(name.partition("/")[0])
-        and name in followed.cluster.pod_groups
-        and name not in followed.queues.workloads
-    )
+    """Return the page of what has a name, or is the only one with it in any namespace."""
+    groups, workloads = followed.cluster.pod_groups, followed.queues.workloads
+    jobs = (f"{w.meta.namespace}/{owner.name}" for w in workloads.values() for owner in w.owners)
+    there = {key for key in chain(groups, workloads, jobs) if viewer.sees(key.partition("/")[0])}
+    if "/" not in name:
+        there = {key for key in there if key.endswith(f"/{name}")}
+        name = next(iter(there)) if len(there) == 1 else name
     if name.count("/") != 1:
-        where = "text" if "/" in name else "namespace"
-        return f"/queues?{urlencode({where: name})}" if name else "/queues"
+        return _first(followed) + (f"?{urlencode({'text': name})}" if name else "")
+    is_gang = name in there and name in groups and name not in workloads
     return f"/{'gang' if is_gang else 'workload'}/{quote(name)}"
 
 
-class _Queues:
-    """The page of queues: the tree of quota over what waits."""
+def _filters(path: str, chosen: dict[str, str], draw: Draw) -> dict[str, ui.select]:
+    """Show fields that choose rows, and return those with options; the address has the choice."""
 
-    def __init__(self, showing: Showing, viewer: Viewer, chosen: dict[str, str]) -> None:
-        self._showing, self._viewer, self._chosen = showing, viewer, chosen
-        self._numbers = Parts("numbers")
-        with ui.element("div").classes("filters"):
-            change = partial(self._choose, "namespace")
-            self._namespaces = parts.choice("Namespace", chosen["namespace"], change=change)
-            change = partial(self._choose, "queue")
-            self._queues = parts.choice("ClusterQueue", chosen["queue"], change=change)
-            text = ui.input("Filter: text, label=value", value=chosen["text"]).props(
-                "dense outlined clearable"
-            )
-            text.on_value_change(lambda event: self._choose("text", event.value or ""))
-        with card():
-            with ui.element("div").classes("title"):
-                parts.words("Quota", tag="h2")
-                parts.legend(_OF_QUOTA)
-            tree = ui.table(columns=[], rows=[], row_key="id", pagination=0)
-            tree.props("grid flat hide-bottom").add_slot("item", parts.template("queue.html"))
-            self._tree = Growing(tree, 40, "There is no ClusterQueue here.")
-        with card("Waiting"):
-            self._rows = Growing(table(_WAITING, scrolls=True), 100, "Nothing waits here.")
-        follow(showing, ("queues",), self._draw)
+    def choose(name: str, value: str) -> None:
+        chosen[name] = value
+        query = urlencode({name: value for name, value in chosen.items() if value})
+        ui.navigate.history.replace(f"{path}?{query}" if query else path)
+        draw()
 
-    def _choose(self, name: str, value: str) -> None:
-        self._chosen[name] = value
-        query = urlencode({name: value for name, value in self._chosen.items() if value})
-        ui.navigate.history.replace(f"/queues?{query}" if query else "/queues")
-        self._draw()
-
-    def _draw(self) -> None:
-        found: QueuesShown = self._showing.view(("queues",))
-        seen, others = views.hidden(found.waiting, self._viewer.namespaces)
-        queues = [row["name"] for row in found.tree if row["kind"] == "ClusterQueue"]
-        parts.offer(self._namespaces, [row["namespace"] for row in seen])
-        parts.offer(self._queues, queues)
-        rows = [row for row in seen if self._is_chosen(row)]
-        self._rows.set(
-            [{**row, "labels": "", "job_href": f"/workload/{row['id']}"} for row in rows],
-            f"{others} more wait in other namespaces." if others else "",
-        )
-        queue, *less = (self._chosen[name] for name in ("queue", "namespace", "text"))
-        of_rows = {row["queue"] for row in rows}
-        tree = [
-            row
-            for row in found.tree
-            if (not queue or queue in row["queues"])
-            and (not any(less) or not of_rows.isdisjoint(row["queues"]))
-        ]
-        self._tree.set(tree)
-        admitted = [row["admitted"] for row in tree if row["kind"] == "ClusterQueue"]
-        waiting = len(rows) + (0 if any(self._chosen.values()) else others)
-        shown = {"workloads wait": waiting, "workloads have quota": sum(admitted)}
-        self._numbers.show(parts.numbers({**shown, "ClusterQueues": len(admitted)}))
-
-    def _is_chosen(self, row: Row) -> bool:
-        text = self._chosen["text"].lower()
-        words = (row["id"], row["job"], row["reason"], row["queue"], *row["labels"])
-        return all(self._chosen[name] in ("", row[name]) for name in ("namespace", "queue")) and (
-            any(text in each.lower() for each in words)
-        )
+    with ui.element("div").classes("filters"):
+        fields = {
+            name: parts.choice(_CHOICES[name], chosen[name], change=partial(choose, name))
+            for name in chosen
+            if name in _CHOICES
+        }
+        text = ui.input("Filter: text, label=value", value=chosen["text"])
+        text.props("dense outlined clearable")
+        text.on_value_change(lambda event: choose("text", event.value or ""))
+    return fields
 
 
-def _gangs(showing: Showing, viewer: Viewer, namespace: str) -> None:
+def _is_chosen(row: Row, chosen: Asked, *words: str) -> bool:
+    """Return whether a row is chosen; a text may be in any of the words."""
+    text = chosen["text"].lower()
+    is_of = (chosen[name] in ("", row[name]) for name in chosen if name in _CHOICES)
+    return all(is_of) and any(text in each.lower() for each in words)
+
+
+def _queues(showing: Showing, viewer: Viewer, asked: Asked) -> None:
+    """Show the tree of quota over what waits."""
+    chosen = {name: asked.get(name, "") for name in ("namespace", "queue", "text")}
+    fields = _filters("/queues", chosen, lambda: draw())
+    with card():
+        with ui.element("div").classes("title"):
+            parts.words("Quota", tag="h2")
+            parts.legend(_OF_QUOTA)
+        cells = ui.table(columns=[], rows=[], row_key="id", pagination=0)
+        cells.props("grid flat hide-bottom").add_slot("item", template("queue.html"))
+        tree = Growing(cells, 40, "There is no ClusterQueue here.")
+    with card("Waiting"):
+        waiting = Growing(table(_WAITING), 100, "Nothing waits here.")
+
+    def draw() -> None:
+        found: QueuesShown = showing.view(("queues",))
+        seen, others = views.hidden(found.waiting, viewer.namespaces)
+        known = {name: of for name, of in found.queues_of.items() if viewer.sees(name)}
+        names = [row["name"] for row in found.tree if row["kind"] == "ClusterQueue"]
+        parts.offer(fields["namespace"], known)
+        parts.offer(fields["queue"], names)
+        rows = []
+        for row in seen:
+            words = row["id"], row["job"], row["reason"], row["queue"], *row["labels"]
+            if _is_chosen(row, chosen, *words):
+                rows.append({**row, "labels": "", "job_href": f"/workload/{row['id']}"})
+        waiting.set(rows, f"{others} more wait in other namespaces." if others else "")
+        namespace, queue, text = chosen.values()
+        queues = {name for name in names if text.lower() in name.lower()}
+        queues.update(row["queue"] for row in rows)
+        if namespace:
+            queues &= known.get(namespace, set())
+        if queue:
+            queues &= {queue}
+        is_all = not any(chosen.values())
+        tree.set([row for row in found.tree if is_all or queues & {*row["queues"]}])
+
+    follow(showing, ("queues",), draw)
+
+
+def _gangs(showing: Showing, viewer: Viewer, asked: Asked) -> None:
+    chosen = {name: asked.get(name, "") for name in ("namespace", "text")}
+    fields = _filters("/gangs", chosen, lambda: draw())
     with card("Gangs"):
-        rows = Growing(table(_GANGS, scrolls=True), 100, "There is no gang here.")
+        table_of_gangs = Growing(table(_GANGS), 100, "There is no gang here.")
 
     def draw() -> None:
         seen, others = views.hidden(showing.view(("gangs",)), viewer.namespaces)
-        shown = [
-            {**row, "name_href": f"/gang/{row['id']}", "state_class": parts.tone(row["state"])}
+        parts.offer(fields["namespace"], {row["namespace"] for row in seen})
+        rows = [
+            {
+                **row,
+                "labels": "",
+                "name_href": f"/gang/{row['id']}",
+                "state_class": parts.tone(row["state"]),
+            }
             for row in seen
-            if namespace in ("", row["namespace"])
+            if _is_chosen(row, chosen, row["id"], row["state"], row["reason"], *row["labels"])
         ]
-        rows.set(shown, f"{others} more are in other namespaces." if others else "")
+        table_of_gangs.set(rows, f"{others} more are in other namespaces." if others else "")
 
     follow(showing, ("gangs",), draw)
 
@@ -191,11 +195,11 @@ def _to_nodes(resource: str, gang: str) -> None:
     ui.navigate.to(f"/nodes?{urlencode({'resource': resource, 'gang': gang})}")
 
 
-def _nodes(showing: Showing, viewer: Viewer, *, resources: list[str], gang: str) -> None:
-    """Show the map for the first of the resources."""
+def _nodes(showing: Showing, viewer: Viewer, asked: Asked, *, cluster: ClusterView) -> None:
+    resources, gang = views.resources_of(cluster) or ["cpu"], asked.get("gang", "")
+    resources.sort(key=lambda each: each != asked.get("resource"))
     key = "nodes", resources[0]
     numbers = Parts("numbers")
-    pick = ui.html("", sanitize=False).classes("hidden")
     with ui.element("div").classes("filters"):
         field = parts.choice("Resource", resources[0], change=lambda to: _to_nodes(to, gang))
         parts.offer(field, resources)
@@ -204,15 +208,17 @@ def _nodes(showing: Showing, viewer: Viewer, *, resources: list[str], gang: str)
     with card():
         racks = ui.table(columns=[{"name": "id", "field": "id"}], rows=[], pagination=0)
         racks.props("flat hide-header hide-bottom")
-        racks.add_slot("body", parts.template("domain.html"))
-        rows = Growing(racks, 30, "There is no node yet.")
+        racks.add_slot("body", template("domain.html"))
+        rows = Growing(racks, 10, "There is no node yet.")
     if gang:
         safe = "".join(c for c in gang if c.isalnum() or c in "./-_")
-        pick.content = f'<style>.part:not([data-gang="{safe}"]) {{ opacity: .2; }}</style>'
+        style = f'<style>.part:not([data-gang="{safe}"]) {{ opacity: .2; }}</style>'
+        ui.html(style, sanitize=False).classes("hidden")
 
     def draw() -> None:
         found = views.nodes_hidden(showing.view(key), viewer.namespaces)
-        rows.set(found.rows)
+        none = f"{gang} has no node." if gang and gang not in found.gangs else ""
+        rows.set(sorted(found.rows, key=lambda row: gang not in views.gangs_in(row)), none)
         parts.offer(gangs, found.gangs)
         numbers.show(parts.numbers(found.total))
 
@@ -227,12 +233,12 @@ def _time(showing: Showing) -> None:
     with card("Waiting workloads"):
         waiting = ui.echart({}).classes("chart").props('role=img aria-label="Waiting"')
     with card("In numbers"):
-        rows = Growing(table(_BY_TIME, scrolls=True), 100, "No queue was used, and nothing waited.")
+        rows = Growing(table(_BY_TIME), 100, "No queue was used, and nothing waited.")
 
     def draw() -> None:
         found: TimeShown = showing.view(("time",))
         numbers.show(parts.numbers(found.numbers))
-        rows.set(found.rows, "Of the time since the page runs, six hours at most.")
+        rows.set(found.rows, found.note)
         for chart, lines in ((use, found.use), (waiting, found.waiting)):
             chart.options.clear()
             chart.options.update(_chart(lines))
@@ -242,28 +248,8 @@ def _time(showing: Showing) -> None:
 
 
 def _chart(lines: Mapping[str, Sequence[tuple[float, int]]]) -> dict[str, object]:
-    """Return the options of a chart with a line for each queue."""
-    series = [
-        {
-            "name": name,
-            "type": "line",
-            "step": "end",
-            "showSymbol": len(points) == 1,
-            "color": colour,
-            "lineStyle": {"type": pattern},
-            "endLabel": {"show": True, "formatter": "{a}", "color": "inherit"},
-            "data": [[1000 * at, value] for at, value in points],
-        }
-        for (name, points), (colour, pattern) in zip(lines.items(), _LINES, strict=False)
-    ]
+    """Return the options of a chart with a line for each queue, until now."""
     times = [at for at, _ in next(iter(lines.values()), ())]
     ends = {"min": 1000 * min(times[0], times[-1] - 600), "max": 1000 * times[-1]} if times else {}
-    return {
-        "animation": False,
-        "textStyle": {"color": "#808a96"},
-        "grid": {"left": 48, "right": 120, "top": 16, "bottom": 28},
-        "tooltip": {"trigger": "axis"},
-        "xAxis": {"type": "time", **ends},
-        "yAxis": {"type": "value", "minInterval": 1},
-        "series": series,
-    }
+    in_ms = {name: [(1000 * at, n) for at, n in points] for name, points in lines.items()}
+    return line_chart(in_ms, {"type": "time", **ends})

@@ -12,7 +12,8 @@ from urllib.parse import quote
 from fastapi import Request
 from nicegui import context, ui
 
-from gang_tools.page.access import STATIC, Viewer, viewer_of
+from gang_tools.page.access import Viewer, viewer_of
+from gang_tools.page.looks import template
 from gang_tools.page.showing import Draw, Showing, ViewKey
 from gang_tools.page.views import Row
 
@@ -20,15 +21,11 @@ _PAGES: Final = {
     "Queues": "/queues", "Gangs": "/gangs", "Nodes": "/nodes", "Time": "/time",
     "What if": "/what-if",
 }  # fmt: skip
-_FEW: Final = 30
-"""The most rows of a table that are all drawn."""
+_HEAD: Final = """<q-th :props="props" tabindex="0"
+  @keydown.enter.space.prevent="props.sort(props.col)">{{ props.col.label }}</q-th>"""
+"""The head of a column: Enter and Space sort by it, as a click does."""
 GOOD: Final = frozenset(("Admitted", "Started", "Finished", "Bound", "Running"))
 TROUBLE: Final = frozenset(("Evicted", "Refused", "Unschedulable", "Terminating"))
-
-
-def template(name: str) -> str:
-    """Return a file that the browser reads."""
-    return (STATIC / name).read_text()
 
 
 def follow(showing: Showing, key: ViewKey, draw: Draw) -> None:
@@ -59,17 +56,18 @@ def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
     viewer = viewer_of(request)
     ui.page_title(f"{title} · gang-extender")
     with ui.header().classes("top"):
-        ui.link("gang-extender", "/queues").classes("brand")
+        ui.link("gang-extender", "/").classes("brand")
         with ui.element("nav").props('aria-label="Lists"'):
             for name, path in _PAGES.items():
-                ui.link(name, path).classes("here" if name == title else "")
+                link = ui.link(name, path).classes("here" if name == title else "")
+                link.props('title="Key: {0}" aria-keyshortcuts={0}'.format(name[0].lower()))
         ui.space()
         if viewer.name:
             out = f'<button title="Sign out">{html.escape(viewer.name)}</button>'
             form = f'<form method="post" action="/login">{out}</form>'
             ui.html(form, sanitize=False).classes("out")
         live = ui.label().classes("live").props("role=status")
-        search = ui.input(placeholder="namespace/name").classes("search")
+        search = ui.input(placeholder="Find: name (key: /)").classes("search")
         search.props('dense outlined aria-label="Find a workload, a job or a gang"')
         search.on("keydown.enter", lambda: ui.navigate.to(f"/find?name={quote(search.value)}"))
 
@@ -160,12 +158,10 @@ def numbers(shown: Mapping[str, object]) -> list[Part]:
 def facts(shown: Mapping[str, object]) -> None:
     """Show short facts beside each other, without those that are empty."""
     with ui.element("div").classes("facts"):
-        for name, value in shown.items():
-            if value in (None, ""):
-                continue
+        for name in (name for name, value in shown.items() if value not in (None, "")):
             with ui.element("span"):
                 words(name, tag="small")
-                words(str(value))
+                words(str(shown[name]))
 
 
 def legend(kinds: Mapping[str, str]) -> None:
@@ -188,7 +184,7 @@ def warn(text: str) -> None:
         words(text, "bad", "p").props("role=alert")
 
 
-def table(columns: str, *, scrolls: bool = False) -> ui.table:
+def table(columns: str) -> ui.table:
     """Return a table whose cells may be links: `NAME_href` of a row is where one goes.
 
     A column is `NAME` or `NAME=ITS_HEAD`.
@@ -207,10 +203,10 @@ def table(columns: str, *, scrolls: bool = False) -> ui.table:
         for name, head in named
     ]
     found = ui.table(columns=heads, rows=[], row_key="id", pagination=0)
-    found.props("dense flat hide-bottom hide-pagination")
-    if scrolls:
-        found.props("virtual-scroll :virtual-scroll-slice-size=40").classes("scrolls")
+    found.props("dense flat hide-bottom virtual-scroll :virtual-scroll-slice-size=40")
+    found.classes("scrolls")
     found.add_slot("body-cell", template("cell.html"))
+    found.add_slot("header-cell", _HEAD)
     return found
 
 
@@ -242,13 +238,7 @@ class Growing:
 
 
 def listed(
-    title: str,
-    columns: str,
-    rows: Iterable[Row],
-    *,
-    more: int = 0,
-    none: str = "",
-    name: str = "",
+    title: str, columns: str, rows: Iterable[Row], *, more: int = 0, none: str = "", name: str = ""
 ) -> Iterator[Part]:
     """Yield a card with rows, or with the text for an empty list if there is one.
 
@@ -273,7 +263,7 @@ def on_nodes(title: str, nodes: Mapping[str, int]) -> Iterator[Part]:
 def _draw_listed(columns: str, shown: tuple[str, list[Row], str]) -> Again:
     with card():
         head = words("", tag="h2")
-        rows = table(columns, scrolls=len(shown[1]) > _FEW)
+        rows = table(columns)
         note = ui.label().classes("quiet")
 
     def again(shown: tuple[str, list[Row], str]) -> None:

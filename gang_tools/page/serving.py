@@ -1,7 +1,9 @@
 """The process of `gang-extender page`."""
 
 import asyncio
+import gc
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -25,11 +27,13 @@ from extender.runtime.clock import SystemClock
 from extender.server.access import Guard
 from extender.server.connections import Connection, Connections
 from extender.server.tls import Files, ServingTls
-from extender.wiring.process import FEW, Server
-from gang_tools.page.access import STATIC, Door
+from extender.wiring.process import FEW, Server, http_config
+from gang_tools.page.access import Door
 from gang_tools.page.asking import Asking
 from gang_tools.page.following import FollowedCluster
+from gang_tools.page.looks import STATIC
 from gang_tools.page.pages import add_pages
+from gang_tools.page.prometheus import recall
 from gang_tools.page.showing import Showing
 
 _log = structlog.get_logger(__name__)
@@ -48,18 +52,19 @@ async def serve(
     *,
     files: tuple[Path, Path] | None,
     authenticate: bool,
+    prometheus: tuple[str, Path | None] | None,
 ) -> None:
     """Serve the page until SIGTERM or SIGINT.
 
-    `files` are a certificate and its key. With `authenticate` people need a token. Raises
-    SettingsError, ConfigurationError and OSError.
+    `files` are a certificate and its key. With `authenticate` people need a token. `prometheus` is
+    its address and the file of a token. Raises SettingsError, ConfigurationError and OSError.
     """
     host, port = address
     tls = ServingTls(Files(*files)) if files is not None else None
     clock = SystemClock()
     async with KubeClient(await keyring(kubeconfig)) as client:
         followed = FollowedCluster(settings, client, clock)
-        showing = Showing(followed, clock)
+        showing, answers = Showing(followed, clock), Asking(followed, clock)
         app = FastAPI(openapi_url=None)
         _add_probes(app, followed)
         ui.run_with(
@@ -70,9 +75,10 @@ async def serve(
             tailwind=False,
             show_welcome_message=False,
             message_history_length=20,  # each may be large, and each viewer has some
+            reconnect_timeout=10,  # a pong may take 0.4 of it; NiceGUI has 2 seconds
         )
         pages.config.socket_io_js_transports = ["websocket"]  # the door lets no other in
-        add_pages(showing, followed, Asking(followed, clock))
+        add_pages(showing, followed, answers)
 
         def there() -> chain[str] | None:
             queues, groups = followed.queues, followed.cluster.pod_groups
@@ -84,26 +90,19 @@ async def serve(
         )
         if not authenticate:
             served = TrustedHostMiddleware(served, [*_LOCAL, _in_url(host)])
-        config = uvicorn.Config(
-            served,
-            host=host,
-            port=port,
-            loop="none",
-            http="httptools",
-            ws="websockets-sansio",
-            lifespan="on",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=2,
-        )
+        config = http_config(served, host=host, port=port)
+        config.ws, config.lifespan = "websockets-sansio", "on"
+        config.timeout_graceful_shutdown = 2
         async with asyncio.TaskGroup() as tasks:
             url = f"{'https' if tls else 'http'}://{_in_url(host)}:{port}/"
             server = Server(config, _PageConnections(FEW), context=tls.context if tls else None)
             works = [followed.run(), showing.run(), _drop_unconnected(), _say_where(server, url)]
+            works.append(_keep_collections_short(followed))
+            works.append(answers.keep_estimating(partial(showing.is_watched, "queues", "workload")))
             if tls is not None:
                 works.append(tls.keep_fresh(_LOOK_SECONDS, lambda: None))
+            if prometheus is not None:
+                works.append(recall(*prometheus, followed))
             running = [tasks.create_task(each) for each in works]
             await server.serve()
             for each in running:
@@ -113,6 +112,16 @@ async def serve(
 async def _say_where(server: Server, url: str) -> None:
     await server.listening.wait()
     _log.info("serving the page", url=url)
+
+
+async def _keep_collections_short(followed: FollowedCluster) -> None:
+    """Exclude what there is from garbage collections, but once an hour: windows are cycles."""
+    await followed.watches.wait()
+    while True:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        await asyncio.sleep(3600)
 
 
 async def _drop_unconnected() -> None:

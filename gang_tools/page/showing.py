@@ -1,8 +1,8 @@
 """Makes each view once for all who look at it, not too often, and only while one does."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from extender.runtime.clock import Clock
@@ -16,7 +16,7 @@ Draw = Callable[[], None]
 
 _SETTLE_SECONDS: Final = 0.05
 """Changes that come together are drawn together."""
-_EVERY_SECONDS: Final = 0.25
+_EVERY_SECONDS: Final = 0.1
 _LONGEST_SECONDS: Final = 1.0
 """The interval between checks for stale watches while nothing changes."""
 _REST: Final = 2
@@ -46,7 +46,8 @@ class Showing:
         return found
 
     def _found(self, key: ViewKey) -> object:
-        version = self._followed.version
+        followed = self._followed
+        version = followed.queues_version if key == ("queues",) else followed.version
         known = self._made.get(key)
         if known is not None and known[0] == version:
             return known[1]
@@ -64,6 +65,10 @@ class Showing:
         there = self._drawn.setdefault(key, [])
         if draw not in there:
             there.append(draw)
+
+    def is_watched(self, *names: str) -> bool:
+        """Return whether somebody looks at a view of these names."""
+        return any(key[0] in names for key in self._drawn)
 
     def leave(self, key: ViewKey, draw: Draw) -> None:
         """Stop calling `draw`."""
@@ -100,37 +105,35 @@ class Showing:
             return
         self._last[key] = found
         for draw in [*self._drawn[key]]:
-            if draw in self._drawn.get(key, ()):
-                with _reported(key):
-                    draw()
-                await asyncio.sleep(0)
+            if draw not in self._drawn.get(key, ()):
+                continue
+            try:
+                draw()
+            except Exception as error:  # noqa: BLE001 - it is drawn for the others
+                FAULTS.report("page", error, key="/".join(key))
+            await asyncio.sleep(0)
 
     def _make(self, key: ViewKey) -> object:
         followed = self._followed
         match key:
             case ("queues",):
-                return views.queues_shown(followed.facts())
+                return views.queues_shown(followed.facts(), followed.room, followed.starts)
             case ("gangs",):
                 return views.gangs_shown(followed.group_facts())
             case ("nodes", resource):
-                return views.nodes_shown(followed.cluster, followed.queues, resource)
+                _, last = self._made.get(key, (0, None))
+                before = last if isinstance(last, views.NodesShown) else None
+                return views.nodes_shown(followed.cluster, followed.queues, resource, before=before)
             case ("time" | "trouble" as name,):
                 shown = followed.history.shown
                 return shown(followed.cluster) if name == "time" else self.trouble
             case ("workload", namespace, name):
                 found = followed.workload(namespace, name)
+                its = f"{found.namespace}/{found.name}" if found is not None else ""
                 group = followed.group_of(found) if found is not None else None
-                return found, followed.group(group) if group is not None else None
+                told = followed.group(group) if group is not None else None
+                return found, told, views.starts_shown(its, followed.starts)
             case ("gang", namespace, name):
-                return None, followed.group(f"{namespace}/{name}")
+                return None, followed.group(f"{namespace}/{name}"), ""
             case _:
                 raise ValueError(f"there is no view {key}")
-
-
-@contextmanager
-def _reported(key: ViewKey) -> Iterator[None]:
-    """Report a failure of one view or page, so that the others go on."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - whatever it is
-        FAULTS.report("page", error, key="/".join(key))

@@ -1,8 +1,7 @@
 """The whole story of one workload or gang: what it passed, what it lacks, who holds that."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
-from functools import partial
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from nicegui import context, ui
@@ -20,14 +19,13 @@ from extender.explain.lists import within
 from extender.kube.errors import ApiError
 from gang_tools.page import parts
 from gang_tools.page.access import Viewer
-from gang_tools.page.asking import Asking, estimating
 from gang_tools.page.following import EVENTS_SECONDS, FollowedCluster
 from gang_tools.page.parts import Part, Parts, card, follow, listed, on_nodes, words
 from gang_tools.page.showing import Showing, ViewKey
 from gang_tools.page.views import OTHERS, Row
 
-Told = tuple[Explanation | None, GroupExplanation | None]
-"""A workload and its gang; either may be missing."""
+Told = tuple[Explanation | None, GroupExplanation | None, int | str]
+"""A workload, its gang, either of which may be missing, and the estimated start."""
 
 _MARKS: Final[Mapping[str, tuple[str, str]]] = {
     "Passed": ("✓", "good"),
@@ -44,9 +42,7 @@ _AHEAD: Final = "name=Gang priority needed=Pods_it_needs"
 _MEMBERS: Final = "name=Pod state node message"
 
 
-def story(
-    key: ViewKey, showing: Showing, followed: FollowedCluster, *, viewer: Viewer, answers: Asking
-) -> None:
+def story(key: ViewKey, showing: Showing, followed: FollowedCluster, *, viewer: Viewer) -> None:
     """Show a workload or a gang, `(kind, namespace, name)`, and follow it."""
     kind, namespace, name = key
     if not viewer.sees(namespace):
@@ -67,8 +63,8 @@ def story(
 
     def draw() -> None:
         told: Told = showing.view(key)
-        found = _Teller(viewer, answers).tell(told)
-        if told == (None, None):
+        found = _Teller(viewer).tell(told)
+        if told[:2] == (None, None):
             text = f"There is no {kind} {namespace}/{name}, or it is gone."
             found[0] = [Part("nothing", text, parts.empty)]
         for box, shown in zip(boxes, found, strict=True):
@@ -80,7 +76,7 @@ def story(
 
 def _names(told: Told, name: str) -> list[str]:
     """Return the names of all objects that are shown."""
-    workload, group = told
+    workload, group, _ = told
     names = [name]
     if workload is not None:
         names += [workload.name, *(owner.name for owner in workload.owners[:3])]
@@ -92,22 +88,19 @@ def _names(told: Told, name: str) -> list[str]:
 class _Teller:
     """Draws what is known, for one person."""
 
-    def __init__(self, viewer: Viewer, answers: Asking) -> None:
-        self._viewer, self._answers = viewer, answers
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
 
     def tell(self, told: Told) -> list[Iterable[Part]]:
         """Return the parts: head and cards of the workload, and of the gang, and commands."""
-        workload, group = told
+        workload, group, start = told
         found: list[Iterable[Part]] = [[], [], [], [], []]
         if workload is not None:
             shown = workload
             if self._viewer.namespaces is not None:
                 shown = within(workload, workload.namespace)
-            head = [_head(shown, _facts_of_workload(shown))]
-            if shown.state == "Pending":
-                key = f"{shown.namespace}/{shown.name}"
-                head.append(Part("start", key, partial(estimating, self._answers)))
-            found[:2] = head, self._of_workload(shown)
+            facts = _facts_of_workload(shown, start if shown.state == "Pending" else "")
+            found[:2] = [_head(shown, facts)], self._of_workload(shown)
         if group is not None:
             found[2:4] = [_head(group, _facts_of_group(group))], self._of_group(group)
         if workload is not None or group is not None:
@@ -140,7 +133,7 @@ class _Teller:
         rows = [each.model_dump() for each in found.pod_sets]
         for row in rows:
             row["each"] = _amounts(row["each"])
-            row["flavors"] = ", ".join({*row["flavors"].values()})
+            row["flavors"] = ", ".join(sorted({*row["flavors"].values()}))
         yield from listed("Pods", _POD_SETS, rows)
         yield from on_nodes("Nodes of its pods", found.nodes)
         rows = [each.model_dump() for each in found.conditions]
@@ -213,8 +206,9 @@ def _draw_head(shown: tuple[Any, ...]) -> None:
             words(f"→ {hint}", tag="p")
 
 
-def _facts_of_workload(found: Explanation) -> dict[str, object]:
+def _facts_of_workload(found: Explanation, start: int | str) -> dict[str, object]:
     named = f" ({found.priority_class})" if found.priority_class else ""
+    at = _utc(datetime.fromtimestamp(start, UTC)) if isinstance(start, int) else start
     return {
         "Job": ", ".join(f"{owner.kind}/{owner.name}" for owner in found.owners[:3]),
         "LocalQueue": found.local_queue,
@@ -223,6 +217,8 @@ def _facts_of_workload(found: Explanation) -> dict[str, object]:
         "Position": _place(found.position_in_cluster_queue),
         "Priority": f"{found.priority}{named}",
         "Created": _utc(found.created),
+        "Starts at the earliest": at,
+        "This estimate assumes": "jobs of unknown run time run forever" if at else "",
     }
 
 

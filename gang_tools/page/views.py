@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
@@ -10,31 +10,36 @@ from zlib import crc32
 
 import msgspec
 
-from extender.api.wellknown import HOSTNAME_LABEL, ZONE_LABEL
+from extender.api.reasons import Unadmitted
+from extender.api.wellknown import HOSTNAME_LABEL, ZONE_LABEL, ConditionType
 from extender.explain import lists
 from extender.explain.facts import LARGEST_LIMIT, Facts, GroupFacts, job_of
 from extender.explain.lists import PageRequest
 from extender.explain.outlook import Lacks, briefly
 from extender.queueing.quota import QuotaNode
 from extender.queueing.status import activity
-from extender.resources.quantity import show
+from extender.resources.quantity import Resources, show
+from extender.room.pods import nodes_of
 from extender.state.cluster.records import NodeInfo, PodInfo
-from extender.state.cluster.reservations import OF_PODS
+from extender.state.cluster.reservations import NEVER, OF_PODS, YIELDS
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.records import FlavorResource
+from extender.state.queue.records import FlavorInfo, FlavorResource
 from extender.state.queue.view import QueueView
 from extender.steps import at_once
 
 Row = dict[str, Any]
+Room = Mapping[str, tuple[Resources, Resources]]
+"""The resources that are free on the nodes of each flavor, and all that these nodes have."""
+Starts = Mapping[str, int | None]
+"""The starts of workloads at the earliest, in seconds since the epoch; None is for never."""
 
 OTHERS: Final = "other namespaces"
 """The name that stands for namespaces that a person may not see."""
 _TILES: Final = 48
 """The most nodes of one row of the map: only rows that are seen are drawn."""
+_QUOTA: Final = (Unadmitted.WAITING_FOR_QUOTA, Unadmitted.EXCEEDS_MAX_QUOTA)
 _COLOURS: Final = 7
 """Colours that colour-blind people can tell apart; the name stands beside each."""
-_COMMON: Final = {"cpu", "memory"}
-_SUMMED: Final = ("has", "used", "kept", "left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +48,28 @@ class QueuesShown:
 
     tree: list[Row]
     waiting: list[Row]
+    queues_of: dict[str, set[str]]
+    """The ClusterQueues that the LocalQueues of each namespace lead to."""
 
 
-def queues_shown(facts: Facts) -> QueuesShown:
+def queues_shown(facts: Facts, room: Room, starts: Starts) -> QueuesShown:
     """Return cohorts and ClusterQueues, each under its parent, and all that wait in them."""
     names = sorted(facts.queues.cluster_queues)
-    waiting = [*_waiting(facts)]
+    waiting = [*_waiting(facts, starts)]
     of_queue = defaultdict[str, list[Row]](list)
     for row in waiting:
         of_queue[row["queue"]].append(row)
-    roots = {id(root): root for root in (facts.tree.queue(name).root for name in names)}
-    for name in sorted(facts.queues.cohorts):
-        node = facts.tree.cohort(name)
-        if node is not None:
-            roots.setdefault(id(node.root), node.root)
+    nodes = chain(map(facts.tree.queue, names), map(facts.tree.cohort, facts.queues.cohorts))
+    roots = {id(node.root): node.root for node in nodes if node is not None}
     order = sorted(roots.values(), key=lambda node: (node.is_queue, node.name))
-    return QueuesShown(
-        [row for root in order for row in _subtree(root, 0, facts, waiting=of_queue)], waiting
-    )
+    tree = (_subtree(root, 0, facts, waiting=of_queue, room=room) for root in order)
+    queues_of = defaultdict[str, set[str]](set)
+    for each in facts.queues.local_queues.values():
+        queues_of[each.meta.namespace].add(each.cluster_queue)
+    return QueuesShown([*chain.from_iterable(tree)], waiting, queues_of)
 
 
-def _waiting(facts: Facts) -> Iterator[Row]:
+def _waiting(facts: Facts, starts: Starts) -> Iterator[Row]:
     """Yield the waiting workloads by queue and position, then those without a position."""
     lacks, workloads = Lacks(facts), facts.queues.workloads
 
@@ -79,11 +85,13 @@ def _waiting(facts: Facts) -> Iterator[Row]:
             "queue": queue,
             "priority": workloads[key].priority,
             "reason": outlook.reason,
-            "said": outlook.message,
+            # The message has the amounts of the last cycle, beside those that it lacks now.
+            "said": "" if lacking and outlook.reason in _QUOTA else outlook.message,
             "lacks": "; ".join(
                 f"{each.missing} {each.resource} of {each.flavor}" for each in lacking
             ),
             "since": int(since),
+            "starts": starts_shown(key, starts),
             "labels": [*chain.from_iterable(_labels(s.template) for s in workloads[key].pod_sets)],
         }
 
@@ -98,6 +106,12 @@ def _waiting(facts: Facts) -> Iterator[Row]:
             yield row(key, workload.meta.created, queue=queue)
 
 
+def starts_shown(key: str, starts: Starts) -> int | str:
+    """Return the estimated start of a workload, `never`, or nothing where there is no estimate."""
+    found = starts.get(key, "")
+    return "never" if found is None else found
+
+
 @lru_cache(4096)
 def _labels(template: bytes) -> tuple[str, ...]:
     """Return the labels of a pod template, `name=value` each: workloads have none of their own."""
@@ -109,7 +123,7 @@ def _labels(template: bytes) -> tuple[str, ...]:
 
 
 def _subtree(
-    node: QuotaNode, depth: int, facts: Facts, *, waiting: Mapping[str, list[Row]]
+    node: QuotaNode, depth: int, facts: Facts, *, waiting: Mapping[str, list[Row]], room: Room
 ) -> Iterator[Row]:
     """Yield the row of a node, then those of what is under it."""
     below = [each.name for each in node.queues]
@@ -124,7 +138,7 @@ def _subtree(
         "kind": "ClusterQueue" if node.is_queue else "Cohort",
         "name": node.name,
         "depth": depth,
-        "bars": [*_bars(node)],
+        "bars": [*_bars(node, room)],
         "waiting": len(rows),
         "reasons": [{"name": name, "count": count} for name, count in reasons.most_common()],
         "admitted": sum(len(facts.queues.reserving(name)) for name in below),
@@ -132,11 +146,14 @@ def _subtree(
         "queues": below,
     }
     for child in sorted(node.children, key=lambda each: (each.is_queue, each.name)):
-        yield from _subtree(child, depth + 1, facts, waiting=waiting)
+        yield from _subtree(child, depth + 1, facts, waiting=waiting, room={})
 
 
-def _bars(node: QuotaNode) -> Iterator[Row]:
-    """Yield the use of quota by flavor and resource, in parts of the longest bar of the row."""
+def _bars(node: QuotaNode, room: Room) -> Iterator[Row]:
+    """Yield the use of quota by flavor and resource, in parts of the longest bar of the row.
+
+    Under it is the room on nodes, if that is given: only at the root, as all below share it.
+    """
     nominal, used = Counter[FlavorResource](), Counter[FlavorResource]()
     _add_quota(node, nominal)
     for queue in node.queues:
@@ -151,7 +168,7 @@ def _bars(node: QuotaNode) -> Iterator[Row]:
         lent = 0  # at least: what it could not use now, however many others lend too
         if node.is_queue and node.parent is not None:
             lent = max(0, min(unused, unused - max(0, node.available(what))))
-        whole, more = max(has, uses), ((borrowed, "borrowed"), (lent, "taken"))
+        whole, more = max(has, uses), ((borrowed, "borrowed"), (lent, "lent"))
         yield {
             "flavor": flavor,
             "resource": resource,
@@ -160,7 +177,16 @@ def _bars(node: QuotaNode) -> Iterator[Row]:
             "lent": round(100 * lent / whole, 2),
             "text": f"{show(resource, uses)} of {show(resource, has)}",
             "more": ", ".join(f"{show(resource, n)} {word}" for n, word in more if n),
+            **_on_nodes(resource, room.get(flavor)),
         }
+
+
+def _on_nodes(resource: str, of_flavor: tuple[Resources, Resources] | None) -> Row:
+    if of_flavor is None:
+        return {}
+    free, whole = (each.get(resource, 0) for each in of_flavor)
+    text = f"{show(resource, free)} free of {show(resource, whole)}" if whole else "none"
+    return {"on_nodes": text, "taken": round(100 * (whole - free) / whole, 2) if whole else 100}
 
 
 def _add_quota(node: QuotaNode, into: Counter[FlavorResource]) -> None:
@@ -176,71 +202,119 @@ def gangs_shown(facts: GroupFacts) -> list[Row]:
     pages = map(PageRequest, range(0, number, LARGEST_LIMIT))
     parts = [at_once(lists.group_list(lambda: facts, page)).items for page in pages]
     there = [each for each in chain.from_iterable(parts) if each.state != "Finished"]
-    last = len(there)
-    there.sort(key=lambda each: last if each.position is None else each.position)
-    return [
-        {
+    there.sort(key=lambda each: (each.position is None, each.position or 0))
+    rows = list[Row]()
+    for each in there:
+        key = f"{each.namespace}/{each.name}"
+        group = facts.view.pod_group(key)
+        # The pods of a Job share one mapping.
+        labels = {id(pod.labels): pod.labels for pod in facts.view.members(key)}
+        said = group.status.condition(ConditionType.SCHEDULED) if group is not None else None
+        why = (said.reason, said.message) if said and said.status == "False" else (each.reason, "")
+        made: Row = {
             **each.model_dump(),
-            "id": f"{each.namespace}/{each.name}",
+            "id": key,
+            "phase": each.phase or "",
             "pods": f"{each.pods.bound} of {each.min_member}",
             "position": "" if each.position is None else each.position + 1,
+            "since": int(group.created) if group is not None else "",
+            "reason": why[0] or "",
+            "said": why[1],
+            "labels": sorted({f"{x}={of}" for some in labels.values() for x, of in some.items()}),
         }
-        for each in there
-    ]
+        rows.append(made)
+    return rows
+
+
+def room_shown(cluster: ClusterView, flavors: Iterable[FlavorInfo]) -> Room:
+    """Return the room on the nodes of each flavor; the map of nodes shows as much as free."""
+    kept, nothing = defaultdict[str, Counter[str]](Counter), Counter[str]()
+    for each in cluster.reserved:
+        if YIELDS[each.kind] is not NEVER:  # the others count as used
+            for node, amounts in each.amounts.items():
+                kept[node].update(amounts)
+    found = dict[str, tuple[Resources, Resources]]()
+    for flavor in flavors:
+        free, whole = found[flavor.meta.name] = Counter[str](), Counter[str]()
+        for there in nodes_of(flavor, cluster):
+            if not _trouble(there):
+                used, held = cluster.used(there.name), kept.get(there.name, nothing)
+                left = ((x, n - used.get(x, 0) - held[x]) for x, n in there.allocatable.items())
+                free.update({name: amount for name, amount in left if amount > 0})
+                whole.update(there.allocatable)
+    return found
 
 
 # --- the map of nodes ------------------------------------------------------------------------
 
 
+Tile = tuple[tuple[object, ...], Row]
+"""The objects that the tile of a node was made from, and the tile itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodesShown:
-    """The map: rows of nodes by domain, and the largest gangs."""
+    """The map: rows of nodes by domain, and the gangs on them."""
 
     resource: str
     rows: list[Row]
     gangs: list[str]
     total: Row
+    tiles: dict[str, Tile] = field(compare=False, repr=False)
 
 
 def resources_of(cluster: ClusterView) -> list[str]:
     """Return the resources that the map is made for, the scarce ones first."""
     found = {name for node in cluster.nodes.values() for name in node.allocatable}
-    return [*sorted(name for name in found if "/" in name), *sorted(found & _COMMON)]
+    return [*sorted(name for name in found if "/" in name), *sorted(found & {"cpu", "memory"})]
 
 
-def nodes_shown(cluster: ClusterView, queues: QueueView, resource: str) -> NodesShown:
-    """Return the map for one resource."""
-    levels = _levels(queues)
+def nodes_shown(
+    cluster: ClusterView, queues: QueueView, resource: str, *, before: NodesShown | None = None
+) -> NodesShown:
+    """Return the map for one resource, with the tiles of `before` where nothing has changed."""
+    levels, known = _levels(queues), before.tiles if before is not None else {}
     domains = defaultdict[tuple[str, ...], list[NodeInfo]](list)
-    for node in cluster.nodes.values():
+    kept, tiles = _kept(cluster, resource), dict[str, Tile]()
+    for name, node in cluster.nodes.items():
         domains[tuple(node.labels.get(level, "") for level in levels)].append(node)
-    kept = _kept(cluster, resource)
-    rows: list[Row] = []
-    gangs, total = Counter[str](), Counter[str]()
+        pods = tuple(map(cluster.pods.__getitem__, cluster.pods_on(name)))
+        made_of, there = (node, pods, kept.get(name, [])), known.get(name)
+        if there is None or there[0] != made_of:
+            there = made_of, _tile(*made_of, resource=resource)
+        tiles[name] = there
+    rows = list[Row]()
     for path, nodes in sorted(domains.items()):
         nodes.sort(key=lambda node: node.name)
         for number in range(0, len(nodes), _TILES):
             some = nodes[number : number + _TILES]
-            tiles = [_tile(node, resource, cluster, kept=kept) for node in some]
             rows.append(
                 {
                     "id": f"{'/'.join(path)}#{number}",
                     "path": [name or "—" for name in path] if any(path) else ["all nodes"],
                     "of": len(nodes),
-                    "nodes": tiles,
+                    "nodes": [tiles[node.name][1] for node in some],
                 }
             )
-            for tile in tiles:
-                total.update({"nodes": 1, **{what: tile[what] for what in _SUMMED}})
-                gangs.update({p["gang"]: p["amount"] for p in tile["parts"] if p["kind"] == "used"})
-    sums = {name: show(resource, total[name]) for name in _SUMMED}
-    named = {"nodes": total["nodes"], f"{resource} in all": sums["has"], "used": sums["used"]}
-    return NodesShown(
-        resource,
-        rows,
-        [gang for gang, _ in gangs.most_common() if "/" in gang],
-        {**named, "kept for gangs": sums["kept"], "free": sums["left"]},
-    )
+
+    def total(what: str) -> str:
+        return show(resource, sum(tile[what] for row in rows for tile in row["nodes"]))
+
+    numbers = {
+        "nodes": len(cluster.nodes),
+        f"{resource} in all": total("has"),
+        "used": total("used"),
+        "kept for gangs": total("kept"),
+        "free": total("left"),
+        "cordoned or not ready": total("lost"),
+    }
+    gangs = {gang for row in rows for gang in gangs_in(row) if "/" in gang}
+    return NodesShown(resource, rows, sorted(gangs), numbers, tiles)
+
+
+def gangs_in(row: Row) -> set[str]:
+    """Return the gangs that have pods or room on the nodes of a row."""
+    return {part["gang"] for node in row["nodes"] for part in node["parts"]}
 
 
 def _levels(queues: QueueView) -> tuple[str, ...]:
@@ -255,7 +329,7 @@ def _kept(cluster: ClusterView, resource: str) -> Mapping[str, list[Row]]:
     found = defaultdict[str, list[Row]](list)
     for each in cluster.reserved:
         pod = cluster.pods.get(each.owner) if each.kind in OF_PODS else None
-        owner = each.owner if pod is None else _owner(pod)
+        owner = each.owner if pod is None else pod.group or "other pods"
         for node, amounts in each.amounts.items():
             if amounts.get(resource):
                 found[node].append(
@@ -264,35 +338,35 @@ def _kept(cluster: ClusterView, resource: str) -> Mapping[str, list[Row]]:
     return found
 
 
-def _tile(
-    node: NodeInfo, resource: str, cluster: ClusterView, *, kept: Mapping[str, list[Row]]
-) -> Row:
+def _tile(node: NodeInfo, of: Iterable[PodInfo], kept: Iterable[Row], *, resource: str) -> Row:
     has = node.allocatable.get(resource, 0)
     by_gang, pods = Counter[str](), Counter[str]()
-    for pod in map(cluster.pods.__getitem__, cluster.pods_on(node.name)):
-        name = _owner(pod)
+    for pod in of:
+        name = pod.group or "other pods"
         by_gang[name] += pod.shape.requests.get(resource, 0)
         pods[name] += 1
     parts: list[Row] = [
         {"gang": name, "kind": "used", "amount": amount, "pods": pods[name]}
         for name, amount in sorted(by_gang.items())
     ]
-    parts += kept.get(node.name, ())
+    parts += map(dict, kept)
     for part in parts:
         part["width"] = round(100 * part["amount"] / has, 2) if has else 0
         part["text"] = show(resource, part["amount"])
         part["colour"] = crc32(part["gang"].encode()) % _COLOURS
     used = sum(by_gang.values())
     held = sum(part["amount"] for part in parts if part["kind"] == "kept")
-    trouble = "not ready" if not node.ready else "cordoned" if node.unschedulable else ""
+    trouble = _trouble(node)
     # Room may be kept on a node that is still in use; of one in trouble nothing can be used.
-    left = 0 if trouble else max(0, has - used - held)
+    left = max(0, has - used - held)
+    left, lost = (0, left) if trouble else (left, 0)
     return {
         "name": node.name,
         "has": has,
         "used": used,
         "kept": held,
         "left": left,
+        "lost": lost,
         "free": show(resource, left),
         "of": show(resource, has),
         "parts": parts,
@@ -300,19 +374,16 @@ def _tile(
     }
 
 
-def _owner(pod: PodInfo) -> str:
-    return pod.group or "other pods"
+def _trouble(node: NodeInfo) -> str:
+    return "not ready" if not node.ready else "cordoned" if node.unschedulable else ""
 
 
 # --- what a person may see -------------------------------------------------------------------
 
 
-def hidden(rows: Iterable[Row], namespaces: Collection[str] | None) -> tuple[list[Row], int]:
+def hidden(rows: list[Row], namespaces: Collection[str] | None) -> tuple[list[Row], int]:
     """Return the rows of namespaces that a person may see, and the number of others."""
-    rows = [*rows]
-    if namespaces is None:
-        return rows, 0
-    shown = [row for row in rows if row["namespace"] in namespaces]
+    shown = [row for row in rows if namespaces is None or row["namespace"] in namespaces]
     return shown, len(rows) - len(shown)
 
 
@@ -337,4 +408,4 @@ def nodes_hidden(found: NodesShown, namespaces: Collection[str] | None) -> Nodes
 
     rows = [{**row, "nodes": [*map(tile, row["nodes"])]} for row in found.rows]
     gangs = [each for each in found.gangs if name(each) != OTHERS]
-    return replace(found, rows=rows, gangs=gangs)
+    return replace(found, rows=rows, gangs=gangs, tiles={})

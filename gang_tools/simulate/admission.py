@@ -30,7 +30,7 @@ from extender.state.queue import events
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
-from gang_tools.simulate.world import VirtualClock
+from gang_tools.snapshot.file import StoppedClock
 
 MOST_CYCLES: Final = 1000
 """The most cycles or rounds in one moment: with more, something decides in circles."""
@@ -50,8 +50,6 @@ class QueueOutlet:
     """Stops it: it has to go."""
     after: Callable[[float, Callable[[], None]], None]
     """Calls a function after so many seconds."""
-    says: Callable[[str, str], None]
-    """Takes why a workload waits."""
     is_ready: Callable[[WorkloadInfo], bool]
     """Returns whether the pods of its job are ready."""
 
@@ -63,7 +61,7 @@ class AdmissionModel:
         self,
         queues: Queues,
         cluster: ClusterView,
-        clock: VirtualClock,
+        clock: StoppedClock,
         *,
         options: AdmissionOptions,
         outlet: QueueOutlet,
@@ -86,7 +84,8 @@ class AdmissionModel:
         self._retries = False
         """True if there is a time at which workloads that lack room are tried."""
         self._gained = (-1, -1)
-        self._said: dict[str, NotAdmitted] = {}
+        self.waits: dict[str, NotAdmitted] = {}
+        """The last decision about each workload that waits."""
         self._kept: frozenset[str] = frozenset()
         queues.subscribe(self._note)
 
@@ -128,7 +127,7 @@ class AdmissionModel:
             tried = (waits and not pending.is_inadmissible(key)) or key in self._view.passed
             self._wake = self._wake or tried
             if key not in self._view.workloads:
-                self._said.pop(key, None)
+                self.waits.pop(key, None)
         released, self._released = self._released, set()
         if released:
             self._core.retry_sharing(released)
@@ -196,17 +195,15 @@ class AdmissionModel:
                     begun.append(outcome)
             case Preempt(key, chosen, message):
                 victims += [(key, victim) for victim in chosen]
-                self._outlet.says(key, message)
                 self._note_reason(NotAdmitted(key, Unadmitted.WAITING_FOR_PREEMPTED, message))
-            case NotAdmitted(key, _, message):
-                self._outlet.says(key, message)
+            case NotAdmitted():
                 self._note_reason(outcome)
             case Broken(_, error):
                 raise error
 
     def _admit(self, key: str, admission: AdmissionInfo) -> None:
         workload, now = self._view.workloads[key], self._clock.wall()
-        self._said.pop(key, None)
+        self.waits.pop(key, None)
         pods_ready = self._policy(workload).enabled
         after = lifecycle.reserved(workload, admission, now, pods_ready=pods_ready)
         if workload.admission is not None:
@@ -279,6 +276,7 @@ class AdmissionModel:
     # --- why workloads wait, as far as decisions read it ---------------------------------------
 
     def _note_reason(self, wait: NotAdmitted) -> None:
+        self.waits[wait.workload] = wait
         workload = self._view.workloads.get(wait.workload)
         name = self.pending.cluster_queue_of(wait.workload)
         queue = self._view.cluster_queues.get(name or "")
@@ -286,7 +284,6 @@ class AdmissionModel:
             return
         if workload.admission is not None:
             return  # it awaits admission checks, or the room that they bring
-        self._said[wait.workload] = wait
         written = workload.condition(WorkloadCondition.QUOTA_RESERVED)
         if written is not None and (written.status, written.reason) == ("False", wait.reason):
             return
@@ -302,14 +299,14 @@ class AdmissionModel:
     def _note_followers(self) -> None:
         """Give those that were not tried the reason of the equal one before them."""
         for key, tried in [*self.pending.followers()]:
-            if key not in self._said and tried in self._said:
-                self._note_reason(replace(self._said[tried], workload=key))
+            if key not in self.waits and tried in self.waits:
+                self._note_reason(replace(self.waits[tried], workload=key))
 
     def _note_kept(self) -> None:
         """Write for which workloads room is kept since this cycle, and for which no more."""
         kept = frozenset(self.room.reserved)
         for key in sorted(kept ^ self._kept):
             workload = self._view.workloads.get(key)
-            if workload is not None and workload.admission is None and key in self._said:
+            if workload is not None and workload.admission is None and key in self.waits:
                 self._write_room(workload, lacks=True)
         self._kept = kept

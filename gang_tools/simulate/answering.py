@@ -120,19 +120,29 @@ def answer(
     )
 
 
-def start_of(world: World, key: str, *, gives_up: Callable[[], bool]) -> float | None:
-    """Return in how many seconds a workload that is there starts at the earliest.
+def starts_of(world: World, gives_up: Callable[[], bool]) -> dict[str, int | None]:
+    """Return when each workload that waits starts at the earliest, in seconds since the epoch.
 
-    None where nothing that is known makes room for it, or no start is found until `gives_up` says
-    so. Raises UnknownJobError where there is no such workload any more.
+    None where nothing that is known makes room for it. Those whose start is not found until
+    `gives_up` says so are left out, and those that were evicted and still have pods on nodes.
     """
-    jobs = (each for each in world.running if each.workload is not None)
-    job = next((each for each in jobs if each.workload and each.workload.key == key), None)
-    if job is None:
-        raise UnknownJobError(f"there is no workload {key}, or it is gone")
-    played = Simulation(world)
-    played.run(LONGEST, stop=lambda: job.started is not None or gives_up())
-    return job.started
+    waits = (each for each in world.running if each.workload and not each.workload.admission)
+    queued = [each for each in waits if not any(pod.node for pod in each.pods.values())]
+    left, late = [*queued], False
+
+    def stop() -> bool:
+        nonlocal late
+        while left and left[-1].started is not None:
+            left.pop()
+        late = bool(left) and gives_up()
+        return late or not left
+
+    Simulation(world).run(LONGEST, stop=stop)
+    return {
+        each.workload.key: round(world.began + each.started) if each.started is not None else None
+        for each in queued
+        if each.workload is not None and (each.started is not None or not late)
+    }
 
 
 def _assumptions(
@@ -142,7 +152,7 @@ def _assumptions(
     if open_ended:
         what = "job runs" if open_ended == 1 else "jobs run"
         yield (
-            f"{open_ended} {what} on for ever: neither activeDeadlineSeconds nor the annotation "
+            f"{open_ended} {what} on forever: neither activeDeadlineSeconds nor the annotation "
             "scheduling.x-k8s.io/expected-run-seconds says how long. Give a time with --assume"
         )
     if assumed is not None and world.running:
@@ -247,7 +257,6 @@ class _Submission:
             self._assumed if runs is None else runs,
             found.pod_sets,
             priority=found.priority,
-            queue=found.queue_name,
             pod_group=group,
             workload=found if queued else None,
             uid="submitted",

@@ -1,11 +1,27 @@
 """Use of nodes and of quota, summed up while a simulation runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
 
 from extender.resources.quantity import Resources, add
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.queue.records import FlavorResource
 from extender.state.queue.view import QueueView
+from gang_tools.simulate.world import SimJob
+
+_MOST_SAMPLES: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The amounts in use and the number of waiting jobs by class, from a time on."""
+
+    at: float = field(compare=False)
+    used: Resources
+    held: Mapping[str, Mapping[FlavorResource, int]]
+    waiting: Mapping[str, int]
 
 
 class Books:
@@ -21,6 +37,9 @@ class Books:
         self.held_area: dict[str, dict[FlavorResource, float]] = {}
         self.held_most: dict[str, dict[FlavorResource, int]] = {}
         self._seen: dict[str, tuple[int, float]] = {}
+        self._waiting: dict[str, set[SimJob]] = {}
+        self.samples: list[Moment] = []
+        self._due = self._interval = 0.0
 
     def begin(self, pod: PodInfo, now: float) -> None:
         """Count a pod on a node."""
@@ -35,6 +54,37 @@ class Books:
         for name, amount in pod.shape.requests.items():
             used[name] -= amount
             area[name] += amount * now
+
+    def waits(self, job: SimJob) -> None:
+        """Count a job that waits for nodes."""
+        self._waiting.setdefault(job.kind, set()).add(job)
+
+    def starts(self, job: SimJob) -> None:
+        """Count a waiting job no more."""
+        self._waiting[job.kind].discard(job)
+
+    def sample(self, since: float, until: float) -> None:
+        """Record what is the same from one time to another, unless that is too short to be seen.
+
+        What is left out lasts no longer than the interval between samples, which grows with time.
+        """
+        if until > self._due:
+            self._keep(self._now(since), until)
+            if len(self.samples) == _MOST_SAMPLES:
+                dense, self.samples = self.samples, []
+                self._due, self._interval = 0.0, 2 * since / _MOST_SAMPLES
+                for each, following in pairwise([*dense, self._now(until)]):
+                    self._keep(each, following.at)
+
+    def _keep(self, sample: Moment, until: float) -> None:
+        if until > self._due:
+            if not self.samples or sample != self.samples[-1]:
+                self.samples.append(sample)
+            self._due = max(until, self._due + self._interval)
+
+    def _now(self, at: float) -> Moment:
+        waiting = {kind: len(jobs) for kind, jobs in self._waiting.items()}
+        return Moment(at, {**self.used}, {**self.held}, waiting)
 
     def look_at_quota(self, view: QueueView, now: float) -> None:
         """Add up the quota that is in use, where that has changed."""
@@ -59,6 +109,7 @@ class Books:
         for name, (version, since) in self._seen.items():
             self._add_quota(name, now - since)
             self._seen[name] = version, now
+        self.samples = [each for each in self.samples if each.at < now] + [self._now(now)]
 
     def mean(self, now: float) -> dict[str, float]:
         """Return the mean use of nodes by resource, from the beginning to now."""

@@ -9,6 +9,7 @@ changes.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Any, Final
 
 from extender.api.reasons import Preempted
@@ -22,19 +23,14 @@ from extender.state.cluster import events as ce
 from extender.state.cluster.records import Grant, JobInfo, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as qe
-from extender.state.queue.events import Record
 from extender.state.queue.records import AdmissionInfo, ClusterQueueInfo, PodSetInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.steps import at_once
-from gang_tools.simulate.admission import (
-    MOST_CYCLES,
-    AdmissionModel,
-    CircularError,
-    QueueOutlet,
-)
+from gang_tools.simulate.admission import MOST_CYCLES, AdmissionModel, CircularError, QueueOutlet
 from gang_tools.simulate.books import Books
 from gang_tools.simulate.scheduling import PreemptionModel, SchedulerModel
-from gang_tools.simulate.world import MOST_PODS, SimJob, VirtualClock, World
+from gang_tools.simulate.world import MOST_PODS, SimJob, World
+from gang_tools.snapshot.file import StoppedClock
 
 IDLE: Final = 7200.0
 """Seconds without any job that comes, starts or ends after which a simulation is over: claims of
@@ -52,15 +48,11 @@ _Event = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 class Simulation:
     """Plays a world from its beginning."""
 
-    def __init__(
-        self,
-        world: World,
-        *,
-        alone: bool = False,
-    ) -> None:
+    def __init__(self, world: World, *, alone: bool = False) -> None:
         """Prepare a simulation. With `alone` there are no gangs and no queues."""
-        self.world, self.alone = world, alone
-        self.clock = VirtualClock(world.began)
+        self.alone = alone
+        self.world = world = _alone(world) if alone else world
+        self.clock = StoppedClock(world.began)
         self.cluster, self.queues = Cluster(growing=world.gang.growing), Queues(world.complete)
         self.view, self.queue_view = self.cluster.view(), self.queues.view()
         self.books = Books(world.nodes)
@@ -78,16 +70,17 @@ class Simulation:
         self._job_of: dict[str, SimJob] = {}
         self._by_workload: dict[str, SimJob] = {}
         # The jobs to look at once everything of a moment has been decided.
-        self._touched: dict[SimJob, None] = {}
-        """The jobs with pods that got a node."""
-        self._due: dict[SimJob, list[str]] = {}
-        """The UIDs of pods that begin to run."""
+        self._touched: dict[SimJob, list[str]] = {}
+        """The UIDs of pods that got a node, by job."""
         self._half_placed: set[SimJob] = set()
         """Jobs that may have nodes for too few of the pods that start together."""
         self._begun: list[SimJob] = []
         """Jobs that were admitted."""
         self.cluster.apply(ce.ObjectsListed(NodeInfo, [*world.nodes]))
-        for record in map(_without_checks, world.records):
+        for record in world.records:
+            if isinstance(record, ClusterQueueInfo):
+                # No controller plays, so all checks are passed.
+                record = replace(record, admission_checks=())
             self.queues.apply(qe.Applied(record))
         self.scheduler = SchedulerModel(
             self.cluster, self.clock, options=world.gang, bound=self._on_bound
@@ -96,7 +89,6 @@ class Simulation:
             start=self._start_admitted,
             stop=self._stop_evicted,
             after=self.after,
-            says=self._say,
             is_ready=self._is_ready,
         )
         self.admission = AdmissionModel(
@@ -116,7 +108,11 @@ class Simulation:
             clock=self.clock,
             schedulers=self.scheduler.plans.schedulers,
         )
-        self._adopt_all()
+        known: list[PodGroupInfo | JobInfo] = [*world.pod_groups, *world.batch_jobs]
+        for each in known:
+            self.cluster.apply(ce.ObjectApplied(each))
+        for job in world.running:
+            self._adopt(job)
         self._agenda += [(job.arrival, n, self._arrive, (job,)) for n, job in enumerate(world.jobs)]
         heapify(self._agenda)
 
@@ -136,6 +132,7 @@ class Simulation:
         self._decide()
         while not stop():
             first = self._next_time()
+            self.books.sample(self.clock.now, inf if first is None else first)
             if first is None:
                 self.clock.now = self._moved
                 return
@@ -152,7 +149,7 @@ class Simulation:
             self._decide()
 
     def _next_time(self) -> float | None:
-        """Return when something happens next; None where what waits then waits for ever."""
+        """Return when something happens next; None where what waits then waits forever."""
         comes = self._agenda[0][0] if self._agenda else None
         if comes is None and self.finished == self.arrived:
             return None
@@ -169,10 +166,9 @@ class Simulation:
     def _decide(self) -> None:
         """Decide until nothing follows from what was decided."""
         for _ in range(MOST_CYCLES):
-            again = False if self.alone else self.admission.run()
+            again = self.admission.run()
             again = self.scheduler.run() or again
-            if not self.alone:
-                again = self.preemption.run() or again
+            again = self.preemption.run() or again
             self._begin_work()
             if not again:
                 break
@@ -187,7 +183,7 @@ class Simulation:
         self.books.look_at_quota(self.queue_view, self.clock.now)
 
     def _age_later(self) -> None:
-        if self._ages or self.alone or not self.world.gang.aging or not len(self.view.queue):
+        if self._ages or not self.world.gang.aging or not len(self.view.queue):
             return
         self._ages = True
 
@@ -201,10 +197,11 @@ class Simulation:
         """Return why a job waits now, or nothing where that is not known."""
         if job.started is not None:
             return ""
-        if job.workload is not None and not self.alone:
+        if job.workload is not None:
             absent = self.admission.absent(job.workload.key)
             if absent or not job.pods:
-                return absent or job.last_reason
+                wait = self.admission.waits.get(job.workload.key)
+                return absent or (wait.message if wait is not None else "")
         if not job.pods:
             return ""
         group = next(iter(job.pods.values())).group
@@ -220,29 +217,21 @@ class Simulation:
 
     def _arrive(self, job: SimJob) -> None:
         self.arrived += 1
+        self.books.waits(job)
         self._moved = self.clock.now
-        if job.pod_group is not None and not self.alone:
+        if job.pod_group is not None:
             self.cluster.apply(ce.ObjectApplied(job.pod_group))
-        if job.workload is None or self.alone:
+        if job.workload is None:
             group_key = job.pod_group.key if job.pod_group is not None else None
             self._appear(job, job.pod_sets, group_key)
             return
         self._by_workload[job.workload.key] = job
         self.queues.apply(qe.Applied(job.workload))
 
-    def _adopt_all(self) -> None:
-        """Take over what is there at the beginning."""
-        if not self.alone:
-            for group in self.world.pod_groups:
-                self.cluster.apply(ce.ObjectApplied(group))
-            for each in self.world.batch_jobs:
-                self.cluster.apply(ce.ObjectApplied(each))
-        for job in self.world.running:
-            self._adopt(job)
-
     def _adopt(self, job: SimJob) -> None:
         """Take over a job that was there at the beginning, with the pods that it has."""
         self.arrived += 1
+        self.books.waits(job)
         pods, job.pods = [*job.pods.values()], {}
         job.pod_count = len(pods)
         if job.workload is not None:
@@ -265,7 +254,7 @@ class Simulation:
         job.is_running = False
         job.attempt += 1
         job.finished_pods, job.bound = 0, set()
-        held = job.workload.key if job.workload is not None and not self.alone else None
+        held = job.workload.key if job.workload is not None else None
         job.pods = {}
         index = 0
         for each in members:
@@ -276,7 +265,7 @@ class Simulation:
                     job.namespace,
                     f"{job.name}-{index}",
                     each.shape,
-                    group=None if self.alone else group,
+                    group=group,
                     priority=job.priority,
                     created=self.clock.wall(),
                     owners=(job.key,),
@@ -287,7 +276,7 @@ class Simulation:
                 self._job_of[uid] = job
                 index += 1
         job.pod_count = index
-        if group is None or self.alone:
+        if group is None:
             order = (-job.priority, now)
             self.scheduler.add(((*order, n, first), pod) for n, pod in enumerate(job.pods.values()))
             return
@@ -297,14 +286,9 @@ class Simulation:
 
     # --- the queue -----------------------------------------------------------------------------
 
-    def _say(self, key: str, why: str) -> None:
-        job = self._by_workload.get(key)
-        if job is not None:
-            job.last_reason = why
-
     def _start_admitted(self, key: str, admission: AdmissionInfo) -> None:
         job, workload = self._by_workload[key], self.queue_view.workloads[key]
-        job.workload, job.last_reason = workload, ""
+        job.workload = workload
         self._begun.append(job)
         if job.admitted is None:
             job.admitted = self.clock.now
@@ -349,8 +333,7 @@ class Simulation:
     def _stop_evicted(self, key: str) -> None:
         """Stop the job of a workload that has to go; its quota is free at once."""
         job, workload = self._by_workload[key], self.queue_view.workloads[key]
-        preempted = workload.holds("Preempted")
-        self._stop(job, "preempted" if preempted else "evicted")
+        self._stop(job, preempted=workload.holds("Preempted"))
         self.admission.release(key)
 
     def _is_ready(self, workload: WorkloadInfo) -> bool:
@@ -364,31 +347,28 @@ class Simulation:
         self._moved = self.clock.now
         job.pods[pod.uid] = pod
         job.bound.add(pod.uid)
-        self._touched[job] = None
+        self._touched.setdefault(job, []).append(pod.uid)
         self.books.begin(pod, self.clock.now)
-        if not job.gang_size or job.is_running:
-            self._due.setdefault(job, []).append(pod.uid)
 
     def _begin_work(self) -> None:
         """Have pods run that can: those that start together when enough of them have nodes."""
         touched, self._touched = self._touched, {}
         now = self.clock.now
-        for job in touched:
-            if len(job.bound) + job.finished_pods < job.pods_to_start or job.is_running:
-                continue
-            job.is_running = True
-            job.started = now if job.started is None else job.started
+        for job, uids in touched.items():
+            if not job.is_running and len(job.bound) + job.finished_pods >= job.pods_to_start:
+                job.is_running = True
+                self.books.starts(job)
+                job.started = now if job.started is None else job.started
+                uids = [*job.bound] if job.gang_size else uids
+                if job.workload is not None:
+                    self.admission.ready(job.workload.key)
             if job.gang_size:
-                self._due[job] = [*job.bound]
-            if job.workload is not None and not self.alone:
-                self.admission.ready(job.workload.key)
-        self._half_placed.update(job for job in touched if job.gang_size)
-        due, self._due = self._due, {}
-        for job, uids in due.items():
-            for left, some in self.world.seconds_left(job, uids, now).items():
-                self._events += 1
-                ends = (now + left, self._events, self._finish, (job, job.attempt, some))
-                heappush(self._agenda, ends)
+                self._half_placed.add(job)
+            if job.is_running or not job.gang_size:
+                for left, some in self.world.seconds_left(job, uids, now).items():
+                    self._events += 1
+                    ends = (now + left, self._events, self._finish, (job, job.attempt, some))
+                    heappush(self._agenda, ends)
 
     def _count_half_placed(self) -> None:
         """Count gangs with nodes for some of the pods that start together, and too few."""
@@ -413,10 +393,7 @@ class Simulation:
             self._ended_in_part(job)
             return
         self.finished += 1
-        now = self.clock.now
-        job.ended = now
-        if self.alone:
-            return
+        job.ended = self.clock.now
         group = job.pod_group.key if job.pod_group is not None else None
         if job.gang_size and group is None and job.workload is not None:
             group = pod_group_key(job.workload)
@@ -431,10 +408,8 @@ class Simulation:
 
     def _ended_in_part(self, job: SimJob) -> None:
         """Give quota back for pods that are done, and have the gang do without them."""
-        if self.alone:
-            return
-        if job.gang_size:
-            group = next(iter(job.pods.values())).group
+        group = next(iter(job.pods.values())).group
+        if group is not None:
             done = JobInfo(job.uid, group, job.pod_count, job.finished_pods)
             self.cluster.apply(ce.ObjectApplied(done))
         if job.workload is None:
@@ -455,16 +430,16 @@ class Simulation:
 
     # --- pods have to go -----------------------------------------------------------------------
 
-    def _stop(self, job: SimJob, reason: str) -> None:
+    def _stop(self, job: SimJob, *, preempted: bool) -> None:
         """Delete the pods of a job: it begins anew, with all of its time before it."""
-        if reason == "preempted":
+        if preempted:
             job.preempted += 1
             self.preemptions += 1
         else:
-            job.evicted += 1
             self.evictions += 1
+        self.books.waits(job)
         self.scheduler.drop(job.pods)
-        self._due.pop(job, None)
+        self._touched.pop(job, None)
         for uid in [*job.pods]:
             self._end(job, uid)
         job.attempt += 1
@@ -478,13 +453,12 @@ class Simulation:
             if held is not None and held.admission is not None:
                 self.admission.evict(Victim(held.key, Preempted.FOR_GANG, message))
                 continue
-            self._stop(job, "preempted")
+            self._stop(job, preempted=True)
             group_key = job.pod_group.key if job.pod_group is not None else None
             self._appear(job, job.pod_sets, group_key)
 
 
-def _without_checks(record: Record) -> Record:
-    """Return a ClusterQueue without admission checks: no controller plays, so all are passed."""
-    if isinstance(record, ClusterQueueInfo):
-        return replace(record, admission_checks=())
-    return record
+def _alone(world: World) -> World:
+    """Return a world with the same nodes and pods, without gangs and queues."""
+    jobs = [replace(job, pod_group=None, workload=None) for job in world.jobs]
+    return replace(world, jobs=jobs, records=())

@@ -1,17 +1,16 @@
 """The start of a simulation from a cluster or a snapshot, which is listed once."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from extender.api.values import seconds
 from extender.api.wellknown import EXPECTED_RUN, MAX_EXEC_TIME_LABEL
 from extender.config.settings import Settings
-from extender.gang.verdicts import GangOptions
 from extender.jobs import fields, registry
 from extender.jobs.job import template_of
 from extender.jobs.workload import pod_group_key
@@ -20,7 +19,6 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import objects
 from extender.kube.watch import everything
-from extender.queueing.rules import AdmissionOptions
 from extender.state.cluster.records import JobInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue import events as qe
@@ -33,6 +31,7 @@ from gang_tools.snapshot.reading import ClusterReader
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 POD: Final = "Pod"
+R = TypeVar("R", PodInfo, JobInfo)
 
 
 def expected(job: Mapping[str, object], templates: Iterable[Mapping[str, object]]) -> float | None:
@@ -60,9 +59,7 @@ class Believed:
     cluster: ClusterView
     queues: QueueView
     now: float
-    gang: GangOptions
-    admission: AdmissionOptions
-    makes_groups: bool = True
+    settings: Settings
     run_seconds: Mapping[str, float] = field(default_factory=dict)
     """The run time of pods in seconds, by their UID or that of their controller."""
     assumed_seconds: float | None = None
@@ -79,9 +76,9 @@ def world_of_state(found: Believed) -> World:
         nodes=[*found.cluster.nodes.values()],
         records=[*_records(found.queues)],
         jobs=[],
-        queue=found.admission,
-        gang=found.gang,
-        makes_groups=found.makes_groups,
+        queue=found.settings.queue.options(),
+        gang=found.settings.gang.options(),
+        makes_groups=found.settings.queue.pod_groups == "Auto",
         running=running,
         pod_groups=[each for each in groups if each is not None],
         # Here the simulated queue alone says which jobs have pods.
@@ -101,9 +98,11 @@ def _records(view: QueueView) -> Iterator[Record]:
     )
     for table in tables:
         yield from table.values()
-    for workload in view.workloads.values():
-        if not workload.finished and not workload.meta.terminating:
-            yield workload
+    yield from _unfinished(view)
+
+
+def _unfinished(view: QueueView) -> list[WorkloadInfo]:
+    return [w for w in view.workloads.values() if not w.finished and not w.meta.terminating]
 
 
 class _Taking:
@@ -127,19 +126,15 @@ class _Taking:
 
     def of_workloads(self) -> Iterator[SimJob]:
         """Yield the jobs of all workloads that have not finished, the oldest first."""
-        workloads = [w for w in self._found.queues.workloads.values() if not w.finished]
+        workloads = _unfinished(self._found.queues)
         for workload in sorted(workloads, key=lambda w: (w.meta.created, w.meta.version)):
-            if workload.meta.terminating:
-                continue
-            pods = self._by_workload.get(workload.key, [])
-            runs = self._runs(workload)
             owner = workload.owner
             yield self._job(
                 owner.name if owner is not None else workload.meta.name,
                 owner.kind if owner is not None else POD,
-                pods,
+                self._by_workload.get(workload.key, []),
                 sets=workload.pod_sets,
-                runs=runs,
+                runs=self._runs(workload),
                 workload=workload,
             )
 
@@ -210,7 +205,6 @@ class _Taking:
             runs,
             [*sets],
             priority=workload.priority if workload is not None else first.priority if first else 0,
-            queue=workload.queue_name if workload is not None else "",
             pod_group=own,
             workload=workload,
             uid=(first.controller or first.uid) if first is not None else name,
@@ -229,27 +223,21 @@ async def world_of_cluster(
     gang, runs = settings.gang, dict[str, float]()
     decoder = Decoder(gang.ignored(), placement=gang.placement)
 
-    def note(uid: str, raw: bytes) -> None:
-        parts = _decode(raw)
-        found = expected(parts, [parts.get("spec", {}).get("template", {})])
-        if found is not None:
-            runs[uid] = found
+    def noting(decode: Callable[[bytes], R]) -> Callable[[bytes], R]:
+        def read(raw: bytes) -> R:
+            found, parts = decode(raw), _decode(raw)
+            runs_for = expected(parts, [parts.get("spec", {}).get("template", {})])
+            if runs_for is not None:
+                runs[found.uid] = runs_for
+            return found
 
-    def pod(raw: bytes) -> PodInfo:
-        found = decoder.pod(raw)
-        note(found.uid, raw)
-        return found
-
-    def batch_job(raw: bytes) -> JobInfo:
-        found = decoder.job(raw)
-        note(found.uid, raw)
-        return found
+        return read
 
     read = ClusterReader(source.reader, decoder, growing=settings.gang.growing)
     await read.read_queues(optional=True)
     await read.read_nodes()
-    await read.read_pods(decode=pod, ended=False)
-    await read.read_batch_jobs(batch_job)
+    await read.read_pods(decode=noting(decoder.pod), ended=False)
+    await read.read_batch_jobs(noting(decoder.job))
     for each in registry.builtin().values():
         if each.compose is not None:
             continue  # pods, which were read
@@ -264,9 +252,7 @@ async def world_of_cluster(
             read.cluster.view(),
             read.queues.view(),
             source.clock.wall(),
-            gang.options(),
-            settings.queue.options(),
-            makes_groups=settings.queue.pod_groups == "Auto",
+            settings,
             run_seconds=runs,
             assumed_seconds=assumed,
         )

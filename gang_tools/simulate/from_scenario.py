@@ -87,6 +87,7 @@ class _Builder:
         records = [*self._records()]
         self._check(records, nodes)
         settings, jobs = scenario.settings, [*self._jobs()]
+        completes = any(isinstance(each, LimitRangeInfo | RuntimeClassInfo) for each in records)
         return World(
             nodes=nodes,
             records=records,
@@ -98,7 +99,7 @@ class _Builder:
             until=scenario.until,
             version=FIRST_VERSION + len(jobs),
             # Without them templates count, as they are.
-            complete=self._queues.completed if any(map(_completes, records)) else None,
+            complete=self._queues.completed if completes else None,
             compare=scenario.compare_alone,
         )
 
@@ -283,16 +284,11 @@ def _job(
         runs,
         (pods,),
         priority=of.priority,
-        queue=of.queue or "",
         pod_group=group,
         workload=workload,
         uid=uid,
         gang_size=group.min_member if group is not None else 0,
     )
-
-
-def _completes(record: Record) -> bool:
-    return isinstance(record, LimitRangeInfo | RuntimeClassInfo)
 
 
 def _faults(given: Object) -> Iterator[str]:

@@ -1,18 +1,21 @@
 """Runs a simulation and reports on it, as a model and as text."""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from math import ceil
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from extender.resources.quantity import CPU, PODS, show
-from extender.state.queue.records import quotas_of
+from extender.state.queue.records import FlavorResource, Quota, quotas_of
 from gang_tools.simulate.engine import Simulation
 from gang_tools.simulate.world import SimJob, World
+
+Lines = dict[str, list[tuple[float, float]]]
+"""The values of each line of a chart, with their times in seconds since the beginning."""
 
 
 class Shown(BaseModel):
@@ -86,6 +89,8 @@ class RunReport(Shown):
     classes: list[ClassReport]
     nodes: list[NodesReport]
     quota: list[QuotaReport]
+    over_time: dict[str, Lines] = Field(exclude=True)
+    """the charts of an HTML file, by title"""
 
 
 class SimulationReport(Shown):
@@ -144,6 +149,7 @@ def report(played: Simulation) -> RunReport:
         classes=[*_classes(came, played)],
         nodes=[*_nodes(played)],
         quota=[*_quota(played)] if not played.alone else [],
+        over_time=_over_time(played),
     )
 
 
@@ -211,6 +217,40 @@ def _quota(played: Simulation) -> Iterator[QuotaReport]:
             )
 
 
+def _over_time(played: Simulation) -> dict[str, Lines]:
+    """Return the lines of each chart that has any."""
+    books, queues = played.books, played.queue_view.cluster_queues
+    samples = books.samples
+    nodes = {
+        name: [(each.at, _percent(each.used.get(name, 0), whole)) for each in samples]
+        for name, whole in books.whole.items()
+        if name in books.used and name != PODS
+    }
+    waiting: Lines = {
+        name: [(each.at, each.waiting.get(name, 0)) for each in samples]
+        for name in samples[-1].waiting
+    }
+    quota = {
+        name: [(each.at, _busiest(each.held.get(name, {}), quotas)) for each in samples]
+        for name, most in books.held_most.items()
+        if most and (quotas := quotas_of(queues[name].resource_groups))
+    }
+    found: dict[str, Lines] = {
+        "Use of nodes, %": nodes, "Waiting jobs": waiting, "Use of nominal quota, %": quota,
+    }  # fmt: skip
+    return {title: lines for title, lines in found.items() if lines}
+
+
+def _busiest(held: Mapping[FlavorResource, int], quotas: Mapping[FlavorResource, Quota]) -> float:
+    """Return the use of the resource that has the least left, in per cent of its quota."""
+    shares = (_percent(n, quotas[what].nominal) for what, n in held.items() if what in quotas)
+    return max(shares, default=0)
+
+
+def _percent(amount: int, whole: int) -> float:
+    return round(100 * amount / whole, 1) if whole else 0
+
+
 # --- as text -------------------------------------------------------------------------------------
 
 
@@ -228,11 +268,21 @@ def _run(title: str, run: RunReport) -> str:
         f"{title}: {run.started} of {run.jobs} jobs started, {run.finished} finished, "
         f"in {duration(run.seconds)} of virtual time",
         f"  gangs half-placed: {run.partial_gangs}"
-        + (f", {run.partial_at_end} of them at the end, for ever" if run.partial_at_end else "")
+        + (f", {run.partial_at_end} of them at the end, forever" if run.partial_at_end else "")
         + f"; preemptions: {run.preemptions}"
         + (f"; other evictions: {run.evictions}" if run.evictions else ""),
         "",
     ]
+    by_class, *others = tables(run)
+    lines += table(by_class)
+    lines += [f"  {c.name} waits: {c.waiting}" for c in run.classes if c.waiting]
+    for rows in others:
+        lines += ["", *table(rows)]
+    return "\n".join(lines)
+
+
+def tables(run: RunReport) -> Iterator[list[Sequence[str]]]:
+    """Yield the rows about classes, nodes and quotas, the head first."""
     rows: list[Sequence[str]] = [
         ("class", "jobs", "started", "mean wait", "p50", "p90", "longest", "preempted")
     ]
@@ -240,19 +290,16 @@ def _run(title: str, run: RunReport) -> str:
         w = each.waits
         times = map(duration, (w.mean, w.p50, w.p90, w.most)) if w else ("-",) * 4
         rows.append((each.name, str(each.jobs), str(each.started), *times, str(each.preempted)))
-    lines += table(rows)
-    lines += [f"  {c.name} waits: {c.waiting}" for c in run.classes if c.waiting]
+    yield rows
     if run.nodes:
         rows = [("nodes", "have", "mean use", "share")]
-        rows += [(n.resource, n.capacity, n.mean, f"{n.share:.0%}") for n in run.nodes]
-        lines += ["", *table(rows)]
+        yield rows + [(n.resource, n.capacity, n.mean, f"{n.share:.0%}") for n in run.nodes]
     if run.quota:
         rows = [("quota", "flavor", "resource", "nominal", "mean", "most", "share")]
         for q in run.quota:
             share = f"{q.share:.0%}" if q.share is not None else "-"
             rows.append((q.cluster_queue, q.flavor, q.resource, q.nominal, q.mean, q.most, share))
-        lines += ["", *table(rows)]
-    return "\n".join(lines)
+        yield rows
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -9,6 +9,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final
 
 from extender.api.reasons import PreemptionReason
@@ -25,10 +26,10 @@ from extender.permit.timing import EVICTED_IN_VAIN_SECONDS, NO_VICTIMS_SECONDS
 from extender.resources.quantity import PODS
 from extender.state.cluster import events
 from extender.state.cluster.events import ClusterChange
-from extender.state.cluster.records import PodInfo, PreemptedRoom, Shape
+from extender.state.cluster.records import PodInfo, PreemptedRoom
 from extender.state.cluster.store import Cluster
 from extender.steps import at_once
-from gang_tools.simulate.world import VirtualClock
+from gang_tools.snapshot.file import StoppedClock
 
 SCHEDULER: Final = "default-scheduler"
 
@@ -44,10 +45,13 @@ _Kind = tuple[int, int, str | None]
 class _PodLine:
     """Equal pods without a plan that wait for a node, in their order."""
 
-    shape: Shape
     pods: list[tuple[PodOrder, PodInfo]] = field(default_factory=list)
     blocked: bool = False
     """True if the first pod found no node, and nothing has changed since."""
+
+
+_Turn = tuple[PodOrder, int, str | _PodLine]
+"""A group or a line of pods, behind its order and a number that orders equal ones."""
 
 
 class SchedulerModel:
@@ -56,7 +60,7 @@ class SchedulerModel:
     def __init__(
         self,
         cluster: Cluster,
-        clock: VirtualClock,
+        clock: StoppedClock,
         *,
         options: GangOptions,
         bound: Callable[[PodInfo], None],
@@ -70,6 +74,7 @@ class SchedulerModel:
         self._feasible = Feasibility(self._view)
         self._lines: dict[_Kind, _PodLine] = {}
         self._line_of: dict[str, _Kind] = {}
+        self._number = count()
         self._changed = False
         self._seen = (-1, -1)
         cluster.subscribe(self._on_change)
@@ -87,14 +92,9 @@ class SchedulerModel:
             if pod.uid in self._line_of:
                 continue
             kind = (pod.priority, id(pod.shape), pod.group)
-            line = self._lines.get(kind)
-            if line is None:
-                line = self._lines[kind] = _PodLine(pod.shape)
-            if line.pods and line.pods[-1][0] > order:
-                insort(line.pods, (order, pod), key=lambda each: each[0])
-                line.blocked = False
-            else:
-                line.pods.append((order, pod))
+            line = self._lines.setdefault(kind, _PodLine())
+            insort(line.pods, (order, pod), key=lambda each: each[0])
+            line.blocked = line.blocked and line.pods[0][1] is not pod
             self._line_of[pod.uid] = kind
         self._changed = True
 
@@ -122,32 +122,32 @@ class SchedulerModel:
         found, turns = False, self._turns()
         heapify(turns)
         while turns:
-            turn = heappop(turns)
-            group, behind = turn.group, turn.line
-            if group is not None:
-                found = self._serve(group) or found
-                if self._stops(group):
-                    turns = [each for each in turns if each.group is None]
-                    heapify(turns)
-            elif behind is not None:
-                found = self._serve_line(behind, turns) or found
+            _, _, turn = heappop(turns)
+            if isinstance(turn, _PodLine):
+                found = self._serve_line(turn, turns) or found
+                continue
+            found = self._serve(turn) or found
+            if self._stops(turn):
+                turns = [each for each in turns if isinstance(each[2], _PodLine)]
+                heapify(turns)
         return found
 
-    def _turns(self) -> "list[_Turn]":
+    def _turns(self) -> list[_Turn]:
         """Return the groups that are worth a plan, and the pods that are first in their line."""
         view, turns = self._view, list[_Turn]()
         for key in view.queue:
             pod_group = view.pod_group(key)
             if pod_group is not None and not self.plans.had_no_room(pod_group):
                 least, since, version, _ = view.turn(pod_group)
-                turns.append(_Turn((least, since - self._clock.began, 0, version), key, None))
+                order = (least, since - self._clock.began, 0, version)
+                turns.append((order, next(self._number), key))
             elif self._options.strict_order and self._stops(key):
                 break
         for kind, line in [*self._lines.items()]:
             if not line.pods:
                 del self._lines[kind]
             elif not line.blocked:
-                turns.append(_Turn(line.pods[0][0], None, line))
+                turns.append((line.pods[0][0], next(self._number), line))
         return turns
 
     def _stops(self, group: str) -> bool:
@@ -192,12 +192,12 @@ class SchedulerModel:
 
     # --- pods one by one -----------------------------------------------------------------------
 
-    def _serve_line(self, line: _PodLine, turns: "list[_Turn]") -> bool:
+    def _serve_line(self, line: _PodLine, turns: list[_Turn]) -> bool:
         """Place pods of a line until another turn comes first, or one finds no node."""
         placed = 0
         for order, pod in line.pods:
-            if turns and turns[0].order < order:
-                heappush(turns, _Turn(order, None, line))
+            if turns and turns[0][0] < order:
+                heappush(turns, (order, next(self._number), line))
                 break
             node = self._node_for(pod)
             if node is None:
@@ -242,18 +242,6 @@ class SchedulerModel:
         self._bound(there)
 
 
-@dataclass(slots=True, order=False, eq=False)
-class _Turn:
-    """A group, or a line of pods, whose turn it may be."""
-
-    order: PodOrder
-    group: str | None
-    line: _PodLine | None
-
-    def __lt__(self, other: "_Turn") -> bool:
-        return self.order < other.order
-
-
 class PreemptionModel:
     """Has pods evicted for gangs that lack room; `evict` takes the victims of one gang."""
 
@@ -261,7 +249,7 @@ class PreemptionModel:
         self,
         cluster: Cluster,
         plans: Plans,
-        clock: VirtualClock,
+        clock: StoppedClock,
         *,
         evict: Callable[[str, list[PodInfo]], None],
         after: Callable[[float, Callable[[], None]], None],

@@ -1,4 +1,4 @@
-"""The start of a simulation, wherever it comes from, its jobs, and its clock."""
+"""The start of a simulation, wherever it comes from, and its jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,23 +18,6 @@ MOST_PODS: Final = 100_000
 """The most equal pods of a job that are played: a manifest may ask for more than fit in memory."""
 
 
-class VirtualClock:
-    """A clock that stands still until it is set; time is in seconds since the beginning."""
-
-    def __init__(self, began: float = EPOCH) -> None:
-        """`began` is the time since the epoch at the beginning."""
-        self.began = began
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        """Return the time."""
-        return self.now
-
-    def wall(self) -> float:
-        """Return the time since the epoch."""
-        return self.began + self.now
-
-
 @dataclass(slots=True, eq=False)
 class SimJob:
     """A job of any kind: pods that run for a time. Times are in seconds since the beginning."""
@@ -48,7 +31,6 @@ class SimJob:
     """The run time of a pod. With None it is unknown, and the pod never ends."""
     pod_sets: Sequence[PodSetInfo] = ()
     priority: int = 0
-    queue: str = ""
     pod_group: PodGroupInfo | None = None
     """The PodGroup that it brings."""
     workload: WorkloadInfo | None = None
@@ -75,13 +57,9 @@ class SimJob:
     """The time at which enough pods had a node for the first time."""
     ended: float | None = None
     preempted: int = 0
-    evicted: int = 0
-    """The number of evictions that were no preemptions."""
     is_half_placed: bool = False
     """True while some of the pods that start together have nodes, but too few."""
     was_half_placed: bool = False
-    last_reason: str = ""
-    """The reason why it waits, in the words of the last decision."""
 
     @property
     def key(self) -> str:
@@ -131,8 +109,6 @@ class World:
         Pods that never end are left out.
         """
         found: dict[float, list[str]] = {}
-        if not self.pod_ends:
-            return {} if job.run_seconds is None else {job.run_seconds: [*uids]}
         for uid in uids:
             end = self.pod_ends.get(uid)
             seconds = job.run_seconds if end is None else max(0.0, end - now)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from extender.api.core_v1 import Stored
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.errors import NotFoundError
@@ -36,15 +37,6 @@ class ObjectList(Struct, frozen=True):
 
     items: list[Raw]
     metadata: dict[str, str] = {}
-
-
-class _Meta(Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
-
-
-class _Named(Struct, frozen=True):
-    metadata: _Meta = _Meta()
 
 
 class Snapshot(Struct, frozen=True, rename="camel"):
@@ -83,7 +75,7 @@ class Snapshot(Struct, frozen=True, rename="camel"):
     def _in_namespace(self, path: str, namespace: str) -> Mapping[str, Raw]:
         """Return the objects of a list that are in a namespace, by name."""
         items = msgspec.json.decode(self.lists[path], type=ObjectList).items
-        named = [(msgspec.json.decode(each, type=_Named).metadata, each) for each in items]
+        named = [(msgspec.json.decode(each, type=Stored).metadata, each) for each in items]
         return {meta.name: each for meta, each in named if meta.namespace == namespace}
 
 
@@ -113,33 +105,39 @@ def load(path: Path) -> Snapshot:
     )
 
 
-def save(path: Path, data: bytes) -> None:
-    """Write a snapshot that only its owner may read, compressed where the name ends with `.gz`.
+def save(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a file, compressed if its name ends with `.gz`. By default only its owner may read it.
 
-    Raises OSError. What was there before stays until all is written.
+    Raises OSError. What was there before stays until all is written. Until then the name begins
+    with a dot: the kubelet ignores such files.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.partial")
     try:
         beside.touch(0o600)
         beside.write_bytes(gzip.compress(data, 6) if path.suffix == ".gz" else data)
+        beside.chmod(mode)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StoppedClock:
-    """The time at which a snapshot was taken."""
+    """A clock that stands still until it is set."""
 
-    now: float
+    began: float
+    """The beginning, in seconds since the epoch."""
+    now: float = 0.0
+    """The time, in seconds since the beginning."""
 
     def monotonic(self) -> float:
-        """Return seconds since some fixed moment."""
+        """Return the time."""
         return self.now
 
     def wall(self) -> float:
-        """Return seconds since the epoch."""
-        return self.now
+        """Return the time since the epoch."""
+        return self.began + self.now
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +149,12 @@ class ObjectSource:
 
 
 @asynccontextmanager
-async def opened(kubeconfig: Path | None, snapshot: Snapshot | None) -> AsyncIterator[ObjectSource]:
+async def opened(
+    kubeconfig: Path | None, snapshot: Snapshot | None, context: str | None = None
+) -> AsyncIterator[ObjectSource]:
     """Give a snapshot as a source, or else the API server. Raises ConfigurationError."""
     if snapshot is not None:
         yield ObjectSource(snapshot, StoppedClock(snapshot.taken_at.timestamp()))
         return
-    async with KubeClient(await keyring(kubeconfig)) as client:
+    async with KubeClient(await keyring(kubeconfig, context)) as client:
         yield ObjectSource(client, SystemClock())

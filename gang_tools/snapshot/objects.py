@@ -15,32 +15,16 @@ from extender.api.wellknown import (
     OWN_PREFIX,
     POD_GROUP_GROUPS,
     QUEUE_GROUP,
-    QUEUE_VERSION,
 )
+from extender.kube.decode_queues import RECORDS
 
 Object = dict[str, Any]
 Kept = Mapping[str, "Kept | None"]
 """The fields of an object to keep; None keeps all of a field. Each item of a list is cut alike."""
 
-
-RECORDS: Final[Mapping[str, str]] = {
-    "namespaces": "/api/v1/namespaces",
-    "limitranges": "/api/v1/limitranges",
-    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
-    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
-    **{
-        plural: f"/apis/{QUEUE_GROUP}/{QUEUE_VERSION}/{plural}"
-        for plural in (
-            *("workloadpriorityclasses", "resourceflavors", "topologies", "cohorts"),
-            *("admissionchecks",),
-            *("clusterqueues", "localqueues", "workloads"),
-        )
-    },
-}
-"""The kinds that the queue is decided by: the path of each list, by plural."""
 PATHS: Final = (
     *("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"),
-    *RECORDS.values(),
+    *(each.path for each in RECORDS),
     *(f"/apis/{group}/v1alpha1/podgroups" for group in POD_GROUP_GROUPS),
     *(f"/apis/{GROUP_NATIVE}/{version}/podgroups" for version in NATIVE_VERSIONS),
 )
@@ -112,22 +96,20 @@ _PREFIXES: Final = (OWN_PREFIX, f"{QUEUE_GROUP}/")
 
 def reduced(found: Object, path: str) -> Object:
     """Return an object of the list at a path without the fields that no decision reads."""
-    kept = _KEPT.get(path.rpartition("/")[2]) or dict.fromkeys(found)
-    return {name: _field(name, found[name], kept[name]) for name in found if name in kept}
+    kept: Object = _cut(found, _KEPT.get(path.rpartition("/")[2]) or dict.fromkeys(found))
+    return kept
 
 
-def _cut(value: Any, kept: Kept) -> Any:  # noqa: ANN401 - JSON
+def _cut(value: Any, kept: Kept | None) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, list):
         return [_cut(each, kept) for each in value]
-    if not isinstance(value, dict):
+    if kept is None or not isinstance(value, dict):
         return value
-    return {name: _field(name, value[name], kept[name]) for name in value if name in kept}
-
-
-def _field(name: str, value: Any, kept: Kept | None) -> Any:  # noqa: ANN401 - JSON
-    if name == "metadata" and isinstance(value, dict):
-        return _metadata(value)
-    return value if kept is None else _cut(value, kept)
+    return {
+        name: _metadata(each) if name == "metadata" and each else _cut(each, kept[name])
+        for name, each in value.items()
+        if name in kept
+    }
 
 
 def _metadata(value: Object) -> Object:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.kube.decode import Decoder
-from extender.kube.decode_queues import QueueDecoder
+from extender.kube.decode_queues import RECORDS, QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import objects
 from extender.kube.watch import Reader, everything
@@ -15,25 +15,14 @@ from extender.state.cluster import events as cluster_events
 from extender.state.cluster.records import BATCH_JOB, JobInfo, NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue import events as queue_events
-from extender.state.queue.events import Record
 from extender.state.queue.records import (
     AdmissionCheckInfo,
-    ClusterQueueInfo,
-    CohortInfo,
-    FlavorInfo,
-    LimitRangeInfo,
-    LocalQueueInfo,
-    NamespaceInfo,
     PriorityClassInfo,
-    RuntimeClassInfo,
-    TopologyInfo,
-    WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
 from extender.state.queue.store import Queues
-from gang_tools.snapshot.objects import RECORDS
 
-_UNNEEDED: Final = frozenset(("priorityclasses", "workloadpriorityclasses", "admissionchecks"))
+_UNNEEDED: Final = (PriorityClassInfo, WorkloadPriorityClassInfo, AdmissionCheckInfo)
 """The kinds without which queues can be explained; a user may lack the right to list them."""
 
 
@@ -44,29 +33,15 @@ class ClusterReader:
         self._reader, self._decoder = reader, decoder
         self._of_queues = of = QueueDecoder(decoder)
         self.cluster, self.queues = Cluster(growing=growing), Queues(of.completed)
-        self._records: dict[str, tuple[type, Callable[[bytes], Record]]] = {
-            "namespaces": (NamespaceInfo, of.namespace),
-            "limitranges": (LimitRangeInfo, of.limit_range),
-            "runtimeclasses": (RuntimeClassInfo, of.runtime_class),
-            "priorityclasses": (PriorityClassInfo, of.priority_class),
-            "workloadpriorityclasses": (WorkloadPriorityClassInfo, of.workload_priority_class),
-            "resourceflavors": (FlavorInfo, of.flavor),
-            "topologies": (TopologyInfo, of.topology),
-            "admissionchecks": (AdmissionCheckInfo, of.admission_check),
-            "cohorts": (CohortInfo, of.cohort),
-            "clusterqueues": (ClusterQueueInfo, of.cluster_queue),
-            "localqueues": (LocalQueueInfo, of.local_queue),
-            "workloads": (WorkloadInfo, of.workload),
-        }
 
     async def read_queues(self, *, optional: bool = False) -> None:
         """Read the queues and workloads; `optional` kinds may be missing from the cluster."""
-        for plural, (kind, decode) in self._records.items():
-            unneeded = plural in _UNNEEDED
+        for path, kind, decode in RECORDS:
+            unneeded = kind in _UNNEEDED
             ignored = [NotFoundError] * (optional or unneeded) + [ForbiddenError] * unneeded
             with suppress(*ignored):
-                found = await everything(self._reader, RECORDS[plural], decode)
-                self.queues.apply(queue_events.Listed(cast("type[Record]", kind), found))
+                found = await everything(self._reader, path, partial(decode, self._of_queues))
+                self.queues.apply(queue_events.Listed(kind, found))
 
     async def read_nodes(self) -> None:
         """Read the nodes."""

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw
-from typing_extensions import override
 
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.watch import everything
@@ -44,11 +43,43 @@ class ProcessClient:
     url: str
     ca_file: Path | None = None
     """PEM authorities of the process; without it those of the system."""
+    ca_data: str | None = None
+    """More of them, as text."""
     cert_file: Path | None = None
     key_file: Path | None = None
     token_file: Path | None = None
     server_name: str | None = None
     """The name in its certificate, where that is not the address."""
+
+    def get(self, path: str, *, seconds: float) -> tuple[int, bytes]:
+        """Return the status and the body of an answer that pauses for `seconds` at most.
+
+        Raises OSError and ValueError.
+        """
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(f"it is no URL such as {URLS['extender']}")
+        is_tls, headers = parts.scheme == "https", dict[str, str]()
+        if self.token_file is not None:
+            headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
+        port = parts.port or (443 if is_tls else 80)
+        with closing(HTTPConnection(parts.hostname, port, timeout=seconds)) as connection:
+            try:
+                connection.connect()
+                if is_tls:
+                    name = self.server_name or parts.hostname
+                    connection.sock = self._tls().wrap_socket(connection.sock, server_hostname=name)
+                connection.request("GET", parts.path.rstrip("/") + path, headers=headers)
+                answer = connection.getresponse()
+                return answer.status, answer.read()
+            except HTTPException as error:
+                raise ValueError(f"it ended early or speaks no HTTP: {error!r}") from error
+
+    def _tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.ca_file, cadata=self.ca_data)
+        if self.cert_file is not None:
+            context.load_cert_chain(self.cert_file, self.key_file)
+        return context
 
 
 def _kept(raw: bytes, path: str) -> Raw:
@@ -81,56 +112,16 @@ async def taken(source: ObjectSource, memory: Mapping[str, Any]) -> Snapshot:
 
 
 def asked(client: ProcessClient) -> dict[str, Any]:
-    """Return what a process remembers. Raises SnapshotError and OSError."""
-    with closing(_connection(client)) as connection:
-        try:
-            path = urlsplit(client.url).path.rstrip("/") + PATH
-            connection.request("GET", path, headers=_token(client))
-            answer = connection.getresponse()
-            data = answer.read()
-        except HTTPException as error:
-            what = f"it ended early or speaks no HTTP: {error!r}"
-            raise SnapshotError(f"{client.url}: {what}") from error
-    if answer.status != 200:
-        raise SnapshotError(_refusal(client.url, answer.status, data))
+    """Return what a process remembers. Raises SnapshotError."""
     try:
-        return _decode(data)
+        status, data = client.get(PATH, seconds=_SECONDS)
+        if status == 200:
+            return _decode(data)
     except msgspec.MsgspecError as error:
         raise SnapshotError(f"{client.url}{PATH}: it answers no JSON: {error}") from None
-
-
-def _connection(client: ProcessClient) -> HTTPConnection:
-    parts = urlsplit(client.url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise SnapshotError(f"{client.url} is no URL such as {URLS['extender']}")
-    if parts.scheme == "http":
-        return HTTPConnection(parts.hostname, parts.port, timeout=_SECONDS)
-    context = ssl.create_default_context(cafile=client.ca_file)
-    if client.cert_file is not None:
-        context.load_cert_chain(client.cert_file, client.key_file)
-    return _NamedConnection(parts.hostname, parts.port, context, name=client.server_name)
-
-
-class _NamedConnection(HTTPSConnection):
-    """A connection to a server whose certificate may have another name than the address."""
-
-    def __init__(
-        self, host: str, port: int | None, context: ssl.SSLContext, *, name: str | None
-    ) -> None:
-        super().__init__(host, port, timeout=_SECONDS, context=context)
-        self._tls, self._name = context, name
-
-    @override
-    def connect(self) -> None:
-        """Connect."""
-        HTTPConnection.connect(self)
-        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name or self.host)
-
-
-def _token(client: ProcessClient) -> dict[str, str]:
-    if client.token_file is None:
-        return {}
-    return {"Authorization": f"Bearer {client.token_file.read_text().strip()}"}
+    except (OSError, ValueError) as error:
+        raise SnapshotError(f"{client.url}: {error}") from error
+    raise SnapshotError(_refusal(client.url, status, data))
 
 
 def _refusal(url: str, status: int, data: bytes) -> str:

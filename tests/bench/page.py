@@ -2,17 +2,19 @@
 
 `gang-extender page` runs against a stand-in for the API server that answers at once, with 5000
 nodes of eight pods, 200 ClusterQueues and 1000 workloads that wait. Chromium opens each list, then
-sees a workload ask for more, again and again, alone and among several who look.
+sees a workload ask for more, or a node become not ready, again and again, alone and among several
+who look.
 """
 
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count, islice, product
-from typing import Annotated, Any, Final
+from itertools import count, product
+from typing import Annotated, Final
 
 import typer
 from playwright.sync_api import Browser, Page
@@ -30,6 +32,7 @@ LISTS: Final = {"/queues": "td.col-lacks", "/gangs": "td.col-state", "/nodes": "
 """The element that each list has once it shows something."""
 _CHURN: Final = 20
 """Changes of nodes a second."""
+_CHANCE: Final = random.Random(7)
 _FIRST: Final = """(() => {
   const look = () => {
     if (!window.shown && document.querySelector("td.col-lacks, td.col-state, .tile"))
@@ -38,13 +41,18 @@ _FIRST: Final = """(() => {
   };
   look();
 })()"""
-_CELL: Final = 'document.querySelector("td.col-lacks").textContent'
-_WATCH: Final = f"""() => {{
-  const before = {_CELL};
-  window.seen = new Promise(done => new MutationObserver((_, observer) => {{
-    if ({_CELL} !== before) {{ observer.disconnect(); done(Date.now()); }}
-  }}).observe(document.body, {{ subtree: true, childList: true, characterData: true }}));
-}}"""
+_WATCH: Final = """place => {
+  const cell = () => document.querySelector(place).textContent, before = cell();
+  window.seen = new Promise(done => new MutationObserver((_, observer) => {
+    if (cell() !== before) { observer.disconnect(); done(Date.now()); }
+  }).observe(document.body, { subtree: true, childList: true, characterData: true }));
+}"""
+_CHANGES: Final[Mapping[str, tuple[str, str, int]]] = {
+    "/queues": ("td.col-lacks", WORKLOADS, 1000),
+    "/nodes": (".tile small", NODES, 1),
+}
+"""The first cell of each list, the kind of object that it shows, and the step between variants of
+that object."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -89,17 +97,22 @@ class PageProcesses(Processes):
 
 def measure(browser: Browser, *, nodes: int, queues: int, viewers: int, times: int) -> Found:
     """Return what people see who look at a cluster of that size."""
-    rows, watches, numbers = list[Row](), set[int](), count()
+    rows, watches = list[Row](), set[int]()
     with Meter() as meter, PageProcesses("page", "page", (nodes, queues), {}) as processes:
         meter.add("page", processes.pid)
         for path, shown in LISTS.items():
             seen = [*_first(browser, processes.url + path, shown, times=5)]
             rows.append(Row(f"first sight of {path}", seen))
-        for many, churn in product((1, viewers), (0, _CHURN)):
-            with _looking(browser, f"{processes.url}/queues", many) as pages:
+        numbers = defaultdict[str, Iterator[int]](count)
+        for path, many, churn in product(_CHANGES, (1, viewers), (0, _CHURN)):
+            with _looking(browser, processes.url, path, many=many) as pages:
                 watches.add(processes.bench("open")["watches"])
-                seen = [*_updates(processes, pages, numbers, times=times, churn=churn)]
-                rows.append(Row(f"update, {many} look, {churn} nodes change a second", seen))
+                seen = [
+                    _update(processes, pages, path, number=next(numbers[path]), churn=churn)
+                    for _ in range(times)
+                ]
+                name = f"update of {path}, {many} look, {churn} nodes change a second"
+                rows.append(Row(name, seen))
         return Found(rows, meter.peak_mib()["page"], watches)
 
 
@@ -115,34 +128,31 @@ def _first(browser: Browser, url: str, shown: str, *, times: int) -> Iterator[fl
 
 
 @contextmanager
-def _looking(browser: Browser, url: str, many: int) -> Iterator[list[Page]]:
+def _looking(browser: Browser, url: str, path: str, *, many: int) -> Iterator[list[Page]]:
     """Give so many windows that look."""
     with ExitStack() as stack:
         pages = [stack.enter_context(browser.new_context()).new_page() for _ in range(many)]
         for page in pages:
-            page.goto(url)
-            page.wait_for_selector("td.col-lacks")
+            page.goto(url + path)
+            page.wait_for_selector(_CHANGES[path][0])
         yield pages
 
 
-def _updates(
-    processes: Processes, pages: Sequence[Page], numbers: Iterator[int], *, times: int, churn: int
-) -> Iterator[float]:
-    """Yield how long it takes until the last one sees that the first workload asks for more."""
-    chance = random.Random(7)
-    for number in islice(numbers, times):
-        until = time.monotonic() + chance.uniform(0.5, 1.5)
-        while time.monotonic() < until:
-            if churn:
-                variant = 2 * chance.randrange(1, 100)
-                processes.bench("send", path=NODES, first=0, count=1, variant=variant)
-            time.sleep(1 / _CHURN)
-        for page in pages:
-            page.evaluate(_WATCH)
-        began = 1000 * time.time()
-        change: dict[str, Any] = {"first": 0, "count": 1, "variant": 1000 * (1 + number % 7)}
-        processes.bench("send", path=WORKLOADS, **change)
-        yield max(page.evaluate("window.seen") for page in pages) - began
+def _update(
+    processes: Processes, pages: Sequence[Page], path: str, *, number: int, churn: int
+) -> float:
+    """Return the milliseconds until the last window shows a change of the first item of a list."""
+    (cell, of, step), until = _CHANGES[path], time.monotonic() + _CHANCE.uniform(0.5, 1.5)
+    while time.monotonic() < until:
+        if churn:  # a change of labels, which nobody sees
+            variant = 2 * _CHANCE.randrange(1, 100)
+            processes.bench("send", path=NODES, first=1, count=1, variant=variant)
+        time.sleep(1 / _CHURN)
+    for page in pages:
+        page.evaluate(_WATCH, cell)
+    began = 1000 * time.time()
+    processes.bench("send", path=of, first=0, count=1, variant=step * (1 + number % 8))
+    return max(float(page.evaluate("window.seen")) for page in pages) - began
 
 
 @app.command(help=__doc__)

@@ -430,7 +430,7 @@ def _follows(world: World, index: int) -> bool:
 def _compact(world: World) -> int:
     """Have etcd forget all history up to now; return the revision."""
     url = world.plane.etcd.url
-    with httpx.Client(trust_env=False, timeout=10) as client:
+    with httpx.Client(trust_env=False, timeout=60) as client:
         answer = client.post(f"{url}/v3/kv/range", content=json.dumps({"key": "AA=="}))
         answer.raise_for_status()
         revision = int(answer.json()["header"]["revision"])

@@ -122,6 +122,7 @@ _BESIDE: Final = ("manifests/second-scheduler",)
 _CONTROL_PLANE: Final = {"mode": "controlPlane"}
 _POD: Final = "/spec/template/spec"
 _SECRETS: Final = [{"name": "registry"}]
+_PROMETHEUS: Final = "http://prometheus-operated.monitoring.svc:9090"
 _NODES: Final = {"example.com/pool": "system"}
 _TOLERATIONS: Final = [{"key": "example.com/pool", "operator": "Exists", "tolerationSeconds": 60}]
 _LARGER: Final = {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
@@ -191,13 +192,20 @@ CHOICES: Final = {
     ),
     "the page": Choice(
         {
-            "page": {"enabled": True, "image": {"repository": "example.com/page"}},
+            "page": {
+                "enabled": True,
+                "image": {"repository": "example.com/page"},
+                "prometheus": _PROMETHEUS,
+            },
             "image": {"pullSecrets": _SECRETS},
         },
         (*_BESIDE, "manifests/page"),
-        patches=tuple(
-            _put(name, f"{_POD}/imagePullSecrets", _SECRETS)
-            for name in ("gang-reconciler", "gang-scheduler", "gang-page")
+        patches=(
+            *(
+                _put(name, f"{_POD}/imagePullSecrets", _SECRETS)
+                for name in ("gang-reconciler", "gang-scheduler", "gang-page")
+            ),
+            _put("gang-page", f"{_POD}/containers/0/args/-", f"--prometheus={_PROMETHEUS}"),
         ),
         images=({"name": "gang-extender-page", "newName": "example.com/page", "newTag": "0.1.0"},),
     ),

@@ -1,4 +1,4 @@
-"""Two PyTorchJobs that have quota and would block each other for ever on the nodes there are."""
+"""Two PyTorchJobs that have quota and would block each other forever on the nodes there are."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

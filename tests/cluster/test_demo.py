@@ -17,7 +17,7 @@ from tests.harness.started import fetch
 from tests.tiers import LONG
 
 DEMO = (sys.executable, "-m", "gang_tools", "demo")
-SECONDS = 150
+SECONDS = 400
 CONTROL_CHARACTERS = {chr(number) for number in range(32)} - {"\n"}
 # FORCE_COLOR asks for colours even in a pipe; the demo must not listen.
 ENVIRONMENT = {**os.environ, "FORCE_COLOR": "1", "PYTHONUTF8": "1"}
@@ -139,7 +139,7 @@ def test_its_end_leaves_nothing_and_ctrl_c_fails_only_a_story(
         demo.communicate(timeout=SECONDS)
 
     assert demo.returncode == code
-    _, alive = psutil.wait_procs(children, timeout=0)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
     assert not folder.exists()
 

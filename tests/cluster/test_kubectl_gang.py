@@ -101,7 +101,7 @@ def test_a_job_is_stopped_and_resumed(
     here = (control_plane.admin_kubeconfig,)
     words = ("job", "train", "-n", queues.namespace)
 
-    assert "(server dry run)" in said(*here, "stop", *words, "--dry-run")
+    assert "(server dry run)" in said(*here, "stop", *words, "--dry-run=server")
     assert queues.its_workload("train")["spec"].get("active", True)
 
     assert "stopped (spec.active: false); its pods end" in said(*here, "stop", *words)

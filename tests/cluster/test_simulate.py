@@ -130,9 +130,8 @@ def test_the_same_jobs_run_in_the_same_order_as_on_a_real_control_plane(
     nodes(2, cpu=CPU)
     name, _ = queues.simple(cpu=QUOTA, stopPolicy="Hold")
     queues.require_room(name)
-    for each in JOBS:
+    for each in JOBS:  # one at a time: workloads of one second are tried in order of arrival
         create(queues, each, urgent)
-    for each in JOBS:
         exists: Callable[[], object] = partial(queues.workload, each.name)
         api.wait_for(f"{each.name} has a workload", exists)
     api.patch(f"{API}/clusterqueues", name, body={"spec": {"stopPolicy": "None"}})

@@ -1,7 +1,7 @@
 """Absurd amounts in every kind of object that a tenant may queue: what becomes of each of them.
 
 The API server looks into Jobs and pods and refuses much; of the kinds that operators bring it takes
-everything. What it takes is counted rightly, or waits for ever, or is set aside with an Event. No
+everything. What it takes is counted rightly, or waits forever, or is set aside with an Event. No
 quota ever becomes negative, and others start as if nothing were there.
 """
 

@@ -1,7 +1,7 @@
 """What a tenant may set aside on nodes, and what uses that room all the same.
 
 The tenant's groups could all fit on empty nodes, so that each of them may have a claim once it has
-waited long. Its own pods keep the nodes busy for ever.
+waited long. Its own pods keep the nodes busy forever.
 """
 
 from collections.abc import Iterator

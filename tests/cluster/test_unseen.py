@@ -86,7 +86,7 @@ def is_planned(pair: Proxied, gangs: Gangs, group: str, names: Sequence[str]) ->
     pod = gangs.api.get("pods", f"{group}-0", gangs.namespace)
     sent = names[:1] if group == "large" else names
     body = {"Pod": pod, "Nodes": None, "NodeNames": list(sent)}
-    answer = httpx.post(f"{pair.gang.url}/filter", json=body, trust_env=False)
+    answer = httpx.post(f"{pair.gang.url}/filter", json=body, trust_env=False, timeout=60)
     return bool(answer.json()["NodeNames"])
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 _ANSWER_SECONDS: Final = 120.0
 _CLOSE_SECONDS: Final = 2.0
-"""How long the sockets may take to be closed that the work has left: TLS says goodbye."""
+"""How long the loop may take to close the sockets that the work has left."""
 
 R = TypeVar("R")
 
@@ -82,9 +82,16 @@ class Background:
             self._began.set()
 
     async def _sockets_closed(self) -> None:
-        """Return when the loop waits for nothing but its own wake-up call."""
+        """Return when the loop waits for nothing but its own wake-up call.
+
+        A busy server would take seconds to answer TLS's goodbye: the connections are cut.
+        """
         until = self._loop.time() + _CLOSE_SECONDS
-        selector: Any = getattr(self._loop, "_selector")  # noqa: B009  # a loop has no other list
         await asyncio.sleep(0)
+        # A loop has no other lists.
+        transports: Any = getattr(self._loop, "_transports")  # noqa: B009
+        selector: Any = getattr(self._loop, "_selector")  # noqa: B009
+        for each in [*transports.values()]:
+            each.abort()
         while len(selector.get_map()) > 1 and self._loop.time() < until:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -234,7 +234,7 @@ class ControlPlane:
                 raise RuntimeError(
                     f"{component.name} ended with {component.exit_code}\n{component.tail(40)}"
                 )
-            return _answers(f"{component.url}/readyz") or _answers(f"{component.url}/healthz")
+            return is_ready(component.url)
 
         self.wait_until(f"{component.name} is ready", ready, timeout)
 
@@ -335,12 +335,20 @@ def _serving_flags(port: int) -> list[str]:
     ]
 
 
-def _answers(url: str) -> bool:
-    """Return whether a health endpoint says 200; whose certificate it has does not matter."""
+def is_ready(url: str) -> bool:
+    """Return whether a component is ready or, where it has no /readyz, healthy.
+
+    kube-scheduler is healthy before it knows the nodes and pods that there are. Whose certificate
+    it has does not matter.
+    """
     try:
-        return httpx.get(url, timeout=2, verify=False, trust_env=False).is_success
+        with httpx.Client(base_url=url, timeout=10, verify=False, trust_env=False) as client:
+            found = client.get("/readyz")
+            if found.status_code == httpx.codes.NOT_FOUND:
+                found = client.get("/healthz")
     except httpx.TransportError:
         return False
+    return found.is_success
 
 
 def _tail(log: Path, lines: int) -> str:

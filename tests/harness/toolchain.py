@@ -5,8 +5,8 @@ official releases are downloaded, or, where there is no way to them, the binarie
 `controlplane/` beside this file: once per content of its sources, into the user's cache. So is
 KWOK, which stands in for the kubelets, and Helm, which renders the chart, by `go install`.
 
-promtool, which judges alerts, and kubectl, for a playground on a machine that has none, are built
-from `promtool/` and `kubectl/` when they are first asked for.
+promtool, which judges alerts, Prometheus, which the page reads, and kubectl, for a playground on a
+machine that has none, are built from `prometheus/` and `kubectl/` when they are first asked for.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ from tests.harness.releases import DamagedFileError, NotThereError, Releases, re
 
 SOURCES = Path(__file__).parent / "controlplane"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-PROMTOOL_SOURCES = Path(__file__).parent / "promtool"
+PROMETHEUS_SOURCES = Path(__file__).parent / "prometheus"
 KUBERNETES = "1.36.3"
 KWOK = "v0.8.0"
 HELM = "v3.22.0"
@@ -165,7 +165,16 @@ def _installed(
 
 def ensure_promtool(report: Report = print_line) -> Path:
     """Return promtool, built first where it is missing (minutes, once)."""
-    said = (PROMTOOL_SOURCES / "go.mod").read_text()
+    return _of_prometheus("promtool", "3 minutes when cold", report)
+
+
+def ensure_prometheus(report: Report = print_line) -> Path:
+    """Return Prometheus, without its own pages, built first where it is missing (minutes, once)."""
+    return _of_prometheus("prometheus", "2 minutes after promtool", report)
+
+
+def _of_prometheus(name: str, takes: str, report: Report) -> Path:
+    said = (PROMETHEUS_SOURCES / "go.mod").read_text()
     found = re.search(r"github.com/prometheus/prometheus (v\S+)", said)
     assert found is not None
 
@@ -173,17 +182,17 @@ def ensure_promtool(report: Report = print_line) -> Path:
         go(
             [
                 *("build", "-v", "-trimpath", "-ldflags=-s -w"),
-                # It asks no service where its targets are: without their libraries a build takes
+                # Nobody asks a service where targets are: without their libraries a build takes
                 # half the time.
                 *("-tags", "remove_all_sd"),
-                *("-o", str(part / "promtool"), "github.com/prometheus/prometheus/cmd/promtool"),
+                *("-o", str(part / name), f"github.com/prometheus/prometheus/cmd/{name}"),
             ],
-            cwd=PROMTOOL_SOURCES,
-            what=f"promtool {found[1]} (3 minutes when cold)",
+            cwd=PROMETHEUS_SOURCES,
+            what=f"{name} {found[1]} ({takes})",
             report=report,
         )
 
-    return built_once(f"promtool-{found[1]}", build, report) / "promtool"
+    return built_once(f"{name}-{found[1]}", build, report) / name
 
 
 def ensure_kubectl(report: Report = print_line) -> Path:
@@ -364,6 +373,8 @@ def main(programs: Sequence[str]) -> int:
             print(f"helm: {ensure_helm()}")
         elif "promtool" in programs:
             print(f"promtool: {ensure_promtool()}")
+        elif "prometheus" in programs:
+            print(f"prometheus: {ensure_prometheus()}")
         elif "kubectl" in programs:
             print(f"kubectl: {shutil.which('kubectl') or ensure_kubectl()}")
         else:

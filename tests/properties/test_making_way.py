@@ -1,4 +1,4 @@
-"""With room and preemption together no workload is one too many, evicted for ever, or forgotten."""
+"""With room and preemption together no workload is one too many, evicted forever, or forgotten."""
 
 from dataclasses import dataclass, replace
 from random import Random

@@ -557,7 +557,7 @@ def test_no_more_have_to_go_than_must(
 
 
 def test_what_preempts_for_fewer_pods_gets_no_more() -> None:
-    """Else it borrows what it does not need, the other reclaims that, and so on for ever."""
+    """Else it borrows what it does not need, the other reclaims that, and so on forever."""
     machine = Queueing()
     for name, own in (("q0", 3), ("q1", 2)):
         machine.names.append(name)

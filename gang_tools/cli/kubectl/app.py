@@ -4,35 +4,48 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
+from typer.core import TyperGroup
+from typing_extensions import override
 
-from gang_tools.cli import context, explain
-from gang_tools.cli.explain import Config, Namespace
-from gang_tools.cli.options import Kubeconfig, exits
+from gang_tools.cli.context import Context, JobKind, Namespace, default_namespace, dns_label, named
+from gang_tools.cli.explain import explain
+from gang_tools.cli.options import Config, Kubeconfig, fail, missing_extra, reported
 
 if TYPE_CHECKING:
     from extender.kube.errors import ForbiddenError
 
+
+_WITH_VALUE: Final = frozenset(("-n", "--namespace", "--context", "--kubeconfig"))
+"""The options whose value may be named like a command: there are namespaces of any name."""
+
+
+class PluginGroup(TyperGroup):
+    """Takes options before a command as those of the command, as kubectl does."""
+
+    @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        values = {n + 1 for n, word in enumerate(args) if word in _WITH_VALUE}
+        words = (n for n, word in enumerate(args) if word in self.commands and n not in values)
+        at = next(words, 0)
+        return super().parse_args(ctx, [*args[at : at + 1], *args[:at], *args[at + 1 :]])
+
+
 app = typer.Typer(
+    cls=PluginGroup,
     name="kubectl gang",
     help="List gangs, jobs and queues, say why they wait, watch them, stop them.",
     no_args_is_help=True,
     add_completion=False,  # kubectl completes its own words
     pretty_exceptions_show_locals=False,  # locals may hold tokens
 )
-app.add_typer(explain.app)
+app.command(no_args_is_help=True)(explain)
 
-_WRITTEN: Final = {
-    "job": "workload",
-    "workload": "workload",
-    "clusterqueue": "clusterqueue",
-    "cq": "clusterqueue",
-    "localqueue": "localqueue",
-    "lq": "localqueue",
-}
-"""The kind of object that is written, by the kind that is named."""
+AllNamespaces = Annotated[
+    bool, typer.Option("--all-namespaces", "-A", help="All namespaces, and the ClusterQueues.")
+]
 
 
 @app.command("list")
@@ -42,10 +55,7 @@ def list_(
     ] = "all",
     *,
     namespace: Namespace = None,
-    all_namespaces: Annotated[
-        bool,
-        typer.Option("--all-namespaces", "-A", help="List all namespaces, and the ClusterQueues."),
-    ] = False,
+    all_namespaces: AllNamespaces = False,
     selector: Annotated[
         str, typer.Option("--selector", "-l", help="Labels that an object has, such as team=a.")
     ] = "",
@@ -57,6 +67,7 @@ def list_(
         bool, typer.Option("--no-headers", help="Leave out the head of the table.")
     ] = False,
     kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """List queues, gangs and jobs with their phase and why they wait.
 
@@ -64,14 +75,13 @@ def list_(
     """
     from datetime import UTC, datetime
 
-    from extender.kube.errors import ForbiddenError
     from gang_tools.cli.kubectl import listing
     from gang_tools.snapshot.file import opened
 
-    where = "" if all_namespaces else namespace or context.namespace(kubeconfig)
+    where = "" if all_namespaces else namespace or default_namespace(kubeconfig, context)
 
     async def read() -> "tuple[list[listing.Object], list[ForbiddenError], float]":
-        async with opened(kubeconfig, None) as source:
+        async with opened(kubeconfig, None, context) as source:
             answer = await listing.listed(source.reader, where, kinds, selector=selector)
             return *answer, source.clock.wall()
 
@@ -88,10 +98,9 @@ def list_(
         typer.echo(text.partition("\n")[2] if no_headers else text, nl=False)
     elif not refused:
         typer.echo(f"No resources found{f' in {where} namespace.' if where else ''}", err=True)
-    with _failing():
-        if refused:
-            roles = "Ask for the ClusterRole view in the namespace, or gang-explain-reader for all"
-            raise ForbiddenError("\n".join([*map(str, refused), roles]))
+    if refused:
+        roles = "Ask for the ClusterRole view in the namespace, or gang-explain-reader for all"
+        fail("\n".join([*map(str, refused), roles]), 1)
 
 
 @app.command()
@@ -99,9 +108,13 @@ def top(
     *,
     namespace: Annotated[
         str,
-        typer.Option("--namespace", "-n", help="The gangs and jobs of one. Default: of all."),
+        typer.Option(
+            "--namespace", "-n", callback=dns_label, help="Only gangs and jobs of this namespace."
+        ),
     ] = "",
+    all_namespaces: AllNamespaces = False,
     kubeconfig: Kubeconfig = None,
+    context: Context = None,
     config: Config = None,
 ) -> None:
     """Show queues, gangs, jobs, nodes and reasons as they change, until you press q.
@@ -110,25 +123,20 @@ def top(
     with your own rights, which the ClusterRole gang-explain-reader gives, and
     needs a terminal and the packages of the extra top.
     """
-    from extender.config.sections import SettingsError
     from extender.config.settings import load
     from extender.telemetry import logs
 
     try:
         from gang_tools.cli.kubectl.top import run
     except ImportError as error:
-        typer.echo(
-            f"gang-extender: {error.name or error} is missing: pip install 'gang-extender[top]'",
-            err=True,
-        )
-        raise typer.Exit(1) from None
+        missing_extra(error, "top")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        typer.echo("gang-extender: top needs a terminal; kubectl gang list needs none", err=True)
-        raise typer.Exit(2)
-    with _failing(), exits(2, SettingsError):
+        fail("top needs a terminal; kubectl gang list needs none", 2)
+    where = "" if all_namespaces else namespace
+    with _failing():
         settings = load(config, {})
         logs.configure("critical", as_json=False)  # lines would be written over the tables
-        raise typer.Exit(asyncio.run(run(settings, kubeconfig, namespace)))
+        raise typer.Exit(asyncio.run(run(settings, kubeconfig, where, context=context)))
 
 
 @app.command(
@@ -146,7 +154,8 @@ def switch(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="TYPE[/NAME]", help="job, workload, clusterqueue (cq) or localqueue (lq)."
+            metavar="TYPE[/NAME]",
+            help="clusterqueue (cq), localqueue (lq), workload (kwl), job, or the kind of a job.",
         ),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")] = "",
@@ -154,63 +163,47 @@ def switch(
     drain: Annotated[
         bool, typer.Option("--drain", help="Stop a queue and evict what it has admitted, too.")
     ] = False,
-    job_kind: Annotated[
-        str | None,
-        typer.Option("--kind", help="The kind of a job, such as Job or batch/job. Default: any."),
-    ] = None,
+    job_kind: JobKind = None,
     namespace: Namespace = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Have the API server check the write, and not keep it."),
-    ] = False,
+        Literal["none", "server"],
+        typer.Option(help="server: have the API server check the write, and not keep it."),
+    ] = "none",
     kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Stop or resume a job or a queue, and print what was done."""
     from extender.kube.errors import ForbiddenError
     from gang_tools.cli.kubectl.stopping import switched
     from gang_tools.explanations import ExplainTarget
 
-    kind, name = _named(kind, name)
-    stops, written = asked.info_name == "stop", _WRITTEN[kind]
+    kinds = ("workload", "localqueue", "clusterqueue")
+    kind, name, job_kind = named(kind, name, job_kind, kinds=kinds)
+    stops, written = asked.info_name == "stop", "workload" if kind == "job" else kind
     if drain and not (stops and written.endswith("queue")):
         raise typer.BadParameter("--drain is for stopping queues; the pods of a job end anyway")
     policy = ("HoldAndDrain" if drain else "Hold") if stops else "None"
     value = policy if written.endswith("queue") else not stops
-    where = namespace or context.namespace(kubeconfig)
+    where = namespace or default_namespace(kubeconfig, context)
     target = ExplainTarget(where, name, is_job=kind == "job", kind=job_kind)
     with _failing():
         try:
-            found = switched(kubeconfig, written, target, value=value, dry_run=dry_run)
+            is_dry = dry_run == "server"
+            found = switched(kubeconfig, context, target, kind=written, value=value, is_dry=is_dry)
             typer.echo(asyncio.run(found))
         except ForbiddenError as error:
             verbs = "get, list and patch" if target.is_job else "get and patch"
-            wanted = f"Ask for a role that may {verbs} {written}s of kueue.x-k8s.io"
-            raise ForbiddenError(f"{error}. {wanted}") from None
-
-
-def _named(kind: str, name: str) -> tuple[str, str]:
-    """Return the kind and the name in `TYPE NAME` or `TYPE/NAME`, as kubectl takes them."""
-    said, _, own = kind.partition("/")
-    kind = said.lower().partition(".")[0].removesuffix("s")
-    if kind not in _WRITTEN:
-        raise typer.BadParameter(f"{said} is none of {', '.join(_WRITTEN)}")
-    if bool(own) == bool(name):
-        raise typer.BadParameter(f"give one name: {said} NAME, or {said}/NAME")
-    return kind, own or name
+            fail(f"{error}. Ask for a role that may {verbs} {written}s of kueue.x-k8s.io", 1)
 
 
 @contextmanager
 def _failing() -> Iterator[None]:
     """End the command with an exit code where the cluster lacks or refuses what it asks for."""
-    from extender.kube.errors import ApiError, ConfigurationError, NotFoundError
+    from extender.kube.errors import NotFoundError
     from extender.telemetry import logs
-    from gang_tools.explanations import AmbiguousError, NothingToExplainError
 
     logs.configure("error", as_json=False)
-    with (
-        exits(1, NothingToExplainError, ApiError, ConfigurationError, OSError),
-        exits(2, AmbiguousError),
-    ):
+    with reported():
         try:
             yield
         except NotFoundError as error:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from math import inf
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -14,6 +13,7 @@ from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.pod_groups import VERSION
 from extender.kube.queues import collection, objects
 from extender.kube.watch import Reader, everything
+from gang_tools.cli.context import age
 
 Object = dict[str, Any]
 HEADS: Final = ("KIND", "NAME", "QUEUE", "PHASE", "REASON", "AGE")
@@ -22,12 +22,6 @@ WIDE: Final = (
 )
 _HELD: Final = ("Finished", "Evicted", "Admitted", "QuotaReserved")
 """The conditions that are phases of a workload with quota: the first of these that is true."""
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
-_AGES: Final = (
-    *((120, "s"), (600, "ms"), (3 * 3600, "m"), (8 * 3600, "hm"), (2 * 86400, "h")),
-    *((8 * 86400, "dh"), (2 * _UNITS["y"], "d"), (8 * _UNITS["y"], "yd"), (inf, "y")),
-)
-"""The units of ages up to a number of seconds, as in kubectl's duration.HumanDuration."""
 
 
 async def listed(
@@ -91,15 +85,6 @@ def table_text(found: Sequence[Object], heads: Sequence[str], now: datetime) -> 
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = (map(str.ljust, row, widths) for row in rows)
     return "".join(f"{'   '.join(cells).rstrip()}\n" for cells in padded)
-
-
-def age(seconds: int) -> str:
-    """Return an age as kubectl writes it."""
-    left, text = max(0, seconds), ""
-    for letter in next(units for end, units in _AGES if seconds < end):
-        number, left = divmod(left, _UNITS[letter])
-        text += f"{number}{letter}" if number or not text else ""
-    return text
 
 
 def _plain(text: str) -> str:

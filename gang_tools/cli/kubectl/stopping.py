@@ -13,9 +13,6 @@ from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.queues import collection
 from extender.kube.watch import everything
-from extender.state.queue import events
-from extender.state.queue.records import WorkloadInfo
-from extender.state.queue.store import Queues
 from gang_tools.explanations import ExplainTarget, NothingToExplainError, workload_of
 
 _MEANS: Final[dict[bool | str, str]] = {
@@ -26,13 +23,19 @@ _MEANS: Final[dict[bool | str, str]] = {
 
 
 async def switched(
-    kubeconfig: Path | None, kind: str, asked: ExplainTarget, *, value: bool | str, dry_run: bool
+    kubeconfig: Path | None,
+    context: str | None,
+    asked: ExplainTarget,
+    *,
+    kind: str,
+    value: bool | str,
+    is_dry: bool,
 ) -> str:
     """Write `spec.active` of a Workload, or the `spec.stopPolicy` of a queue; return what was done.
 
     Raises NothingToExplainError, AmbiguousError, ApiError and ConfigurationError.
     """
-    async with KubeClient(await keyring(kubeconfig)) as client:
+    async with KubeClient(await keyring(kubeconfig, context)) as client:
         name = await _workload(client, asked) if asked.is_job else asked.name
         where = "" if kind == "clusterqueue" else asked.namespace
         path = f"{collection(f'{kind}s', where)}/{quote(name, safe='')}"
@@ -43,24 +46,23 @@ async def switched(
             raise NothingToExplainError(f"{which} has finished")
         is_flag = isinstance(value, bool)
         field, usual = ("active", True) if is_flag else ("stopPolicy", "None")
+        now = before.get("spec", {}).get(field, usual)
+        if (now, value) == ("HoldAndDrain", "Hold"):
+            value = "HoldAndDrain"  # it is held already, and goes on draining
         written = f"(spec.{field}: {str(value).lower() if is_flag else value})"
-        if before.get("spec", {}).get(field, usual) == value:
+        if now == value:
             return f"{which} unchanged {written}"
         body = msgspec.json.encode({"spec": {field: value}})
-        query = f"?fieldManager=kubectl-gang{'&dryRun=All' if dry_run else ''}"
+        query = f"?fieldManager=kubectl-gang{'&dryRun=All' if is_dry else ''}"
         await client.request("PATCH", path + query, body=body, content_type=MERGE_PATCH)
     done = f"{which} {'resumed' if value == usual else 'stopped'} {written}"
-    return f"{done}{' (server dry run)' if dry_run else ''}{_MEANS.get(value, '')}"
+    return f"{done}{' (server dry run)' if is_dry else ''}{_MEANS.get(value, '')}"
 
 
 async def _workload(client: KubeClient, asked: ExplainTarget) -> str:
     """Return the name of the Workload of a job."""
-    decoder = QueueDecoder(Decoder())
-    queues = Queues(decoder.completed)
-    path = collection("workloads", asked.namespace)
-    found = await everything(client, path, decoder.workload)
-    queues.apply(events.Listed(WorkloadInfo, found))
-    key = workload_of(asked, queues.view())
+    path, decode = collection("workloads", asked.namespace), QueueDecoder(Decoder()).workload
+    key = workload_of(asked, await everything(client, path, decode))
     if key is None:
         raise NothingToExplainError(
             f"no Workload in namespace {asked.namespace} is of a job {asked.name}; "

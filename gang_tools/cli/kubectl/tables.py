@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from extender.api.wellknown import ConditionType
 from extender.resources.quantity import show
-from gang_tools.cli.kubectl.listing import age
+from gang_tools.cli.context import age
 from gang_tools.page import views
 from gang_tools.page.following import FollowedCluster
 
@@ -41,7 +40,7 @@ def queues(seen: FollowedCluster, _namespace: str) -> TopTable:
             ", ".join(f"{bar['text']} {bar['resource']}" for bar in each["bars"]),
             each["inactive"] or ", ".join(f"{x['name']} {x['count']}" for x in each["reasons"]),
         )
-        for each in views.queues_shown(seen.facts()).tree
+        for each in views.queues_shown(seen.facts(), {}, {}).tree
     }
     return TopTable(heads, rows)
 
@@ -49,17 +48,17 @@ def queues(seen: FollowedCluster, _namespace: str) -> TopTable:
 def gangs(seen: FollowedCluster, namespace: str) -> TopTable:
     """Return the gangs that have not ended, those that wait first."""
     heads = ("NAMESPACE", "NAME", "PHASE", "SCHEDULED", "REASON", "POSITION", "PRIORITY", "AGE")
-    facts, rows = seen.group_facts(), dict[str, tuple[Cell, ...]]()
     own = ("namespace", "name", "phase", "pods", "reason", "position", "priority")
-    for each in views.gangs_shown(facts):
-        group = facts.view.pod_group(each["id"])
-        said = group.status.condition(ConditionType.SCHEDULED) if group is not None else None
-        if said is not None and said.status == "False":
-            each |= {"reason": said.reason, "message": said.message}
-        seconds = int(facts.now - group.created) if group is not None else ""
-        if namespace in {"", each["namespace"]}:
-            cells = ("" if each[x] is None else each[x] for x in own)
-            rows[f"gang/{each['id']}"] = (*cells, seconds, each.get("message", ""))
+    facts = seen.group_facts()
+    rows = {
+        f"gang/{each['id']}": (
+            *(each[x] for x in own),
+            each["since"] and int(facts.now) - each["since"],
+            each["said"],
+        )
+        for each in views.gangs_shown(facts)
+        if namespace in {"", each["namespace"]}
+    }
     return TopTable((*heads, "MESSAGE"), rows)
 
 
@@ -70,7 +69,7 @@ def jobs(seen: FollowedCluster, namespace: str) -> TopTable:
     facts = seen.facts()
     rows = {
         f"workload/{each['id']}": (*(each[x] for x in own), int(facts.now) - each["since"])
-        for each in views.queues_shown(facts).waiting
+        for each in views.queues_shown(facts, {}, {}).waiting
         if namespace in {"", each["namespace"]}
     }
     return TopTable(heads, rows)

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual import on
 from textual.app import App, ComposeResult
@@ -62,7 +63,7 @@ class TopApp(App[None]):
         self._seen, self._clock, self._namespace = seen, clock, namespace
         self._wanted, self._sorted_by = dict.fromkeys(TABLES, ""), dict[str, int]()
         self._opened: Callable[[], str] | None = None
-        self._heads: list[str] = []
+        self._sizes: dict[str, int] = {}
         self._rows: Rows = []
         self._count = ""
         self._version, self._looked, self._rests = -1, 0.0, 0.0
@@ -89,6 +90,8 @@ class TopApp(App[None]):
 
     def look(self) -> None:
         """Show what has changed, unless looks take too much of the time."""
+        if not self.query("#status"):
+            return  # the app ends, and its widgets are gone
         now = self._clock.monotonic()
         changed = self._seen.version != self._version or now - self._looked > _AGES_SECONDS
         if changed and now >= self._rests:
@@ -120,21 +123,25 @@ class TopApp(App[None]):
         """Show rows in the table; the cursor stays on its row."""
         table: DataTable[Text] = self.query_one(DataTable)
         before, keys = self._rows, [key for key, _ in rows]
-        if heads == self._heads and keys == [key for key, _ in before]:
+        columns = zip(heads, *(cells for _, cells in rows), strict=True)
+        sizes = {column[0]: max(map(cell_len, column)) for column in columns}
+        if (sizes, keys) == (self._sizes, [key for key, _ in before]):
             for place in product(range(len(rows)), range(len(heads))):
                 cell = rows[place[0]][1][place[1]]
                 if cell != before[place[0]][1][place[1]]:
-                    table.update_cell_at(Coordinate(*place), Text(cell), update_width=True)
+                    table.update_cell_at(Coordinate(*place), Text(cell))
         else:
-            at, top = table.cursor_row, table.scroll_y
+            at, left, top = table.cursor_row, table.scroll_x, table.scroll_y
             table.clear(columns=True)
-            table.add_columns(*heads)
+            for head, size in sizes.items():
+                # The table measures its cells too late: it may show them cut before.
+                table.add_column(head, width=size)
             for each, cells in rows:
                 table.add_row(*map(Text, cells), key=each)
             key = before[at][0] if at < len(before) else ""
             table.move_cursor(row=keys.index(key) if key in keys else at, scroll=False)
-            table.scroll_to(y=top, animate=False)
-        self._heads, self._rows = heads, rows
+            table.scroll_to(left, top, animate=False)
+        self._sizes, self._rows = sizes, rows
 
     def _open(self, text: Callable[[], str] | None) -> None:
         """Show a text in the place of the table, or the table."""
@@ -184,7 +191,7 @@ class TopApp(App[None]):
         self._show()
 
     def _action_sort(self) -> None:
-        self._sorted_by[self._tab] = (self._sorted_by.get(self._tab, -1) + 1) % len(self._heads)
+        self._sorted_by[self._tab] = (self._sorted_by.get(self._tab, -1) + 1) % len(self._sizes)
         self._show()
 
     def _action_close(self) -> None:
@@ -197,10 +204,12 @@ class TopApp(App[None]):
         self._open(lambda: _HELP)
 
 
-async def run(settings: Settings, kubeconfig: Path | None, namespace: str) -> int:
+async def run(
+    settings: Settings, kubeconfig: Path | None, namespace: str, *, context: str | None
+) -> int:
     """Show a cluster until the user quits; return the exit code. Raises ConfigurationError."""
     clock = SystemClock()
-    async with KubeClient(await keyring(kubeconfig)) as client:
+    async with KubeClient(await keyring(kubeconfig, context)) as client:
         seen = FollowedCluster(settings, client, clock)
         app = TopApp(seen, clock, namespace)
         # It gives the terminal back as it was.

@@ -16,6 +16,8 @@ from aiohttp import web
 from tests.bench.loop.stage import STAGES, Collection
 
 _GONE = 410
+_BOOKMARK_SECONDS = 30.0
+"""Less than the silence after which a client takes a watch for broken."""
 _EMPTY = b'{"metadata":{"resourceVersion":"1"},"items":[]}'
 
 
@@ -66,11 +68,19 @@ class StandIn:
         lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._watches[lines] = "" if "labelSelector" in request.query else request.path
         try:
-            while (line := await lines.get()) is not None:
+            while (line := await self._next(lines)) is not None:
                 await response.write(line)
         finally:
             del self._watches[lines]
         return response
+
+    async def _next(self, lines: asyncio.Queue[bytes | None]) -> bytes | None:
+        """Return what a watch sends next: without changes a bookmark, as the API server does."""
+        try:
+            return await asyncio.wait_for(lines.get(), _BOOKMARK_SECONDS)
+        except TimeoutError:
+            version = {"metadata": {"resourceVersion": str(self._version)}}
+            return json.dumps({"type": "BOOKMARK", "object": version}).encode() + b"\n"
 
     def _named(self, path: str) -> tuple[Collection, int, str] | None:
         """Return where the object of a path is, and the path of its resource."""

@@ -1,7 +1,7 @@
 """The page, a browser that looks at it, and work on the control plane that is worth a look."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ def served(
     name: str = "page",
     host: str = "127.0.0.1",
     scheme: str = "http",
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """Run the page with the rights that it is shipped with; give its address."""
     account = control_plane.service_account_kubeconfig(NAMESPACE, "gang-page")
@@ -61,7 +62,7 @@ def served(
     url = f"{scheme}://{host}:{port}"
     command = [sys.executable, "-m", "gang_tools", "page", "--host", host, "--port", str(port)]
     found = kubeconfig or account
-    process = control_plane.spawn(name, [*command, "--kubeconfig", found, *args], url=url)
+    process = control_plane.spawn(name, [*command, "--kubeconfig", found, *args], env=env, url=url)
     try:
         control_plane.wait_until("the page is ready", lambda: is_ready(process, url))
         yield url

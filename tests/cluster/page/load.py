@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from extender.api.wellknown import EXPECTED_RUN
-from tests.cluster.queues import API
+from tests.cluster.queues import API, WORKLOADS
 from tests.harness import objects
 from tests.harness.client import Api, Object
 
@@ -51,10 +51,11 @@ def job(name: str, namespace: str, pods: int, *, gpus: int = 2, **options: Any) 
     return found
 
 
-def pods(group: str, count: int, *, cpu: str = "4") -> list[Object]:
-    """Return pods of a gang without a queue."""
+def pods(group: str, count: int, *, cpu: str = "4", high: str | None = None) -> list[Object]:
+    """Return pods of a gang without a queue, of the class `high`."""
+    where: Object = {"group": group, "namespace": "team-batch"}
     return [
-        objects.pod(f"{group}-{number}", cpu=cpu, group=group, namespace="team-batch")
+        objects.pod(f"{group}-{number}", cpu, **where, priority_class=high)
         for number in range(count)
     ]
 
@@ -98,6 +99,10 @@ def make_waiting(api: Api) -> None:
         job("pretrain-405b", "team-language", 24),
         job("detect-video", "team-vision", 16),
         job("walking", "team-robotics", 20),
+    )
+    # It blocks its queue, which is StrictFIFO, once the queue has it.
+    api.wait_for("walking waits", lambda: api.list(WORKLOADS, "team-robotics")[1:])
+    api.create(
         job("simulate", "team-robotics", 2),
         job("too-large", "team-batch", 8),
         job("held", "team-paused", 1),

@@ -504,8 +504,8 @@ def of_queue(
     meta = {"name": "q", "annotations": annotations or {}}
     quotas = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]
     groups = [{"coveredResources": ["cpu"], "flavors": quotas}]
-    queue = {"metadata": meta, "spec": {"resourceGroups": groups}}
-    found = {"metadata": {"name": "f"}, "spec": flavor or {}}
+    queue = {"kind": "ClusterQueue", "metadata": meta, "spec": {"resourceGroups": groups}}
+    found = {"kind": "ResourceFlavor", "metadata": {"name": "f"}, "spec": flavor or {}}
     return {
         f"{QUEUE_API}clusterqueues": {"items": [queue]},
         f"{QUEUE_API}resourceflavors": {"items": [found]},

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from gang_tools.cli import context
-from gang_tools.cli.context import namespace
+from gang_tools.cli.context import age, default_namespace, named
 
 TEAM = {
     "current-context": "work",
@@ -32,7 +32,7 @@ WANT = {
 def test_a_kubeconfig_names_the_namespace(tmp_path: Path, content: Any, want: str) -> None:
     path = tmp_path / "config"
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
-    assert namespace(path) == want
+    assert default_namespace(path) == want
 
 
 def test_the_environment_names_files_and_the_first_readable_one_counts(
@@ -41,8 +41,15 @@ def test_the_environment_names_files_and_the_first_readable_one_counts(
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(TEAM))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{path}")
-    assert namespace(None) == "team"
-    assert namespace(tmp_path / "missing") == "default"
+    assert default_namespace(None) == "team"
+    assert default_namespace(tmp_path / "missing") == "default"
+
+
+def test_a_context_that_is_named_counts(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(TEAM))
+    assert default_namespace(path, "home") == "family"
+    assert default_namespace(path, "") == "team"
 
 
 def test_a_context_of_one_file_may_be_in_another(
@@ -52,7 +59,7 @@ def test_a_context_of_one_file_may_be_in_another(
     first.write_text(yaml.safe_dump({"current-context": "home", "contexts": []}))
     second.write_text(yaml.safe_dump(TEAM))
     monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
-    assert namespace(None) == "family"
+    assert default_namespace(None) == "family"
 
 
 @pytest.mark.parametrize(
@@ -68,8 +75,9 @@ def test_in_a_pod_it_is_the_pods_own_unless_a_kubeconfig_is_given(
     monkeypatch.setattr(context, "OF_POD", of_pod)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBECONFIG", str(given))
-    assert namespace(None) == want
-    assert namespace(given) == "team"
+    assert default_namespace(None) == want
+    assert default_namespace(given) == "team"
+    assert default_namespace(None, "home") == "family"
 
 
 def test_a_namespace_file_that_cannot_be_read_is_skipped(
@@ -80,4 +88,44 @@ def test_a_namespace_file_that_cannot_be_read_is_skipped(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     for each in (odd, tmp_path):  # no UTF-8, and a directory
         monkeypatch.setattr(context, "OF_POD", each)
-        assert namespace(None) == "default"
+        assert default_namespace(None) == "default"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (-1, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (599, "9m59s"),
+        (600, "10m"),
+        (10_799, "179m"),
+        (10_800, "3h"),
+        (28_799, "7h59m"),
+        (172_799, "47h"),
+        (2 * 86_400 + 3_601, "2d1h"),
+        (8 * 86_400, "8d"),
+        (729 * 86_400, "729d"),
+        (3 * 365 * 86_400 + 86_401, "3y1d"),
+        (8 * 365 * 86_400, "8y"),
+    ],
+)
+def test_ages_are_those_of_kubectl(seconds: int, want: str) -> None:
+    assert age(seconds) == want
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (("job", "a", None), ("job", "a", None)),
+        (("jobs.batch/a", "", None), ("job", "a", None)),
+        (("JobSet/a", "", None), ("job", "a", "jobset")),
+        (("job/a", "", "batch/job"), ("job", "a", "batch/job")),
+        (("pg", "a", None), ("podgroup", "a", None)),
+        (("podgroups.scheduling.x-k8s.io/a", "", None), ("podgroup", "a", None)),
+    ],
+)
+def test_objects_are_named_as_in_kubectl(
+    words: tuple[str, str, str | None], want: tuple[str, str, str | None]
+) -> None:
+    assert named(*words, kinds=("workload", "podgroup")) == want

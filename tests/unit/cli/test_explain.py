@@ -24,15 +24,22 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        pytest.param(("job",), 2, "Missing argument", id="no name"),
+        pytest.param(("job",), 2, "give one name: job NAME, or job/NAME", id="no name"),
+        pytest.param(
+            ("job/a", "-f", "a"), 2, "a job, or a manifest with -f", id="a name and a file"
+        ),
+        pytest.param(("cq/a",), 2, "neither workload, podgroup, pod nor the kind", id="a queue"),
         pytest.param(("job", "a", "-o", "xml"), 2, "xml", id="no such form"),
         pytest.param(("workload", "a", "--kind", "Job"), 2, "--kind", id="a kind of workload"),
         pytest.param(("job", "a", "--config", "none.yaml"), 2, "none.yaml", id="no settings"),
         pytest.param(("job", "a", "--kubeconfig", "none"), 1, "kubeconfig none", id="no cluster"),
-        pytest.param(("podgroup",), 2, "Missing argument", id="no name of a PodGroup"),
+        pytest.param(("podgroup",), 2, "give one name: podgroup", id="no name of a PodGroup"),
         pytest.param(("pod", "a", "-o", "xml"), 2, "xml", id="no such form of a pod"),
         pytest.param(("podgroup", "a", "--config", "none.yaml"), 2, "none.yaml", id="no file"),
         pytest.param(("pod", "a", "--kubeconfig", "none"), 1, "kubeconfig none", id="no way in"),
+        pytest.param(
+            ("pg/a", "--context", "none", "--kubeconfig", "here"), 1, "name none", id="a context"
+        ),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -40,6 +47,7 @@ def test_what_is_wrong_is_said(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "here").write_text("kind: Config\n")
 
     result = CliRunner().invoke(app, ["explain", *argv])
 

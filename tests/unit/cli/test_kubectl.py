@@ -50,6 +50,7 @@ class Server:
 
     def __init__(self, answers: dict[str, Any], refused: tuple[str, ...] = ()) -> None:
         self.answers, self.refused = answers, refused
+        self.opened_with: tuple[object, ...] = ()
         self.asked: list[str] = []
         self.patches: list[tuple[str, Any]] = []
 
@@ -162,39 +163,17 @@ def test_a_message_changes_nothing_in_the_terminal() -> None:
     assert text == "REASON\n[2Jgone and more\n"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "want"),
-    [
-        (-1, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (599, "9m59s"),
-        (600, "10m"),
-        (10_799, "179m"),
-        (10_800, "3h"),
-        (28_799, "7h59m"),
-        (172_799, "47h"),
-        (2 * 86_400 + 3_601, "2d1h"),
-        (8 * 86_400, "8d"),
-        (729 * 86_400, "729d"),
-        (3 * 365 * 86_400 + 86_401, "3y1d"),
-        (8 * 365 * 86_400, "8y"),
-    ],
-)
-def test_ages_are_those_of_kubectl(seconds: int, want: str) -> None:
-    assert listing.age(seconds) == want
-
-
 def listed(server: "Server", monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
     """Return how `list` ends with what a server has: its exit code, and what it prints and says."""
 
     @asynccontextmanager
-    async def opened(*_: object) -> AsyncIterator[Any]:
+    async def opened(*given: object) -> AsyncIterator[Any]:
+        server.opened_with = given
         clock = SimpleNamespace(wall=NOW.timestamp)
         yield SimpleNamespace(reader=server, clock=clock)
 
     monkeypatch.setattr("gang_tools.snapshot.file.opened", opened)
-    result = CliRunner().invoke(app, ["list", *words])
+    result = CliRunner().invoke(app, words if "list" in words else ["list", *words])
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -207,6 +186,35 @@ def test_an_empty_list_is_told_from_an_api_server_without_the_kinds(
     assert listed(server, monkeypatch, "-A") == (0, "", "No resources found\n")
     unknown = f"gang-extender: GET {GANGS}: 404. Apply manifests/crds\n"
     assert listed(server, monkeypatch, "gangs", "-n", "team") == (1, "", unknown)
+
+
+@pytest.mark.parametrize("option", ["-n", "--namespace"])
+def test_a_namespace_may_be_named_like_a_command(
+    monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    server = Server({f"/apis/{QUEUE_API}/namespaces/stop/workloads": []})
+    assert listed(server, monkeypatch, option, "stop", "list")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["list --context far -n team", "--context=far -n team list", "-n team list --context far"],
+)
+def test_options_come_before_or_after_the_command(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    server = Server({f"{IN_TEAM}/workloads": []})
+    assert listed(server, monkeypatch, *words.split())[0] == 0
+    assert server.opened_with == (None, None, "far")
+    assert all("/namespaces/team/" in path for path in server.asked)
+
+
+def test_what_cannot_be_a_namespace_is_wrong_use() -> None:
+    for command in ("list", "top"):
+        asked = [command, "-n", "a/b"]
+        result = CliRunner().invoke(app, asked, env={"COLUMNS": "200"})
+        assert result.exit_code == 2
+        assert "'a/b' cannot be the name of a namespace" in result.output
 
 
 def test_each_kind_that_may_not_be_read_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +260,7 @@ async def test_a_list_has_what_may_be_read_and_names_what_may_not() -> None:
             id="hold a queue",
         ),
         pytest.param(
-            ("stop", "localqueue", "q", "--drain", "--dry-run"),
+            ("stop", "localqueue", "q", "--drain", "--dry-run=server"),
             "localqueues/q",
             {"stopPolicy": "HoldAndDrain"},
             "localqueue.kueue.x-k8s.io/q stopped (spec.stopPolicy: HoldAndDrain) (server dry run)",
@@ -267,6 +275,13 @@ async def test_a_list_has_what_may_be_read_and_names_what_may_not() -> None:
         ),
         pytest.param(
             ("resume", "lq", "q"), "", None, "/q unchanged (spec.stopPolicy: None)", id="no change"
+        ),
+        pytest.param(
+            ("stop", "lq/drained"),
+            "",
+            None,
+            "/drained unchanged (spec.stopPolicy: HoldAndDrain)",
+            id="hold a queue that is drained",
         ),
     ],
 )
@@ -285,6 +300,9 @@ def test_what_is_stopped_and_resumed(
             f"{IN_TEAM}/workloads/w": workload,
             f"{IN_TEAM}/workloads/stopped": stopped,
             f"{IN_TEAM}/localqueues/q": made("LocalQueue", "q"),
+            f"{IN_TEAM}/localqueues/drained": made(
+                "LocalQueue", "drained", spec={"stopPolicy": "HoldAndDrain"}
+            ),
         }
     )
     serve(server, monkeypatch)
@@ -295,7 +313,7 @@ def test_what_is_stopped_and_resumed(
     assert want in result.stdout
     assert [patch for _, patch in server.patches] == ([] if spec is None else [{"spec": spec}])
     for each, _ in server.patches:
-        dry = "&dryRun=All" if "--dry-run" in words else ""
+        dry = "&dryRun=All" if "--dry-run=server" in words else ""
         assert each == f"{IN_TEAM}/{path}?fieldManager=kubectl-gang{dry}"
 
 
@@ -316,8 +334,11 @@ def test_what_is_stopped_and_resumed(
             ("stop", "job", "a", "--drain"), 2, "is for stopping queues", id="drain a job"
         ),
         pytest.param(("resume", "lq", "q", "--drain"), 2, "is for stopping", id="resume, drain"),
-        pytest.param(("stop", "pod", "a"), 2, "pod is none of job, workload", id="no such kind"),
+        pytest.param(
+            ("stop", "pg", "a"), 2, "pg is neither workload, localqueue", id="no such kind"
+        ),
         pytest.param(("stop", "Jobs"), 2, "Jobs NAME, or Jobs/NAME", id="no name"),
+        pytest.param(("stop", "kwl/a", "--kind=Job"), 2, "--kind is for jobs", id="odd kind"),
         pytest.param(("stop", "lq/a", "b"), 2, "give one name", id="two names"),
         pytest.param(("stop", "cq", "a"), 1, "404. Apply manifests/crds", id="no CRD"),
     ],
@@ -340,7 +361,7 @@ def test_what_cannot_be_stopped_is_said(
 def serve(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the commands that write ask a server of the test."""
 
-    async def no_keys(_: object) -> None:
+    async def no_keys(*_: object) -> None:
         pass
 
     monkeypatch.setattr(stopping, "keyring", no_keys)

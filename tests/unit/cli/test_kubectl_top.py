@@ -110,9 +110,11 @@ def test_a_queue_shows_only_what_waits_in_it() -> None:
 
 
 @asynccontextmanager
-async def shown(seen: FollowedCluster, clock: ManualClock) -> AsyncIterator[Pilot[None]]:
+async def shown(
+    seen: FollowedCluster, clock: ManualClock, size: tuple[int, int] = (160, 40)
+) -> AsyncIterator[Pilot[None]]:
     """Run the program on a screen of the test."""
-    async with TopApp(seen, clock).run_test(size=(160, 40)) as pilot:
+    async with TopApp(seen, clock).run_test(size=size) as pilot:
         await pilot.pause()
         yield pilot
 
@@ -201,3 +203,27 @@ async def test_a_change_shows_and_the_cursor_stays_on_its_row() -> None:
         assert "State         Started" in text(pilot)
         observe(seen._cluster, pod("runs-0", 2, group="runs", on="n1", terminating=True))
         await until(pilot, lambda: "being deleted" in text(pilot))
+
+
+async def test_a_change_cuts_no_cell_and_keeps_the_columns_that_are_shown() -> None:
+    clock = ManualClock(NOW)
+    seen = followed(clock)
+    async with shown(seen, clock, size=(60, 20)) as pilot:
+        await keys(pilot, "2", "right", "right")
+        table = pilot.app.query_one(DataTable)
+        await until(pilot, lambda: table.scroll_x > 0)
+        before = table.scroll_x
+        observe(seen._cluster, pod_group("a-long-name", 1, created=NOW))
+        cast("TopApp", pilot.app)._show()  # it may be painted from now on
+        assert table.ordered_columns[1].get_render_width(table) >= len("a-long-name")
+        await pilot.pause()
+        assert table.scroll_x == before
+
+
+async def test_a_look_at_an_app_that_has_ended_is_none() -> None:
+    clock = ManualClock(NOW)
+    app = TopApp(followed(clock), clock)
+    async with app.run_test() as pilot:
+        await pilot.press("q")
+
+    app.look()

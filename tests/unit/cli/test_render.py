@@ -10,41 +10,15 @@ from typer.testing import CliRunner
 
 from extender.config.settings import Settings
 from gang_tools.cli.main import app
-from gang_tools.cli.render import MEND_SETTINGS, SETTINGS
 
 ROOT = Path(__file__).parents[3]
 
 run = CliRunner()
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A folder with a fresh file."""
-    output = str(tmp_path / SETTINGS)
-    assert run.invoke(app, ["render", "settings", "--output", output]).exit_code == 0
-    return tmp_path
-
-
-def check(folder: Path) -> tuple[int, str, str]:
-    result = run.invoke(app, ["render", "--check", "--root", str(folder)])
-    return result.exit_code, result.stdout, result.stderr
-
-
-def test_this_checkout_is_what_render_gives() -> None:
-    assert check(ROOT) == (0, "", "")
-
-
-def test_a_stale_reference_of_settings_is_shown_with_the_command_that_mends_it(
-    checkout: Path,
-) -> None:
-    path = checkout / SETTINGS
-    path.write_text(path.read_text().replace("`listen.port`", "`listen.prot`"))
-
-    code, diff, reported = check(checkout)
-
-    assert code == 1
-    assert diff.splitlines()[:2] == [f"--- {SETTINGS}", f"+++ {SETTINGS} (rendered)"]
-    assert MEND_SETTINGS in reported
+def test_this_checkout_has_what_render_gives() -> None:
+    page = (ROOT / "docs/configuration.md").read_text()
+    assert run.invoke(app, ["render", "settings"]).stdout == page
 
 
 def rows() -> dict[str, list[str]]:
@@ -91,8 +65,6 @@ WANT_WRONG_USE = {
     "render alone": ["render"],
     "a command that there is not": ["render", "setting"],
     "an option that there is not": ["render", "--verify"],
-    "a checkout that there is not": ["render", "--check", "--root", "/does/not/exist"],
-    "a check and a command at once": ["render", "--check", "settings"],
     "no command at all": [],
 }
 

@@ -53,7 +53,7 @@ def _api_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
     @asynccontextmanager
     async def beside(
-        kubeconfig: Path | None, snapshot: Snapshot | None
+        kubeconfig: Path | None, snapshot: Snapshot | None, _context: str | None = None
     ) -> AsyncIterator[ObjectSource]:
         if snapshot is None:
             yield ObjectSource(there, StoppedClock(NOW))
@@ -138,8 +138,8 @@ def test_what_is_wrong_is_said(url: str, tmp_path: Path) -> None:
     half.write_bytes(half.read_bytes()[:-20])
     with served(FastAPI) as other:
         cases = [
-            (("snapshot", "--url", "ftp://x"), 1, "is no URL such as http://127.0.0.1:8888"),
-            (("snapshot", "--url", "http://127.0.0.1:1"), 1, "refused"),
+            (("snapshot", "--url", "ftp://x"), 1, " ftp://x: it is no URL such as http:"),
+            (("snapshot", "--url", "http://127.0.0.1:1"), 1, " http://127.0.0.1:1: [Errno 111]"),
             (("snapshot", "--url", other), 1, "404: "),
             (("snapshot", "--process", "kubelet"), 2, "kubelet"),
             (("explain", "pod", "a", "--from-snapshot", text), 1, "it is no snapshot"),

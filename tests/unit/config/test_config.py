@@ -350,7 +350,7 @@ def serve(*args: str, command: str = "serve", **env: str) -> tuple[int, str]:
         [sys.executable, "-m", "gang_tools", command, *args],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=False,
         env={**kept, "HOME": "/nonexistent", "NO_COLOR": "1", **env},
     )
@@ -383,7 +383,7 @@ def test_no_way_to_the_api_server_is_a_failure(tmp_path: Path, command: str) -> 
     code, text = serve("--kubeconfig", str(missing), command=command)
 
     assert code == 1
-    assert f"gang-extender: cannot use the kubeconfig {missing}: " in text
+    assert f"gang-extender: cannot use the kubeconfig {missing}: there is no such file" in text
     assert "Traceback" not in text
 
 

@@ -511,6 +511,31 @@ async def test_a_workload_behind_an_equal_one_gets_its_condition_as_well(scene: 
         await scene.until(lambda: reported() == {"second", "third", "fourth"})
 
 
+@pytest.mark.parametrize("of", ["ClusterQueue", "LocalQueue"])
+async def test_a_workload_behind_an_equal_one_says_why_it_waits_once_its_queue_is_resumed(
+    scene: Scene, of: str
+) -> None:
+    scene.add("first", "second", "third")
+    records: dict[str, tuple[Record, Record]] = {
+        "ClusterQueue": (cluster_queue("cq", 1, stop_policy="Hold"), cluster_queue("cq", 1)),
+        "LocalQueue": (local_queue(stop_policy="Hold"), local_queue()),
+    }
+    stopped, resumed = records[of]
+
+    def say(reason: str) -> bool:
+        return {scene.said("second"), scene.said("third")} == {reason}
+
+    async with scene.running():
+        await scene.until(lambda: say("WaitingForQuota"))
+        scene.put(stopped)
+        why = condition("QuotaReserved", "Suspended", true=False)
+        for name in ("second", "third"):
+            scene.put(replace(scene.server.stored[key(name)], conditions=(why,)))
+        await asyncio.sleep(1)
+        scene.put(resumed)
+        await scene.until(lambda: say("WaitingForQuota"))
+
+
 async def test_what_found_no_quota_is_tried_again_when_its_queue_gets_more(scene: Scene) -> None:
     scene.put(workload("wide", 2))
     async with scene.running():

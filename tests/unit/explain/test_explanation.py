@@ -205,7 +205,7 @@ def test_the_text() -> None:
 Workload      ns/waits
 Queue         LocalQueue cq, ClusterQueue cq, cohort team
 Priority      0
-Created       1h2m ago
+Created       62m ago
 State         Pending (WaitingForQuota)
               couldn't assign flavors to pod set main: insufficient unused quota for cpu in \
 flavor default, 1 more needed
@@ -213,7 +213,7 @@ Position      1 of 1 in the ClusterQueue, 1 of 1 in the LocalQueue
 
 Waits for 1 more cpu of flavor default. Held by:
   WORKLOAD  JOB        CLUSTERQUEUE  CPU  PRIORITY  SINCE
-  ns/has    Job/train  cq            3    0         1h17m ago
+  ns/has    Job/train  cq            3    0         77m ago
 
 Quota of ClusterQueue cq
   FLAVOR   RESOURCE  ASKED  NOMINAL  BORROWING LIMIT  USED  AVAILABLE  MISSING
@@ -224,8 +224,8 @@ Pods
   main     2     cpu 1  cpu 2     -
 
 Conditions
-  TYPE           STATUS  REASON           SINCE     MESSAGE
-  QuotaReserved  False   WaitingForQuota  1h1m ago
+  TYPE           STATUS  REASON           SINCE    MESSAGE
+  QuotaReserved  False   WaitingForQuota  61m ago
 """
     )
 

@@ -104,6 +104,16 @@ async def test_a_token_and_its_end(files: Files) -> None:
     assert jwt(exp=99) not in repr(found), "a token is not for logs"
 
 
+async def test_a_context_that_is_named_counts(files: Files) -> None:
+    path = files.write(token="t")
+    config = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**config, "current-context": "gone"}))
+
+    assert (await load(path, "x")).host == SERVER
+    with pytest.raises(ConfigurationError, match="gone"):
+        await load(path, "")
+
+
 async def test_a_certificate_and_its_end(files: Files) -> None:
     user = files.shown("someone", timedelta(hours=1))
     found = await load(files.write(**user))
@@ -232,7 +242,7 @@ async def test_a_field_that_the_library_misses_is_named(
 ) -> None:
     """An OpenID provider's answer without one, say: the library raises a bare KeyError."""
 
-    async def misses(**_: Any) -> None:
+    async def misses(*_: Any) -> None:
         raise KeyError("id_token")
 
     path = files.write(token="t")

@@ -1,7 +1,7 @@
 """The door lets in those whom the API server knows, and says what they may see."""
 
 import asyncio
-from collections.abc import Collection, MutableMapping
+from collections.abc import AsyncIterator, Collection, MutableMapping
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -194,7 +194,21 @@ async def test_the_form_takes_a_token_that_the_api_server_knows() -> None:
         assert right.status_code == 303
         assert "httponly; path=/; samesite=lax" in right.headers["set-cookie"].lower()
         assert (await page.get("/queues")).json()["sees"] == ["a"]
-        assert (await page.post("/login", content=b"x" * 100_000)).status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/login", "/_nicegui/client/1/upload/2"])
+async def test_of_a_body_that_is_too_long_or_has_no_length_nothing_is_read(path: str) -> None:
+    read = list[int]()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        read.append(1)
+        yield b"x"
+
+    async with client(ALL) as page:
+        whole = [await page.post(path, content=b"x" * n, headers=BEARER) for n in (100, 200_000)]
+        cut = await page.post(path, content=chunks(), headers=BEARER)
+    assert whole[0].status_code in {200, 404}
+    assert [whole[1].status_code, cut.status_code, read] == [413, 413, []]
 
 
 @pytest.mark.parametrize(

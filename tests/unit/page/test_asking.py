@@ -1,6 +1,8 @@
 """Answers about a job that somebody pastes, and the faults of its manifest."""
 
 import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -11,14 +13,16 @@ from structlog.testing import LogCapture
 from extender.config.sections import SettingsError
 from extender.config.settings import Settings
 from extender.kube.client import KubeClient
+from extender.runtime.faults import FAULTS
 from extender.state.queue import events as qv
 from extender.state.queue.records import NamespaceInfo
 from gang_tools.page.access import Viewer
 from gang_tools.page.asking import Asking
 from gang_tools.page.following import FollowedCluster
+from gang_tools.simulate import answering
 from gang_tools.simulate.answering import Forecast, Object, UnknownJobError
 from tests.harness import objects
-from tests.makers import NAMESPACE, ManualClock, nodes, observe
+from tests.makers import NAMESPACE, ManualClock, nodes, observe, pod
 from tests.queue_makers import cluster_queue, flavor, local_queue, workload
 from tests.unit.explain.scene import holding
 
@@ -109,19 +113,92 @@ async def test_a_time_that_is_none_is_said_and_what_is_no_job() -> None:
         await asked("kind: Deployment")
 
 
-async def test_a_workload_that_waits_starts_when_that_is_known() -> None:
-    ask = answers(held=3)
-    assert await ask.start("ns/waits") is None
-    with pytest.raises(UnknownJobError, match="there is no workload ns/none"):
-        await ask.start("ns/none")
-
-
-async def test_no_more_ask_at_once_than_can_be_answered_soon() -> None:
+async def test_no_more_ask_at_once_than_can_be_answered_soon_and_each_person_once() -> None:
     ask = answers()
-    found = await asyncio.gather(*[ask.start("ns/none") for _ in range(20)], return_exceptions=True)
-    assert [type(each) for each in found].count(SettingsError) == 12
-    with pytest.raises(UnknownJobError):
-        await ask.start("ns/none")
+
+    async def about_none(person: int) -> str:
+        with pytest.raises((SettingsError, UnknownJobError)) as error:
+            await ask.forecast("kind: Deployment", "", Viewer(str(person)))
+        return str(error.value)[:8]
+
+    found = await asyncio.gather(*[about_none(number % 10) for number in range(20)])
+    assert found == ["the mani"] * 8 + ["too many"] * 2 + ["your las"] * 8 + ["too many"] * 2
+    assert await about_none(0) == "the mani"
+
+
+class EnoughError(Exception):
+    """Enough pauses were made."""
+
+
+async def estimating(
+    ask: Asking, monkeypatch: pytest.MonkeyPatch, *steps: tuple[bool, Callable[[], object]]
+) -> list[tuple[float, dict[str, int | None]]]:
+    """Return each pause with what is expected then; a step says who looks, and what comes after."""
+    found, left = list[tuple[float, dict[str, int | None]]](), [*steps]
+
+    async def sleep(seconds: float) -> None:
+        found.append((seconds, dict(ask._followed.starts)))
+        left.pop(0)[1]()
+        if not left:
+            raise EnoughError
+
+    own = SimpleNamespace(sleep=sleep, to_thread=asyncio.to_thread)
+    monkeypatch.setattr("gang_tools.page.asking.asyncio", own)
+    with pytest.raises(EnoughError):
+        await ask.keep_estimating(lambda: left[0][0])
+    return found
+
+
+def nothing() -> None:
+    """Change nothing."""
+
+
+async def test_starts_are_estimated_once_a_minute_while_somebody_looks_and_things_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask = answers(held=3)
+    followed, never = ask._followed, {"ns/waits": None}
+
+    def change() -> None:
+        followed._queues.apply(qv.Applied(workload("newer", 1)))
+
+    version = followed.version
+    steps = (False, nothing), (True, nothing), (True, change), (False, nothing), (True, nothing)
+    assert await estimating(ask, monkeypatch, *steps) == [
+        (1, {}), (60, never), (1, never), (1, never), (60, {**never, "ns/newer": None}),
+    ]  # fmt: skip
+    assert followed.version == version + 3  # two estimates and one change
+
+
+async def test_what_was_evicted_has_no_start_before_its_pods_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask = answers(held=3)
+    observe(ask._followed._cluster, pod("stays", 1, on="n0", workload="ns/waits"))
+    assert await estimating(ask, monkeypatch, (True, nothing)) == [(60, {})]
+
+
+async def test_an_estimate_that_fails_leaves_no_old_one_and_is_made_again_after_the_next_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask, before, lines = answers(held=3), FAULTS.counts["page"], LogCapture()
+    structlog.configure(processors=[lines])
+    works = answering.starts_of
+
+    def fail() -> None:
+        monkeypatch.setattr(answering, "starts_of", lambda *_, **__: 1 / 0)
+        ask._followed._queues.apply(qv.Applied(workload("newer", 1)))
+
+    def mend() -> None:
+        monkeypatch.setattr(answering, "starts_of", works)
+        ask._followed._queues.apply(qv.Applied(workload("newest", 1)))
+
+    pauses = await estimating(ask, monkeypatch, (True, fail), (True, mend), (True, nothing))
+    assert [(seconds, [*starts]) for seconds, starts in pauses] == [
+        (60, ["ns/waits"]), (60, []), (60, ["ns/waits", "ns/newer", "ns/newest"]),
+    ]  # fmt: skip
+    assert FAULTS.counts["page"] == before + 1
+    assert [line["event"] for line in lines.entries] == ["internal error"]
 
 
 async def test_a_job_of_more_pods_than_can_be_played_is_refused() -> None:
@@ -155,6 +232,6 @@ async def test_a_manifest_is_read_when_it_is_its_turn(monkeypatch: pytest.Monkey
         return []
 
     monkeypatch.setattr("gang_tools.page.asking._read", no_job)
-    asks = [ask.forecast(str(number), "", ALL) for number in range(20)]
+    asks = [ask.forecast(str(number), "", Viewer(str(number))) for number in range(20)]
     await asyncio.gather(*asks, return_exceptions=True)
     assert read == [str(number) for number in range(8)]

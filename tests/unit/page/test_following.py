@@ -7,9 +7,11 @@ import pytest
 from extender.config.settings import Settings
 from extender.kube.client import KubeClient
 from extender.kube.errors import UnavailableError
+from extender.state.queue.events import Applied
 from gang_tools.page.following import EVENTS_SECONDS, FollowedCluster
 from gang_tools.page.history import SAMPLE_SECONDS
 from tests.makers import ManualClock, key, nodes, observe, pod, pod_group, pods
+from tests.queue_makers import flavor
 
 EVENT = b"""{"items": [{"metadata": {"uid": "1"}, "reason": "Bound", "lastTimestamp":
 "2026-01-01T10:00:00Z", "involvedObject": {"kind": "Pod", "name": "m-0"}}]}"""
@@ -53,6 +55,30 @@ async def test_room_that_a_story_has_set_aside_shows_with_the_next_look() -> Non
     assert page.version == version + 1
 
 
+async def test_what_nodes_have_left_shows_with_the_next_look_if_it_is_another_amount() -> None:
+    page = followed(Server(), ManualClock(1e6))
+    page._queues.apply(Applied(flavor()))
+    observe(page._cluster, nodes(4, 4))
+    page.look()
+    before = page.room
+    assert before["default"][0]["cpu"] == 8000
+
+    queues = page.queues_version
+    observe(page._cluster, pod("waits", 1))
+    version = page.version
+    page.look()
+    assert (page.room, page.version) == (before, version)
+
+    observe(page._cluster, pod("runs", 1, on="n0"))
+    version = page.version
+    assert (page.room, page.queues_version) == (before, queues)
+    page.look()
+    assert (page.room["default"][0]["cpu"], page.version) == (7000, version + 1)
+    assert page.queues_version == queues + 1
+    page._queues.apply(Applied(flavor("other")))
+    assert page.queues_version == queues + 2
+
+
 async def test_how_the_queues_are_is_kept_each_minute() -> None:
     clock = ManualClock(1e6)
     page = followed(Server(), clock)
@@ -60,7 +86,7 @@ async def test_how_the_queues_are_is_kept_each_minute() -> None:
         page.remember()
         clock.now += SAMPLE_SECONDS / 2
 
-    assert len(page.history._samples) == page.version == 2
+    assert len(page.history.samples) == page.version == 2
 
 
 async def test_events_are_read_again_after_a_while_and_never_none_for_an_error() -> None:

@@ -2,7 +2,7 @@
 
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 from extender.state.cluster.store import Cluster
-from gang_tools.page.history import SAMPLE_SECONDS, History
+from gang_tools.page.history import SAMPLE_SECONDS, History, Sample
 from tests.makers import cluster_of, pod_group
 from tests.queue_makers import Admissions, cluster_queue, condition, flavor, local_queue, workload
 from tests.unit.explain.scene import facts, holding
@@ -59,6 +59,27 @@ def test_a_sample_is_due_each_minute() -> None:
     history.add(facts(now))
     assert not history.is_due(now.now + SAMPLE_SECONDS - 1)
     assert history.is_due(now.now + SAMPLE_SECONDS)
+
+
+def test_earlier_samples_end_with_the_first_and_leave_no_more_than_six_hours() -> None:
+    now, history = queues(), History()
+    now.put(workload("started", 1, "a", conditions=(condition("Admitted", at=now.now - 600),)))
+    history.add(facts(now))
+    at = now.now
+
+    history.put_before([Sample(at - n * 60, {"a": n}, {}, 1, 0) for n in range(400, -1, -1)])
+
+    found = history.shown(Cluster().view())
+    assert found.use["a"] == [*((at - n * 60, n) for n in range(359, 0, -1)), (at, 0)]
+    assert found.numbers["workloads started in the last hour"] == 60
+
+
+def test_the_last_hour_is_an_hour_where_samples_are_missing() -> None:
+    now, history = queues(), History()
+    history.add(facts(now))
+    history.put_before([Sample(now.now - age, {}, {}, 7, 0) for age in (3600, 3599)] * 2)
+
+    assert history.shown(Cluster().view()).numbers["workloads started in the last hour"] == 14
 
 
 def test_gangs_that_are_partial_are_counted() -> None:

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -17,6 +18,7 @@ from extender.config.settings import Settings
 from extender.kube.client import KubeClient
 from extender.state.queue import events as qv
 from extender.state.queue.records import NamespaceInfo, OwnerRef
+from gang_tools.page import views
 from gang_tools.page.access import Viewer
 from gang_tools.page.asking import Asking
 from gang_tools.page.following import FollowedCluster
@@ -35,15 +37,16 @@ def shown() -> FastAPI:
     """Return the pages about two jobs, of which one waits, and a gang."""
     clock = ManualClock()
     followed = FollowedCluster(Settings(), cast("KubeClient", None), clock)
-    members = [pod(f"m-{number}", 2, group="gang", on="n0") for number in range(2)]
-    observe(followed._cluster, nodes(8), pod_group("gang", 2), members)
+    members = [pod(f"m-{number}", 2, group="gang", on="n1") for number in range(2)]
+    observe(followed._cluster, nodes(8, 8), pod_group("gang", 2), members)
     queue = NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", 4), local_queue()
     twice = [
         workload(f"{kind}-twice", 9, owners=(OwnerRef(version, kind, "twice", kind),))
         for kind, version in (("Job", "batch/v1"), ("JobSet", "jobset.x-k8s.io/v1alpha2"))
     ]
     own = replace(local_queue(), meta=meta(local_queue().meta.name, "own"))
-    others = NamespaceInfo("own"), own, workload("mine", 9, meta=meta("mine", "own"))
+    quiet, secret = (replace(own, meta=meta("main", each)) for each in ("quiet", "secret"))
+    others = NamespaceInfo("own"), own, quiet, secret, workload("mine", 9, meta=meta("mine", "own"))
     foreign = cluster_queue("other", 4), local_queue("other"), workload("foreign", 9, "other")
     for fact in (*queue, holding("holder", 4), workload("waits", 1), *others, *foreign):
         followed._queues.apply(qv.Applied(fact))
@@ -116,6 +119,20 @@ async def test_a_page_shows_what_there_is_and_none_of_it_to_a_tenant(path: str, 
         assert secret in path or secret not in seen
 
 
+async def test_a_story_says_when_a_workload_starts_if_that_is_known_while_it_waits() -> None:
+    followed = shown().state.showing._followed
+    async with opened(ANN) as browser:
+        for start, says in ((90, "1970-01-01 00:01:30 UTC"), (None, "never")):
+            followed.expect({"ns/waits": start, "ns/holder": start})
+            seen = await connected(await page_of(browser, "/workload/ns/waits"))
+            assert says in seen
+            assert "jobs of unknown run time run forever" in seen
+            of_holder = await connected(await page_of(browser, "/workload/ns/holder"))
+            assert "Starts at the earliest" not in of_holder
+        followed.expect({})
+        assert "Starts at" not in await connected(await page_of(browser, "/workload/ns/waits"))
+
+
 @pytest.mark.parametrize("path", ["/queues", "/gangs", "/nodes", "/gang/ns/gang"])
 async def test_nothing_is_made_for_a_page_before_its_socket_is_there_or_kept_after_it(
     path: str,
@@ -139,7 +156,7 @@ async def test_a_page_whose_view_fails_says_so_and_goes_on_once_it_can() -> None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(showing, "_make", lambda _: 1 / 0)
             assert (await connected(page)).count('"bad", "hidden"') == 1  # of trouble
-        showing._followed._notice()
+        showing._followed.notice()
         for key in [*showing._drawn]:
             await showing._refresh(key, told=False)
         assert content(page).count('"bad", "hidden"') == 2
@@ -152,25 +169,64 @@ async def test_jobs_of_one_name_and_several_kinds_have_one_page() -> None:
     assert "explain job twice -n ns --kind Job" in seen
 
 
+def rows_of(page: Client) -> list[dict[str, Any]]:
+    """Return the rows of the first table of a page."""
+    return next(each.rows for each in page.elements.values() if isinstance(each, ui.table))
+
+
 @pytest.mark.parametrize(
-    ("query", "numbers"),
+    ("query", "queues"),
     [
-        ("", (5, 1, 2)),
-        ("?queue=cq", (1, 1, 1)),
-        ("?namespace=own", (1, 1, 1)),
-        ("?text=mine", (1, 1, 1)),
-        ("?text=nothing", (0, 0, 0)),
+        ("", ["cq", "other"]),
+        ("?queue=cq", ["cq"]),
+        ("?queue=nothing", []),
+        ("?namespace=own", ["cq"]),
+        ("?namespace=quiet", ["cq"]),  # nothing waits there
+        ("?namespace=secret", []),
+        ("?text=mine", ["cq"]),
+        ("?text=OTH", ["other"]),
+        ("?text=nothing", []),
     ],
 )
-async def test_the_numbers_of_a_tenant_are_of_what_is_chosen(
-    query: str, numbers: tuple[int, ...]
-) -> None:
-    async with opened(Viewer("cid", frozenset({"own"}))) as browser:
+async def test_the_queues_are_those_of_what_is_chosen(query: str, queues: list[str]) -> None:
+    async with opened(Viewer("cid", frozenset({"own", "quiet"}))) as browser:
         page = await page_of(browser, f"/queues{query}")
         await connected(page)
-        shown = [each.content for each in page.elements.values() if isinstance(each, ui.html)]
-    names = ("workloads wait", "workloads have quota", "ClusterQueues")
-    assert tuple(int(shown[shown.index(name) - 1]) for name in names) == numbers
+        assert [row["name"] for row in rows_of(page)] == queues
+
+
+@pytest.mark.parametrize(
+    ("query", "there"),
+    [("", True), ("?namespace=ns", True), ("?namespace=own", False), ("?text=other", False)],
+)
+async def test_gangs_are_chosen_by_namespace_and_text(query: str, *, there: bool) -> None:
+    async with opened(ANN) as browser:
+        seen = await connected(await page_of(browser, f"/gangs{query}"))
+    assert ("/gang/ns/gang" in seen) == there
+
+
+async def test_the_nodes_of_a_chosen_gang_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_TILES", 1)
+    async with opened(ANN) as browser:
+        for query, first in (("", "n0"), ("?gang=ns/gang", "n1")):
+            page = await page_of(browser, f"/nodes{query}")
+            await connected(page)
+            assert rows_of(page)[0]["nodes"][0]["name"] == first
+        assert "ns/none has no node" in await connected(
+            await page_of(browser, "/nodes?gang=ns/none")
+        )
+
+
+async def test_the_first_page_has_queues_where_there_are_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened(ANN) as browser:
+        assert (await browser.get("/")).headers["location"] == "/queues"
+        none = SimpleNamespace(cluster_queues={}, workloads={})
+        monkeypatch.setattr(shown().state.showing._followed, "queues", none)
+        assert (await browser.get("/")).headers["location"] == "/gangs"
+        answer = await browser.get("/find", params={"name": "many"})
+        assert answer.headers["location"] == "/gangs?text=many"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +234,10 @@ async def test_the_numbers_of_a_tenant_are_of_what_is_chosen(
     [
         (ANN, "ns/gang", "/gang/ns/gang"),
         (BOB, "ns/gang", "/workload/ns/gang"),
-        (ANN, "ns", "/queues?namespace=ns"),
+        (ANN, "gang", "/gang/ns/gang"),
+        (BOB, "gang", "/queues?text=gang"),
+        (ANN, "mine", "/workload/own/mine"),
+        (ANN, "ns", "/queues?text=ns"),
         (ANN, "a/b/c", "/queues?text=a%2Fb%2Fc"),
     ],
 )

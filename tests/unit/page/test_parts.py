@@ -10,8 +10,9 @@ from gang_tools.page.parts import Again, Part, Parts, listed
 
 @pytest.fixture(autouse=True)
 def opened() -> Iterator[None]:
-    with Client(ui.page("")):
+    with Client(ui.page("")) as client:
         yield
+    client.delete()  # others count the pages that there are
 
 
 def drawn(parts: Parts) -> list[ui.element]:

@@ -1,6 +1,9 @@
-"""The connections of the page have deadlines, until one of them is a websocket."""
+"""The page's process: deadlines of its connections, and its garbage collections."""
 
 import asyncio
+import gc
+from types import SimpleNamespace
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI, WebSocket
@@ -8,7 +11,8 @@ from websockets.asyncio.client import connect
 
 from extender.server.connections import Limits
 from extender.wiring.process import Server
-from gang_tools.page.serving import _PageConnections
+from gang_tools.page.following import FollowedCluster
+from gang_tools.page.serving import _keep_collections_short, _PageConnections
 
 
 async def test_a_websocket_outlives_the_deadline_of_a_request() -> None:
@@ -39,3 +43,20 @@ async def test_a_websocket_outlives_the_deadline_of_a_request() -> None:
         writer.close()
         server.should_exit = True
         await serving
+
+
+async def test_garbage_collections_leave_out_what_was_listed() -> None:
+    gc.unfreeze()  # what the processes of other tests have left
+    listed = asyncio.Event()
+    followed = cast("FollowedCluster", SimpleNamespace(watches=listed))
+    work = asyncio.ensure_future(_keep_collections_short(followed))
+    await asyncio.sleep(0)
+    assert not gc.get_freeze_count()
+    listed.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    try:
+        assert gc.get_freeze_count()
+    finally:
+        work.cancel()
+        gc.unfreeze()

@@ -22,12 +22,13 @@ class Followed:
 
     def __init__(self) -> None:
         self.changed = asyncio.Event()
-        self.version = 0
+        self.version = self.queues_version = 0
         self.trouble = ""
         self.value = 0
 
-    def change(self, by: int = 1) -> None:
+    def change(self, by: int = 1, *, queues: bool = True) -> None:
         self.version += 1
+        self.queues_version += queues
         self.value += by
         self.changed.set()
 
@@ -111,7 +112,7 @@ async def test_others_work_between_the_draws_for_two_people() -> None:
     assert done[:3] == ["draw", "other", "draw"]
 
 
-async def test_many_changes_are_drawn_a_few_times_a_second_and_within_half_of_one() -> None:
+async def test_many_changes_are_drawn_several_times_a_second_and_within_half_of_one() -> None:
     followed = Followed()
     showing, drawn = Counting(followed), list[object]()
     showing.watch(KEY, lambda: drawn.append(showing.view(KEY)))
@@ -120,7 +121,7 @@ async def test_many_changes_are_drawn_a_few_times_a_second_and_within_half_of_on
             followed.change()
             await asyncio.sleep(0.05)
         await asyncio.sleep(1)
-    assert len(drawn) == 18
+    assert len(drawn) == 34
     assert drawn[-1] == 100
 
 
@@ -153,12 +154,28 @@ async def test_what_did_not_change_is_not_drawn_and_what_nobody_sees_not_made() 
         followed.trouble = "the API server is away"
         await asyncio.sleep(2)
         assert (showing.trouble, len(drawn)) == (followed.trouble, before + 1)
+        assert showing.is_watched("gangs", "queues")
+        assert not showing.is_watched("gangs")
         showing.leave(KEY, draw)
+        assert not showing.is_watched("queues")
         assert (showing.view(KEY), showing._made) == (0, {})
         made = showing.made
         followed.change()
         await asyncio.sleep(1)
         assert showing.made == made
+
+
+async def test_the_queues_are_not_made_again_where_only_pods_or_nodes_change() -> None:
+    followed = Followed()
+    showing, nodes = Counting(followed), ("nodes", "cpu")
+    for key in (KEY, nodes):
+        showing.watch(key, lambda: None)
+    with running(showing):
+        await asyncio.sleep(2)
+        before = showing.made
+        followed.change(queues=False)
+        await asyncio.sleep(1)
+    assert (showing.made - before, showing.view(nodes), showing.view(KEY)) == (1, 1, 0)
 
 
 async def test_nothing_is_kept_or_drawn_for_who_left_while_others_were_drawn() -> None:

@@ -2,18 +2,21 @@
 
 from dataclasses import replace
 
+from extender.api.core_v1 import Toleration
 from extender.explain.facts import GroupFacts
 from extender.gang.verdicts import GangOptions
 from extender.state.cluster import events as ev
+from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.queue.records import TopologyInfo
 from gang_tools.page import views
-from tests.makers import cluster_of, node, nodes, pod, pod_group
+from tests.makers import cluster_of, node, nodes, pod, pod_group, taint
 from tests.queue_makers import (
     Admissions,
     cluster_queue,
     cohort,
     flavor,
+    group,
     local_queue,
     meta,
     quota,
@@ -40,7 +43,7 @@ def test_each_queue_is_under_its_cohort_with_what_it_uses_borrows_and_lends() ->
     queues = Admissions(*TEAM)
     queues.put(holding("large", 7, "a"), holding("small", 1, "b"))
 
-    found = views.queues_shown(facts(queues)).tree
+    found = views.queues_shown(facts(queues), {}, {}).tree
 
     assert [(row["depth"], row["name"]) for row in found] == [
         (0, "all"), (1, "team"), (2, "a"), (2, "b"), (0, "alone"),
@@ -48,26 +51,88 @@ def test_each_queue_is_under_its_cohort_with_what_it_uses_borrows_and_lends() ->
     rows = {row["name"]: row for row in found}
     assert bar(rows["all"]) == (100, 0, 0, "8 of 8")
     assert bar(rows["a"]) == (57.14, 42.86, 0, "7 of 4 3 borrowed")
-    assert bar(rows["b"]) == (25, 0, 75, "1 of 4 3 taken")
+    assert bar(rows["b"]) == (25, 0, 75, "1 of 4 3 lent")
     assert bar(rows["alone"]) == (0, 0, 0, "0 of 2")
     assert [rows[name]["admitted"] for name in ("all", "a", "alone")] == [2, 1, 0]
+
+
+def test_under_its_quota_is_what_is_free_on_the_nodes_of_a_flavor() -> None:
+    large = {"size": "large"}
+    cluster = cluster_of(
+        node("used", 4, labels=large, taints=(taint(),)),
+        node("kept", 4, labels=large),
+        node("not-ready", 4, labels=large, ready=False),
+        node("cordoned", 4, labels=large, unschedulable=True),
+        node("tainted", 4, labels=large, taints=(taint("broken"),)),
+        node("small", 4),
+        *(pod("plain", 1, on="used"), pod_group("gang", 2), pod("m-0", 2, group="gang")),
+    )
+    cluster.apply(ev.Planned({"m-0": "kept"}))
+    flavors = (
+        flavor(node_labels=large, node_taints=(taint(),)),
+        flavor("none", node_labels={"a": ""}),
+    )
+    queues = Admissions(
+        *flavors,
+        cluster_queue("a", 4),
+        cluster_queue("b", group(none=2)),
+        cluster_queue("below", 4, cohort="all"),
+    )
+
+    room = views.room_shown(cluster.view(), flavors)
+
+    tree = views.queues_shown(facts(queues), room, {}).tree
+    bars = {row["name"]: row["bars"][0] for row in tree}
+    assert (bars["a"]["on_nodes"], bars["a"]["taken"]) == ("5 free of 8", 37.5)
+    assert (bars["b"]["on_nodes"], bars["b"]["taken"]) == ("none", 100)
+    assert bars["all"]["on_nodes"] == "5 free of 8"
+    assert "on_nodes" not in bars["below"]
+
+
+def test_the_map_and_the_queues_have_as_much_free() -> None:
+    members = [pod(f"m-{number}", 3, group="gang") for number in range(2)]
+    cluster = cluster_of(
+        *nodes(4, 4, 4, 4), node("n4", unschedulable=True), node("n5", ready=False),
+        pod("runs", 4, on="n0"), pod("part", 1, on="n1"), pod_group("gang", 2), *members,
+    )  # fmt: skip
+    cluster.apply(ev.Planned({"m-0": "n2"}))
+    cluster.apply(ev.PodBinding(members[1], "n3"))
+    cluster.apply(ev.Claimed([Claim("ns/gang", 0, {"n0": {"cpu": 4000}, "n1": {"cpu": 1000}})]))
+
+    every = flavor(tolerations=(Toleration(operator="Exists"),))
+    free, _ = views.room_shown(cluster.view(), [every])["default"]
+
+    shown = views.nodes_shown(cluster.view(), Admissions().view, "cpu")
+    assert (free["cpu"], shown.total["free"]) == (4000, "4")
 
 
 def test_who_waits_is_counted_by_reason_in_its_queue_and_above() -> None:
     queues = Admissions(*TEAM)
     queues.put(holding("large", 8, "a"), workload("first", 2, "b"), workload("second", 3, "b"))
 
-    shown = views.queues_shown(facts(queues))
+    shown = views.queues_shown(facts(queues), {}, {})
 
     waiting = [(row["position"], row["id"], row["reason"], row["lacks"]) for row in shown.waiting]
     assert waiting == [
         (1, "ns/first", "WaitingForQuota", "2 cpu of default"),
         (2, "ns/second", "WaitingForQuota", "3 cpu of default"),
     ]
+    assert [row["said"] for row in shown.waiting] == ["", ""]  # the same, perhaps of earlier
+    assert shown.queues_of == {"ns": {"a", "b", "alone"}}
     rows = {row["name"]: row for row in shown.tree}
     for name in ("all", "team", "b"):
         assert rows[name]["reasons"] == [{"name": "WaitingForQuota", "count": 2}], name
     assert rows["a"]["waiting"] == 0
+
+
+def test_who_waits_has_the_start_that_is_expected_or_never_or_none_that_is_known() -> None:
+    queues = Admissions(*TEAM)
+    queues.put(*(workload(name, 9, "alone") for name in ("known", "never", "new")))
+    starts = {"ns/known": 1_000_000, "ns/never": None}
+    found = views.queues_shown(facts(queues), {}, starts).waiting
+    assert {row["id"]: row["starts"] for row in found} == {
+        "ns/known": 1_000_000, "ns/never": "never", "ns/new": "",
+    }  # fmt: skip
 
 
 def test_a_workload_that_waits_has_the_labels_of_its_pods() -> None:
@@ -76,7 +141,7 @@ def test_a_workload_that_waits_has_the_labels_of_its_pods() -> None:
         queues = Admissions(*TEAM)
         waits = workload("waits", 9, "alone")
         queues.put(replace(waits, pod_sets=(replace(waits.pod_sets[0], template=raw),)))
-        [row] = views.queues_shown(facts(queues)).waiting
+        [row] = views.queues_shown(facts(queues), {}, {}).waiting
         assert row["labels"] == labels
 
 
@@ -84,7 +149,7 @@ def test_what_waits_in_a_queue_that_is_stopped_has_no_place_but_a_reason() -> No
     queues = Admissions(flavor(), cluster_queue("cq", stop_policy="Hold"), local_queue())
     queues.put(workload("held"))
 
-    shown = views.queues_shown(facts(queues))
+    shown = views.queues_shown(facts(queues), {}, {})
 
     assert [(row["position"], row["id"], row["reason"]) for row in shown.waiting] == [
         ("", "ns/held", "Suspended")
@@ -118,14 +183,34 @@ def test_the_map_has_a_row_for_each_domain_and_what_each_gang_has() -> None:
     assert found.gangs == ["ns/gang"]
     assert found.total == {
         "nodes": 3, "cpu in all": "12", "used": "3", "kept for gangs": "0", "free": "5",
+        "cordoned or not ready": "4",
     }  # fmt: skip
+
+
+def test_only_the_tiles_that_a_change_concerns_are_made_again() -> None:
+    member = pod("m-0", 2, group="gang")
+    cluster = cluster_of(*nodes(4, 4), pod_group("gang", 1), member)
+    changes = [
+        ev.Planned({"m-0": "n0"}),
+        ev.ObjectApplied(pod("m-0", 2, group="gang", on="n0")),
+        ev.ObjectApplied(pod("m-0", 3, group="gang", on="n0")),
+        ev.ObjectApplied(node("n0", 4, unschedulable=True)),
+        ev.ObjectDeleted(PodInfo, "m-0"),
+    ]
+    found = views.nodes_shown(cluster.view(), Admissions().view, "cpu")
+    for change in changes:
+        before = found
+        cluster.apply(change)
+        found = views.nodes_shown(cluster.view(), Admissions().view, "cpu", before=before)
+        assert found == views.nodes_shown(cluster.view(), Admissions().view, "cpu") != before
+        assert found.tiles["n1"] is before.tiles["n1"]
 
 
 def test_what_waits_in_no_queue_is_listed_with_its_reason() -> None:
     queues = Admissions(flavor(), cluster_queue("cq"), local_queue())
     queues.put(workload("lost", queue="nope"))
 
-    shown = views.queues_shown(facts(queues))
+    shown = views.queues_shown(facts(queues), {}, {})
 
     [row] = shown.waiting
     assert (row["id"], row["queue"], row["reason"]) == ("ns/lost", "", "Misconfigured")
@@ -162,12 +247,14 @@ def test_room_that_is_kept_is_neither_used_nor_free() -> None:
     assert [found.total[name] for name in ("used", "kept for gangs", "free")] == ["0", "2", "2"]
 
 
-def test_gangs_that_wait_come_first_and_ended_ones_not_at_all() -> None:
+def test_gangs_that_wait_come_first_with_what_the_reconciler_says_of_them() -> None:
+    why = ConditionInfo("Scheduled", "False", "NotEnoughResources", "0 of 1 pods fit", 0)
+    waits = PodGroupStatusInfo(conditions=(why,))
     cluster = cluster_of(
         *nodes(4),
         *(pod_group("runs", 1), pod("r", 1, group="runs", on="n0")),
-        *(pod_group("waits", 1), pod("w", 8, group="waits")),
-        *(pod_group("lacks", 2), pod("l", 1, group="lacks")),
+        *(pod_group("waits", 1, created=9.5, status=waits), pod("w", 8, group="waits")),
+        *(pod_group("lacks", 2), pod("l", 1, group="lacks", labels={"user": "ada", "a": "b"})),
     )
     rows = views.gangs_shown(GroupFacts(cluster.view(), GangOptions(), 0))
 
@@ -176,12 +263,18 @@ def test_gangs_that_wait_come_first_and_ended_ones_not_at_all() -> None:
         ("", "lacks", "Waiting", "0 of 2"),
         ("", "runs", "Started", "1 of 1"),
     ]
+    assert [(row["reason"], row["said"], row["since"]) for row in rows] == [
+        ("NotEnoughResources", "0 of 1 pods fit", 9),
+        ("NotEnoughPods", "", 0),
+        ("", "", 0),
+    ]
+    assert [row["labels"] for row in rows] == [[], ["a=b", "user=ada"], []]
 
 
 def test_no_list_ends_before_its_last_item() -> None:
     queues = Admissions(flavor(), cluster_queue("cq", 1), local_queue())
     queues.put(holding("holder", 1), *(workload(f"w{number}", 1) for number in range(1002)))
-    shown = views.queues_shown(facts(queues))
+    shown = views.queues_shown(facts(queues), {}, {})
     assert shown.tree[0]["waiting"] == len(shown.waiting) == 1002
     assert shown.waiting[-1]["position"] == 1002
 

@@ -8,7 +8,13 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.gang.verdicts import FilterVerdict, OneNode
-from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
+from extender.kube.errors import (
+    ApiError,
+    ForbiddenError,
+    NotFoundError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from extender.kube.pods import PodRef
 from extender.kube.recorder import ObjectRef
 from extender.permit.hold import HUNG_UP, HUNG_UP_ON_ANOTHER, Gone
@@ -23,6 +29,7 @@ from extender.permit.timing import (
     SILENT_SECONDS,
     SLICE_PODS,
     SPARED_SECONDS,
+    UNSURE_SECONDS,
 )
 from extender.permit.wake import Waker
 from extender.state.cluster import events as ev
@@ -683,6 +690,43 @@ async def test_kube_schedulers_event_is_written_of_what_it_does_not_ask_for(play
     assert event.note == f"Successfully assigned {NAMESPACE}/gang-3 to n1"
     await asyncio.sleep(ASSUMED_SECONDS)
     assert [each.about.name for each in play.scene.events] == ["gang-3", "gang-2"]
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_a_binding_of_unknown_outcome_has_its_event_once_the_pod_is_seen_on_the_node(
+    play: Play, carried_out: bool
+) -> None:
+    """kube-scheduler drops a pod that it sees on a node, and writes no Event about it."""
+
+    async def fails(ref: PodRef) -> None:
+        if ref.name == D.name:
+            raise UnknownOutcomeError("no answer in time")
+
+    play.scene.binder.before = fails
+    assert await play.begin(A) == ""
+    await asyncio.sleep(AHEAD_SECONDS + LATE_SECONDS + 0.1)
+    assert D.uid in play.scene.writer.unsure
+    assert sorted(each.about.name for each in play.scene.events) == ["gang-1", "gang-2"]
+
+    if carried_out:
+        observe(play.scene.cluster, replace(D, node="n1"))
+    await asyncio.sleep(UNSURE_SECONDS + LATE_SECONDS)
+    about = [each.about.name for each in play.scene.events[2:]]
+    assert about == (["gang-3"] if carried_out else [])
+
+
+async def test_a_pod_that_is_written_twice_has_one_event(play: Play) -> None:
+    """The second write may begin before the Event of a first one of unknown outcome is due."""
+    failed = list[object]()
+    play.scene.loop.set_exception_handler(lambda _, context: failed.append(context))
+    observe(play.scene.cluster, replace(D, node="n1"))
+
+    play.scene.ahead._announce_later(D, "n1")
+    play.scene.ahead._announce_later(D, "n1")
+    await asyncio.sleep(LATE_SECONDS + 0.1)
+
+    assert [each.about.name for each in play.scene.events] == ["gang-3"]
+    assert failed == []
 
 
 async def test_a_member_that_may_wait_for_its_volumes_is_waited_for(cluster: Cluster) -> None:

@@ -124,7 +124,7 @@ def test_of_a_head_that_others_come_before() -> None:
 
 
 def test_of_a_preemptor_that_goes() -> None:
-    """Its victim has given its quota back, and would wait for ever for what is free."""
+    """Its victim has given its quota back, and would wait forever for what is free."""
     queues = Admissions(
         cluster_queue("cq", 4, preemption={"within_cluster_queue": "LowerPriority"}),
         local_queue(),

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import EXPECTED_RUN
-from gang_tools.simulate.answering import Forecast, UnknownJobError, answer, start_of, text
+from extender.config.settings import Settings
+from gang_tools.simulate.answering import Forecast, UnknownJobError, answer, starts_of, text
 from gang_tools.simulate.engine import Simulation
 from gang_tools.simulate.from_cluster import Believed, expected, world_of_state
 from gang_tools.simulate.from_scenario import world_of
@@ -112,8 +113,7 @@ def going_on(before: Simulation, runs: dict[str, float], assumed: float | None =
             before.view,
             before.queue_view,
             before.clock.wall(),
-            before.world.gang,
-            before.world.queue,
+            Settings(),
             run_seconds=runs,
             assumed_seconds=assumed,
         )
@@ -136,7 +136,7 @@ def test_what_runs_in_a_cluster_ends_by_what_it_says() -> None:
 def test_what_says_nothing_runs_for_ever_or_for_the_assumed_time() -> None:
     found = taken_over({"job-0": 100})
     assert found.starts_in_seconds == pytest.approx(90, abs=1)
-    assert any("1 job runs on for ever" in each for each in found.assumptions)
+    assert any("1 job runs on forever" in each for each in found.assumptions)
     assert taken_over({}).starts_in_seconds is None
     assert taken_over({}, assumed=60).starts_in_seconds == pytest.approx(50, abs=1)
 
@@ -146,14 +146,36 @@ def test_a_workload_that_is_there_starts_when_there_is_room_for_it() -> None:
     before = full({**late, "arrivals": {"at": [5]}})
     [key] = [key for key in before.queue_view.workloads if not before.queue_view.admission(key)]
 
-    def start(runs: dict[str, float], *, late: bool = False) -> float | None:
-        return start_of(going_on(before, runs), key, gives_up=lambda: late)
+    def start(runs: dict[str, float], *, late: bool = False) -> dict[str, float | None]:
+        world = going_on(before, runs)
+        found = starts_of(world, gives_up=lambda: late)
+        return {name: at and at - world.began for name, at in found.items()}
 
-    assert start({"job-1": 100}) == pytest.approx(90, abs=1)
-    assert start({}) is None
-    assert start({"job-1": 100}, late=True) is None
-    with pytest.raises(UnknownJobError, match="there is no workload default/none"):
-        start_of(going_on(before, {}), "default/none", gives_up=lambda: False)
+    assert start({"job-1": 100}) == {key: pytest.approx(90, abs=1)}
+    assert start({}) == {key: None}
+    assert start({"job-1": 100}, late=True) == {}
+
+
+def test_what_waits_starts_one_after_the_other_and_what_is_found_in_time_is_told() -> None:
+    late = [
+        {"name": f"late-{cpu}", "queue": "queue", "requests": {"cpu": cpu}, "runFor": 50,
+         "arrivals": {"at": [cpu]}}
+        for cpu in (1, 2, 9)
+    ]  # fmt: skip
+    before = full(*late)
+    waiting = [key for key in before.queue_view.workloads if not before.queue_view.admission(key)]
+
+    def starts(looks: int) -> list[float | None]:
+        world, left = (
+            going_on(before, {"job-0": 100, "job-1": 300, "job-2": 50}),
+            iter(range(looks)),
+        )
+        found = starts_of(world, gives_up=lambda: next(left, None) is None)
+        times = [found[key] for key in waiting if key in found]
+        return [at and at - world.began for at in times]
+
+    assert starts(10**6) == [pytest.approx(90, abs=1), pytest.approx(140, abs=1), None]
+    assert any(starts(looks) == [pytest.approx(90, abs=1)] for looks in range(40))
 
 
 @pytest.mark.parametrize(

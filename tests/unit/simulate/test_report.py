@@ -18,7 +18,7 @@ TWO = ROOT / "docs/examples/two-gangs.yaml"
 def test_the_text_says_what_became_of_both() -> None:
     shown = text(play_all(world_of(scenarios.load(TWO))))
     assert "kube-scheduler alone: 0 of 2 jobs started" in shown
-    assert "gangs half-placed: 2, 2 of them at the end, for ever" in shown
+    assert "gangs half-placed: 2, 2 of them at the end, forever" in shown
     assert "gang-extender: 2 of 2 jobs started, 2 finished" in shown
     assert "gangs half-placed: 0" in shown
 

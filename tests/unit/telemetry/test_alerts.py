@@ -7,6 +7,7 @@ import pytest
 
 from extender.api.reasons import EventReason, Reason
 from extender.config.settings import Settings
+from gang_tools.page import prometheus
 from tests.documents import anchors, inline
 from tests.harness import monitoring, promtool_rules
 from tests.harness.monitoring import ROOT, RUNBOOKS
@@ -14,7 +15,12 @@ from tests.harness.monitoring import ROOT, RUNBOOKS
 OF_PROMETHEUS = {"instance", "job", "namespace", "pod", "container"}
 PARTS = ("_count", "_bucket", "_sum")
 ALERTS = {each["alert"]: each for each in monitoring.alerts()}
-EXPRESSIONS = [*(each["expr"] for each in ALERTS.values()), *monitoring.expressions()]
+OF_THE_PAGE = (prometheus.USE, prometheus.WAITING, prometheus.STARTED, prometheus.PREEMPTED)
+EXPRESSIONS = [
+    *(each["expr"] for each in ALERTS.values()),
+    *monitoring.expressions(),
+    *OF_THE_PAGE,
+]
 
 
 def test_each_alert_says_what_it_means_and_has_a_heading_in_a_runbook() -> None:

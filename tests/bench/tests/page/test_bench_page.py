@@ -9,5 +9,5 @@ def test_one_watch_of_each_kind_serves_however_many_look() -> None:
         found = measure(browser, nodes=50, queues=8, viewers=3, times=2)
 
     assert len(found.watches) == 1
-    assert len(found.rows) == len(LISTS) + 4
+    assert len(found.rows) == len(LISTS) + 8
     assert all(time > 0 for row in found.rows for time in row.times)
