@@ -110,16 +110,17 @@ def interruptible() -> Iterator[None]:
 @LONG
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
-    ("option", "last", "urls", "ends", "code"),
+    ("option", "last", "urls", "ends", "codes"),
     [
-        ("--page", "Scene 1", 1, [signal.SIGINT], 130),
-        ("--playground", "Ctrl-C", 0, [signal.SIGINT], 0),
-        ("--playground", "Ctrl-C", 0, [signal.SIGHUP, signal.SIGTERM], 129),
+        ("--page", "Scene 1", 1, [signal.SIGINT], {130}),
+        ("--playground", "Ctrl-C", 0, [signal.SIGINT], {0}),
+        # Two threads may take one signal each, and the second may be the first to report it.
+        ("--playground", "Ctrl-C", 0, [signal.SIGHUP, signal.SIGTERM], {129, 143}),
     ],
     ids=["page", "playground", "closed terminal"],
 )
 def test_its_end_leaves_nothing_and_ctrl_c_fails_only_a_story(
-    option: str, last: str, urls: int, ends: list[signal.Signals], code: int
+    option: str, last: str, urls: int, ends: list[signal.Signals], codes: set[int]
 ) -> None:
     with subprocess.Popen(
         (*DEMO, option), cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
@@ -138,7 +139,7 @@ def test_its_end_leaves_nothing_and_ctrl_c_fails_only_a_story(
             demo.send_signal(each)
         demo.communicate(timeout=SECONDS)
 
-    assert demo.returncode == code
+    assert demo.returncode in codes
     _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
     assert not folder.exists()
