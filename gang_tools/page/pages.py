@@ -28,6 +28,8 @@ _OF_QUOTA: Final = {
     "used": "used", "borrowed": "borrowed", "room": "free", "lent": "lent to others",
     "taken": "not free on nodes",
 }  # fmt: skip
+_WORDS: Final = ("id", "job", "state", "reason", "queue")
+"""The columns in which a text is looked for, beside the labels."""
 _CHOICES: Final = {"namespace": "Namespace", "queue": "ClusterQueue"}
 _OF_NODES: Final = {
     "part c0": "used by a gang", "part c0 kept": "kept for a gang", "part other": "other pods",
@@ -37,12 +39,14 @@ _WAITING: Final = (
     "position=# job namespace queue=ClusterQueue priority since=Waits starts=Starts reason lacks "
     "said=Why"
 )
+_HOLDERS: Final = "job namespace state priority since=Holds_it_for holds=Quota"
 _BY_TIME: Final = (
     "id=ClusterQueue now=Used_now mean=Mean_of_the_last_hour waits=Waiting "
     "most=Most_waiting_in_the_last_hour"
 )
 _GANGS: Final = (
-    "position=# name=Gang namespace state pods=Pods_with_a_node priority since=Age reason said=Why"
+    "position=# name=Gang namespace queue=ClusterQueue state pods=Pods_with_a_node priority "
+    "since=Age reason said=Why"
 )
 
 
@@ -99,14 +103,22 @@ def _found(name: str, followed: FollowedCluster, viewer: Viewer) -> str:
     return f"/{'gang' if is_gang else 'workload'}/{quote(name)}"
 
 
-def _filters(path: str, chosen: dict[str, str], draw: Draw) -> dict[str, ui.select]:
-    """Show fields that choose rows, and return those with options; the address has the choice."""
+def _filters(path: str, chosen: dict[str, str], drawn: list[Draw]) -> dict[str, ui.select]:
+    """Show fields that choose what is drawn, and return those with options.
+
+    The address has the choice.
+    """
 
     def choose(name: str, value: str) -> None:
         chosen[name] = value
         query = urlencode({name: value for name, value in chosen.items() if value})
-        ui.navigate.history.replace(f"{path}?{query}" if query else path)
-        draw()
+        address = f"{path}?{query}" if query else path
+        if name == "queue":  # other views are followed then
+            ui.navigate.to(address)
+        else:
+            ui.navigate.history.replace(address)
+            for draw in drawn:
+                draw()
 
     with ui.element("div").classes("filters"):
         fields = {
@@ -120,17 +132,30 @@ def _filters(path: str, chosen: dict[str, str], draw: Draw) -> dict[str, ui.sele
     return fields
 
 
-def _is_chosen(row: Row, chosen: Asked, *words: str) -> bool:
-    """Return whether a row is chosen; a text may be in any of the words."""
+def _chosen(
+    rows: list[Row], chosen: Asked, viewer: Viewer, *, path: str = "/workload"
+) -> tuple[list[Row], str]:
+    """Return the chosen rows, each with its link, and a note about those of other namespaces.
+
+    A text may be in any of the words of a row.
+    """
+    link = "name_href" if path == "/gang" else "job_href"
+    seen, others = views.hidden(rows, viewer.namespaces)
     text = chosen["text"].lower()
-    is_of = (chosen[name] in ("", row[name]) for name in chosen if name in _CHOICES)
-    return all(is_of) and any(text in each.lower() for each in words)
+    found = list[Row]()
+    for row in seen:
+        words = *(row.get(name, "") for name in _WORDS), *row["labels"]
+        is_of = all(chosen[name] in ("", row[name]) for name in chosen if name in _CHOICES)
+        if is_of and any(text in each.lower() for each in words):
+            found.append({**row, "labels": "", link: f"{path}/{row['id']}"})
+    return found, f"{others} more are in other namespaces." if others else ""
 
 
 def _queues(showing: Showing, viewer: Viewer, asked: Asked) -> None:
-    """Show the tree of quota over what waits."""
+    """Show the tree of quota over what waits, and what holds the quota of a chosen queue."""
     chosen = {name: asked.get(name, "") for name in ("namespace", "queue", "text")}
-    fields = _filters("/queues", chosen, lambda: draw())
+    drawn = list[Draw]()
+    fields = _filters("/queues", chosen, drawn)
     with card():
         with ui.element("div").classes("title"):
             parts.words("Quota", tag="h2")
@@ -140,20 +165,18 @@ def _queues(showing: Showing, viewer: Viewer, asked: Asked) -> None:
         tree = Growing(cells, 40, "There is no ClusterQueue here.")
     with card("Waiting"):
         waiting = Growing(table(_WAITING), 100, "Nothing waits here.")
+    if chosen["queue"]:
+        with card("With quota"):
+            drawn.append(_holders(showing, viewer, chosen))
 
     def draw() -> None:
         found: QueuesShown = showing.view(("queues",))
-        seen, others = views.hidden(found.waiting, viewer.namespaces)
         known = {name: of for name, of in found.queues_of.items() if viewer.sees(name)}
         names = [row["name"] for row in found.tree if row["kind"] == "ClusterQueue"]
         parts.offer(fields["namespace"], known)
         parts.offer(fields["queue"], names)
-        rows = []
-        for row in seen:
-            words = row["id"], row["job"], row["reason"], row["queue"], *row["labels"]
-            if _is_chosen(row, chosen, *words):
-                rows.append({**row, "labels": "", "job_href": f"/workload/{row['id']}"})
-        waiting.set(rows, f"{others} more wait in other namespaces." if others else "")
+        rows, others = _chosen(found.waiting, chosen, viewer)
+        waiting.set(rows, others)
         namespace, queue, text = chosen.values()
         queues = {name for name in names if text.lower() in name.lower()}
         queues.update(row["queue"] for row in rows)
@@ -164,30 +187,37 @@ def _queues(showing: Showing, viewer: Viewer, asked: Asked) -> None:
         is_all = not any(chosen.values())
         tree.set([row for row in found.tree if is_all or queues & {*row["queues"]}])
 
+    drawn.append(draw)
     follow(showing, ("queues",), draw)
 
 
-def _gangs(showing: Showing, viewer: Viewer, asked: Asked) -> None:
-    chosen = {name: asked.get(name, "") for name in ("namespace", "text")}
-    fields = _filters("/gangs", chosen, lambda: draw())
-    with card("Gangs"):
-        table_of_gangs = Growing(table(_GANGS), 100, "There is no gang here.")
+def _holders(showing: Showing, viewer: Viewer, chosen: Asked) -> Draw:
+    """Show what holds the quota of the chosen queue, and return what draws it again."""
+    key = "holders", chosen["queue"]
+    rows = Growing(table(_HOLDERS), 100, "Nothing holds quota here.")
 
     def draw() -> None:
-        seen, others = views.hidden(showing.view(("gangs",)), viewer.namespaces)
-        parts.offer(fields["namespace"], {row["namespace"] for row in seen})
-        rows = [
-            {
-                **row,
-                "labels": "",
-                "name_href": f"/gang/{row['id']}",
-                "state_class": parts.tone(row["state"]),
-            }
-            for row in seen
-            if _is_chosen(row, chosen, row["id"], row["state"], row["reason"], *row["labels"])
-        ]
-        table_of_gangs.set(rows, f"{others} more are in other namespaces." if others else "")
+        rows.set(*_chosen(showing.view(key), chosen, viewer))
 
+    follow(showing, key, draw)
+    return draw
+
+
+def _gangs(showing: Showing, viewer: Viewer, asked: Asked) -> None:
+    chosen = {name: asked.get(name, "") for name in ("namespace", "queue", "text")}
+    drawn = list[Draw]()
+    fields = _filters("/gangs", chosen, drawn)
+    with card("Gangs"):
+        gangs = Growing(table(_GANGS), 100, "There is no gang here.")
+
+    def draw() -> None:
+        found: list[Row] = showing.view(("gangs",))
+        for name, field in fields.items():
+            parts.offer(field, {row[name] for row in found if viewer.sees(row["namespace"])} - {""})
+        rows, others = _chosen(found, chosen, viewer, path="/gang")
+        gangs.set([{**row, "state_class": parts.tone(row["state"])} for row in rows], others)
+
+    drawn.append(draw)
     follow(showing, ("gangs",), draw)
 
 

@@ -80,12 +80,12 @@ def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
 
 
 @contextmanager
-def card(title: str = "") -> Iterator[None]:
+def card(title: str = "") -> Iterator[ui.element]:
     """Draw a border around what is made inside, and a heading if there is a title."""
-    with ui.element("section").classes("card column"):
+    with ui.element("section").classes("card column") as made:
         if title:
             words(title, tag="h2")
-        yield
+        yield made
 
 
 @dataclass(frozen=True, slots=True)

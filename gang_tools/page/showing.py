@@ -118,8 +118,10 @@ class Showing:
         match key:
             case ("queues",):
                 return views.queues_shown(followed.facts(), followed.room, followed.starts)
+            case ("holders", queue):
+                return views.holders_shown(followed.facts(), queue)
             case ("gangs",):
-                return views.gangs_shown(followed.group_facts())
+                return views.gangs_shown(followed.group_facts(), followed.queues)
             case ("nodes", resource):
                 _, last = self._made.get(key, (0, None))
                 before = last if isinstance(last, views.NodesShown) else None
@@ -127,13 +129,18 @@ class Showing:
             case ("time" | "trouble" as name,):
                 shown = followed.history.shown
                 return shown(followed.cluster) if name == "time" else self.trouble
-            case ("workload", namespace, name):
-                found = followed.workload(namespace, name)
-                its = f"{found.namespace}/{found.name}" if found is not None else ""
-                group = followed.group_of(found) if found is not None else None
-                told = followed.group(group) if group is not None else None
-                return found, told, views.starts_shown(its, followed.starts)
-            case ("gang", namespace, name):
-                return None, followed.group(f"{namespace}/{name}"), ""
+            case ("workload" | "gang" as kind, namespace, name):
+                return self._story(kind, namespace, name)
             case _:
                 raise ValueError(f"there is no view {key}")
+
+    def _story(self, kind: str, namespace: str, name: str) -> object:
+        """Return the explanations of a workload and of its gang, and when it starts."""
+        followed = self._followed
+        if kind == "gang":
+            return None, followed.group(f"{namespace}/{name}"), ""
+        found = followed.workload(namespace, name)
+        its = f"{found.namespace}/{found.name}" if found is not None else ""
+        group = followed.group_of(found) if found is not None else None
+        told = followed.group(group) if group is not None else None
+        return found, told, views.starts_shown(its, followed.starts)

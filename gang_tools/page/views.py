@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
+from math import isfinite
 from typing import Any, Final
 from zlib import crc32
 
@@ -16,6 +17,7 @@ from extender.explain import lists
 from extender.explain.facts import LARGEST_LIMIT, Facts, GroupFacts, job_of
 from extender.explain.lists import PageRequest
 from extender.explain.outlook import Lacks, briefly
+from extender.jobs.workload import pod_group_key
 from extender.queueing.quota import QuotaNode
 from extender.queueing.status import activity
 from extender.resources.quantity import Resources, show
@@ -23,7 +25,7 @@ from extender.room.pods import nodes_of
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.reservations import NEVER, OF_PODS, YIELDS
 from extender.state.cluster.view import ClusterView
-from extender.state.queue.records import FlavorInfo, FlavorResource
+from extender.state.queue.records import FlavorInfo, FlavorResource, WorkloadInfo
 from extender.state.queue.view import QueueView
 from extender.steps import at_once
 
@@ -92,7 +94,7 @@ def _waiting(facts: Facts, starts: Starts) -> Iterator[Row]:
             ),
             "since": int(since),
             "starts": starts_shown(key, starts),
-            "labels": [*chain.from_iterable(_labels(s.template) for s in workloads[key].pod_sets)],
+            "labels": _labels_of(workloads[key]),
         }
 
     for queue in sorted(facts.queues.cluster_queues):
@@ -112,9 +114,13 @@ def starts_shown(key: str, starts: Starts) -> int | str:
     return "never" if found is None else found
 
 
+def _labels_of(workload: WorkloadInfo) -> list[str]:
+    """Return the labels of its pods, `name=value` each: a Workload has none of its own."""
+    return [*chain.from_iterable(_labels(each.template) for each in workload.pod_sets)]
+
+
 @lru_cache(4096)
 def _labels(template: bytes) -> tuple[str, ...]:
-    """Return the labels of a pod template, `name=value` each: workloads have none of their own."""
     try:
         found = msgspec.json.decode(template, type=dict[str, Any]).get("metadata") or {}
         return tuple(f"{name}={value}" for name, value in (found.get("labels") or {}).items())
@@ -196,8 +202,37 @@ def _add_quota(node: QuotaNode, into: Counter[FlavorResource]) -> None:
         _add_quota(child, into)
 
 
-def gangs_shown(facts: GroupFacts) -> list[Row]:
+def holders_shown(facts: Facts, queue: str) -> list[Row]:
+    """Return the workloads that hold quota of a ClusterQueue, the latest first."""
+    if queue not in facts.queues.cluster_queues:
+        return []  # nothing is remembered of names that somebody makes up
+    held = facts.tree.holders.held_in(queue).holders
+    return [
+        {
+            "id": key,
+            "job": job_of(each.workload) or each.workload.meta.name,
+            "namespace": each.workload.meta.namespace,
+            "queue": queue,
+            "state": "QuotaReserved" if each.admission.reserved_only else "Admitted",
+            "priority": each.workload.priority,
+            "since": int(each.since) if isfinite(each.since) else "",
+            "holds": "; ".join(
+                f"{show(resource, amount)} {resource} of {flavor}"
+                for (flavor, resource), amount in sorted(each.usage.items())
+            ),
+            "labels": _labels_of(each.workload),
+        }
+        for key, each in sorted(held.items(), key=lambda item: (-item[1].since, item[0]))
+    ]
+
+
+def gangs_shown(facts: GroupFacts, queues: QueueView) -> list[Row]:
     """Return all gangs that have not ended: those that wait first, in their order."""
+    queue_of = {
+        pod_group_key(each): queues.cluster_queue_of(each) or ""
+        for each in queues.workloads.values()
+        if not each.finished
+    }
     number = len({*facts.view.pod_groups, *facts.view.groups})
     pages = map(PageRequest, range(0, number, LARGEST_LIMIT))
     parts = [at_once(lists.group_list(lambda: facts, page)).items for page in pages]
@@ -215,6 +250,7 @@ def gangs_shown(facts: GroupFacts) -> list[Row]:
             **each.model_dump(),
             "id": key,
             "phase": each.phase or "",
+            "queue": queue_of.get(key, ""),
             "pods": f"{each.pods.bound} of {each.min_member}",
             "position": "" if each.position is None else each.position + 1,
             "since": int(group.created) if group is not None else "",

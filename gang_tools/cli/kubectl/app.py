@@ -161,7 +161,7 @@ def switch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")] = "",
     *,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Stop a queue and evict what it has admitted, too.")
+        bool, typer.Option("--drain", help="When you stop a queue: evict what it has admitted.")
     ] = False,
     job_kind: JobKind = None,
     namespace: Namespace = None,

@@ -47,8 +47,8 @@ def queues(seen: FollowedCluster, _namespace: str) -> TopTable:
 
 def gangs(seen: FollowedCluster, namespace: str) -> TopTable:
     """Return the gangs that have not ended, those that wait first."""
-    heads = ("NAMESPACE", "NAME", "PHASE", "SCHEDULED", "REASON", "POSITION", "PRIORITY", "AGE")
-    own = ("namespace", "name", "phase", "pods", "reason", "position", "priority")
+    heads = ("NAMESPACE", "NAME", "QUEUE", "PHASE", "SCHEDULED", "REASON", "POSITION", "PRIORITY")
+    own = ("namespace", "name", "queue", "phase", "pods", "reason", "position", "priority")
     facts = seen.group_facts()
     rows = {
         f"gang/{each['id']}": (
@@ -56,10 +56,10 @@ def gangs(seen: FollowedCluster, namespace: str) -> TopTable:
             each["since"] and int(facts.now) - each["since"],
             each["said"],
         )
-        for each in views.gangs_shown(facts)
+        for each in views.gangs_shown(facts, seen.queues)
         if namespace in {"", each["namespace"]}
     }
-    return TopTable((*heads, "MESSAGE"), rows)
+    return TopTable((*heads, "AGE", "MESSAGE"), rows)
 
 
 def jobs(seen: FollowedCluster, namespace: str) -> TopTable:

@@ -79,16 +79,26 @@ def test_a_job_that_comes_and_goes_is_shown_without_a_reload(look: Look, api: Ap
 
 
 def test_a_queue_a_namespace_and_a_text_choose_what_is_shown(look: Look) -> None:
-    page = look("/queues?queue=vision")
+    page = look("/queues")
     rows = page.locator(".q-table tbody tr")
+    expect(rows.filter(has_text="Job/detect-video")).to_be_visible()
+    expect(page.get_by_text("With quota", exact=True)).to_have_count(0)
+    page.get_by_role("combobox", name="ClusterQueue").click()
+    page.get_by_role("option", name="vision").click()
+
+    page.wait_for_url("**/queues?queue=vision")
+    holds = rows.filter(has_text="Job/segment-large")
+    expect(holds).to_contain_text("16 nvidia.com/gpu of a100")
     expect(rows.filter(has_text="Job/detect-video")).to_be_visible()
     expect(rows.filter(has_text="team-robotics")).to_have_count(0)
 
     page.get_by_label("Filter").fill("detect")
     expect(rows.filter(has_text="sweep")).to_have_count(0)
     expect(rows.filter(has_text="Job/detect-video")).to_be_visible()
+    expect(holds).to_have_count(0)
 
     page.get_by_label("Filter").fill("")
+    expect(holds).to_be_visible()
     expect(rows.filter(has_text="sweep").first).to_be_visible()
     page.get_by_label("Filter").fill("user=user-of-detect-video")  # of its pods
     expect(rows.filter(has_text="sweep")).to_have_count(0)
@@ -220,6 +230,9 @@ def test_the_keyboard_is_enough(look: Look) -> None:
     page.wait_for_url("**/gangs")
     expect(page.locator("tr", has_text="ring")).to_contain_text("NotEnoughPods")
     picture(page, "gangs")
+    page.goto(f"{page.url}?queue=vision")
+    expect(page.locator("tr", has_text="segment-large")).to_contain_text("8 of 8")
+    expect(page.locator("tr", has_text="pretrain-70b")).to_have_count(0)
     head = page.locator("th", has_text="Gang")
     head.press("Enter")
     expect(head).to_have_class(re.compile("sorted"))
@@ -325,12 +338,17 @@ def test_a_tenant_sees_its_namespace_and_totals_of_the_rest(
         page.goto(f"{url}/queues")
 
         expect(page.locator("tr", has_text="Job/detect-video")).to_be_visible()
-        expect(page.get_by_text(re.compile(r"\d+ more wait in other namespaces"))).to_be_visible()
+        expect(page.get_by_text(re.compile(r"\d+ more are in other namespaces"))).to_be_visible()
         expect(page.locator(".queue-row", has_text="robotics")).to_contain_text("2 waiting")
         picture(page, "tenant")
         page.get_by_role("combobox", name="Namespace").click()
         expect(page.get_by_role("option")).to_have_text(["team-vision"])
-        for path in ("/queues", "/gangs", "/nodes", "/workload/team-vision/detect-video"):
+        for path in (
+            "/queues?queue=language",
+            "/gangs",
+            "/nodes",
+            "/workload/team-vision/detect-video",
+        ):
             page.goto(url + path)
             expect(page.locator(".card").first).to_be_visible()
             expect(page.locator(".live")).to_have_text("● live")

@@ -62,8 +62,8 @@ def rows(
     return [cells for _, cells in texts(TABLES[name](seen, ""), text, column)]
 
 
-WAITS = ("ns", "waits", "", "0 of 5", "NotEnoughResources", "1", "0", "90s", "short of cpu 12")
-RUNS = ("ns", "runs", "", "2 of 2", "", "", "0", "10m", "")
+WAITS = ("ns", "waits", "", "", "0 of 5", "NotEnoughResources", "1", "0", "90s", "short of cpu 12")
+RUNS = ("ns", "runs", "", "", "2 of 2", "", "", "0", "10m", "")
 
 
 def test_each_table_says_what_there_is() -> None:

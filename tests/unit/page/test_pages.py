@@ -101,6 +101,7 @@ async def connected(page: Client) -> str:
     [
         ("/queues", "4 of 4"),
         ("/queues?queue=cq&text=wai", "ns/waits"),
+        ("/queues?queue=cq", "/workload/ns/holder"),
         ("/gangs", "/gang/ns/gang"),
         ("/nodes?resource=nonsense", "ns/gang"),
         ("/what-if", "What if this job came now?"),
@@ -115,7 +116,7 @@ async def test_a_page_shows_what_there_is_and_none_of_it_to_a_tenant(path: str, 
         assert has in await connected(await page_of(browser, path))
     async with opened(BOB) as browser:
         seen = await connected(await page_of(browser, path))
-    for secret in ("ns/waits", "ns/gang", "m-0", "kubectl describe"):
+    for secret in ("ns/waits", "ns/holder", "ns/gang", "m-0", "kubectl describe"):
         assert secret in path or secret not in seen
 
 

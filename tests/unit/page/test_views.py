@@ -8,13 +8,16 @@ from extender.gang.verdicts import GangOptions
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.reservations import Claim
+from extender.state.queue import events as qv
 from extender.state.queue.records import TopologyInfo
 from gang_tools.page import views
 from tests.makers import cluster_of, node, nodes, pod, pod_group, taint
 from tests.queue_makers import (
     Admissions,
+    admission,
     cluster_queue,
     cohort,
+    condition,
     flavor,
     group,
     local_queue,
@@ -247,6 +250,37 @@ def test_room_that_is_kept_is_neither_used_nor_free() -> None:
     assert [found.total[name] for name in ("used", "kept for gangs", "free")] == ["0", "2", "2"]
 
 
+def test_the_workloads_with_quota_of_a_queue_are_shown_with_what_each_holds() -> None:
+    queues = Admissions(*TEAM)
+    asks = workload("assumed", 1, "a")
+    held = replace(admission(asks, "a"), reserved_only=True)
+    queues.put(
+        holding("old", 2, "a"), holding("elsewhere", 2, "b"), asks, workload("waits", 9, "a")
+    )
+    queues.apply(qv.Assumed(asks.key, held))
+
+    rows = views.holders_shown(facts(queues), "a")
+
+    assert [(row["id"], row["state"], row["since"], row["holds"]) for row in rows] == [
+        ("ns/assumed", "QuotaReserved", "", "1 cpu of default"),
+        ("ns/old", "Admitted", 100, "2 cpu of default"),
+    ]
+    assert views.holders_shown(facts(queues), "none") == []
+
+
+def test_a_gang_is_in_the_queue_of_its_workload() -> None:
+    queues = Admissions(*TEAM)
+    done = workload("done", 1, "a", conditions=(condition("Finished"),))
+    queues.put(holding("runs", 2, "b"), workload("waits", 2, "a"), done)
+    names = "runs", "waits", "done", "plain"
+    cluster = cluster_of(*nodes(4), *(pod_group(name, 2) for name in names))
+
+    rows = views.gangs_shown(GroupFacts(cluster.view(), GangOptions(), 0), queues.view)
+
+    queue_of = {row["name"]: row["queue"] for row in rows}
+    assert queue_of == {"runs": "b", "waits": "a", "done": "", "plain": ""}
+
+
 def test_gangs_that_wait_come_first_with_what_the_reconciler_says_of_them() -> None:
     why = ConditionInfo("Scheduled", "False", "NotEnoughResources", "0 of 1 pods fit", 0)
     waits = PodGroupStatusInfo(conditions=(why,))
@@ -256,7 +290,7 @@ def test_gangs_that_wait_come_first_with_what_the_reconciler_says_of_them() -> N
         *(pod_group("waits", 1, created=9.5, status=waits), pod("w", 8, group="waits")),
         *(pod_group("lacks", 2), pod("l", 1, group="lacks", labels={"user": "ada", "a": "b"})),
     )
-    rows = views.gangs_shown(GroupFacts(cluster.view(), GangOptions(), 0))
+    rows = views.gangs_shown(GroupFacts(cluster.view(), GangOptions(), 0), Admissions().view)
 
     assert [(row["position"], row["name"], row["state"], row["pods"]) for row in rows] == [
         (1, "waits", "Waiting", "0 of 1"),
@@ -279,7 +313,7 @@ def test_no_list_ends_before_its_last_item() -> None:
     assert shown.waiting[-1]["position"] == 1002
 
     cluster = cluster_of(*nodes(4), *(pod_group(f"g{number:04}") for number in range(1001)))
-    rows = views.gangs_shown(GroupFacts(cluster.view(), GangOptions(), 0))
+    rows = views.gangs_shown(GroupFacts(cluster.view(), GangOptions(), 0), Admissions().view)
     assert rows[-1]["name"] == "g1000"
 
 
