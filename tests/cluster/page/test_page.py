@@ -99,6 +99,7 @@ def test_a_queue_a_namespace_and_a_text_choose_what_is_shown(look: Look) -> None
 
     page.get_by_label("Filter").fill("")
     expect(holds).to_be_visible()
+    picture(page, "queue")
     expect(rows.filter(has_text="sweep").first).to_be_visible()
     page.get_by_label("Filter").fill("user=user-of-detect-video")  # of its pods
     expect(rows.filter(has_text="sweep")).to_have_count(0)
@@ -222,6 +223,11 @@ def test_a_pasted_job_gets_the_answer_of_a_simulation(look: Look, api: Api) -> N
     names = [each["metadata"]["name"] for each in api.list(JOBS, "team-vision")]
     assert "asked" not in names
 
+    large = {"name": "large.yaml", "mimeType": "", "buffer": b"#" * 65537}
+    page.locator("input[type=file]").set_input_files(large)  # type: ignore[arg-type]
+    expect(page.get_by_text("file of 64 KiB at most")).to_be_visible()
+    expect(page.get_by_label("Manifest")).to_have_value(re.compile("parallelism: two"))
+
 
 def test_the_keyboard_is_enough(look: Look) -> None:
     page = look("/queues")
@@ -266,7 +272,9 @@ def test_what_is_not_there_is_said(look: Look) -> None:
     expect(page.get_by_text("Nothing waits here.")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/queues", "/nodes", "/gang/team-batch/ring"])
+@pytest.mark.parametrize(
+    "path", ["/queues?queue=vision", "/gangs", "/nodes", "/gang/team-batch/ring"]
+)
 def test_a_phone_shows_all_without_scrolling_sideways(
     browser: Browser, page_url: str, path: str
 ) -> None:

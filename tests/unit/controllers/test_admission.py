@@ -536,6 +536,20 @@ async def test_a_workload_behind_an_equal_one_says_why_it_waits_once_its_queue_i
         await scene.until(lambda: say("WaitingForQuota"))
 
 
+async def test_a_workload_behind_an_equal_one_says_why_it_waits_once_it_is_active_again(
+    scene: Scene,
+) -> None:
+    scene.add("first", "second", "third")
+    async with scene.running():
+        await scene.until(lambda: scene.said("third") == "WaitingForQuota")
+        why = condition("QuotaReserved", "Deactivated", true=False)
+        stored = scene.server.stored[key("third")]
+        scene.put(replace(stored, active=False, conditions=(why,)))
+        await asyncio.sleep(1)
+        scene.put(replace(stored, active=True, conditions=(why,)))
+        await scene.until(lambda: scene.said("third") == "WaitingForQuota")
+
+
 async def test_what_found_no_quota_is_tried_again_when_its_queue_gets_more(scene: Scene) -> None:
     scene.put(workload("wide", 2))
     async with scene.running():
