@@ -14,7 +14,6 @@ from extender.config.settings import Settings
 from extender.jobs import fields, registry
 from extender.jobs.job import template_of
 from extender.jobs.workload import pod_group_key
-from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import objects
@@ -219,8 +218,7 @@ async def world_of_cluster(
 
     Pods that do not say how long they run, run for `assumed` seconds. Raises ApiError.
     """
-    gang, runs = settings.gang, dict[str, float]()
-    decoder = Decoder(gang.ignored(), placement=gang.placement)
+    runs = dict[str, float]()
 
     def noting(decode: Callable[[bytes], R]) -> Callable[[bytes], R]:
         def read(raw: bytes) -> R:
@@ -232,7 +230,8 @@ async def world_of_cluster(
 
         return read
 
-    read = ClusterReader(source.reader, decoder, growing=settings.gang.growing)
+    read = ClusterReader(source.reader, settings.gang)
+    decoder = read.decoder
     await read.read_queues(optional=True)
     await read.read_nodes()
     await read.read_pods(decode=noting(decoder.pod), ended=False)
