@@ -81,8 +81,7 @@ async def explained(
 
     Raises NothingToExplainError, AmbiguousError and ApiError.
     """
-    decoder, options = _decoder(settings), settings.queue.options()
-    read = ClusterReader(source.reader, decoder, growing=settings.gang.growing)
+    read, options = ClusterReader(source.reader, settings.gang), settings.queue.options()
     try:
         await read.read_queues()
     except NotFoundError as error:
@@ -90,9 +89,8 @@ async def explained(
     view = read.queues.view()
     key = f"{asked.namespace}/{asked.name}"
     if asked.is_job:
-        key = workload_of(asked, view.workloads.values()) or await _absent(
-            source.reader, asked, decoder
-        )
+        queued = workload_of(asked, view.workloads.values())
+        key = queued or await _absent(source.reader, asked, read.decoder)
     queues_there = view.cluster_queues.values()
     by_room = any(requires_room(q, options, view.flavors) for q in queues_there)
     if by_room:
@@ -109,10 +107,6 @@ async def explained(
     if asks_for_less(view.workloads[key], view, options):
         return found.model_copy(update={"notes": [*found.notes, OTHER_SETTINGS]})
     return found
-
-
-def _decoder(settings: Settings) -> Decoder:
-    return Decoder(settings.gang.ignored(), placement=settings.gang.placement)
 
 
 def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOptions) -> bool:
@@ -245,8 +239,7 @@ def no_group(key: str, view: ClusterView) -> str:
 
 async def _read_all(client: Reader, settings: Settings) -> tuple[Cluster, list[PodInfo]]:
     """Return the cluster as the API server has it, and all pods, ended ones too."""
-    decoder = _decoder(settings)
-    read = ClusterReader(client, decoder, growing=settings.gang.growing)
+    read = ClusterReader(client, settings.gang)
     cluster = read.cluster
     await read.read_nodes()
     await read.read_batch_jobs()
@@ -259,7 +252,7 @@ async def _read_all(client: Reader, settings: Settings) -> tuple[Cluster, list[P
     for version in NATIVE_VERSIONS:
         path = objects(GROUP_NATIVE, version, "podgroups")
         with suppress(NotFoundError, ForbiddenError):
-            found = await everything(client, path, decoder.native_pod_group)
+            found = await everything(client, path, read.decoder.native_pod_group)
             cluster.apply(cluster_events.ObjectsListed(PodGroupInfo, found, GROUP_NATIVE))
             break
     if cluster.view().natives_are_ours is None:  # kube-scheduler has written no condition

@@ -12,8 +12,6 @@ import typer
 
 from gang_tools.cli.options import Config, Form, Kubeconfig, progress, reported
 
-Identities = Literal["extender", "reconciler", "both"]
-
 
 def check(
     *,
@@ -30,7 +28,8 @@ def check(
         ),
     ] = None,
     identity: Annotated[
-        Identities, typer.Option(help="The process whose rights are looked at.")
+        Literal["extender", "reconciler", "both"],
+        typer.Option(help="The process whose rights are looked at."),
     ] = "both",
     smoke: Annotated[
         bool,

@@ -104,10 +104,21 @@ def reported() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        code = _exit_code(error)
-        if code is None:
-            raise
-        fail(str(error), code)
+        from extender.config.sections import SettingsError
+        from extender.jobs.registry import IntegrationError
+        from extender.kube.errors import ApiError, ConfigurationError
+        from extender.kube.lease import LeadershipLost
+        from gang_tools.explanations import AmbiguousError, NothingToExplainError
+        from gang_tools.simulate.answering import UnknownJobError
+        from gang_tools.snapshot.file import SnapshotError
+
+        wrong_use = SettingsError, IntegrationError, AmbiguousError, UnknownJobError, UsageError
+        failed = ApiError, ConfigurationError, LeadershipLost, NothingToExplainError, SnapshotError
+        if isinstance(error, wrong_use):
+            fail(str(error), 2)
+        if isinstance(error, (*failed, OSError, UnicodeDecodeError)):
+            fail(str(error), 1)
+        raise
 
 
 def fail(text: str, code: int) -> NoReturn:
@@ -119,23 +130,6 @@ def fail(text: str, code: int) -> NoReturn:
 def missing_extra(error: ImportError, extra: str) -> NoReturn:
     """End a command whose packages are not installed."""
     fail(f"{error.name or error} is missing: pip install 'gang-extender[{extra}]'", 1)
-
-
-def _exit_code(error: Exception) -> int | None:
-    """Return the exit code for an error; None for a bug."""
-    from extender.config.sections import SettingsError
-    from extender.jobs.registry import IntegrationError
-    from extender.kube.errors import ApiError, ConfigurationError
-    from extender.kube.lease import LeadershipLost
-    from gang_tools.explanations import AmbiguousError, NothingToExplainError
-    from gang_tools.simulate.answering import UnknownJobError
-    from gang_tools.snapshot.file import SnapshotError
-
-    wrong_use = SettingsError, IntegrationError, AmbiguousError, UnknownJobError, UsageError
-    failed = ApiError, ConfigurationError, LeadershipLost, NothingToExplainError, SnapshotError
-    if isinstance(error, wrong_use):
-        return 2
-    return 1 if isinstance(error, (*failed, OSError, UnicodeDecodeError)) else None
 
 
 def run(process: Coroutine[Any, Any, None]) -> None:

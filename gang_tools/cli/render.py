@@ -101,13 +101,8 @@ def _value(name: str, kind: Schema) -> str:
         return ", ".join(f"`{each}`" for each in kind.get("enum", (kind.get("const"),)))
     if kind["type"] in _WORDS:
         return "path" if kind.get("format") == "path" else _WORDS[kind["type"]]
-    return f"{_unit(name) or kind['type']}{_bounds(kind)}"
-
-
-def _unit(name: str) -> str:
-    if name in _TIMES:
-        return "seconds"
-    return next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), "")
+    units = (unit for suffix, unit in _UNITS.items() if name.endswith(suffix))
+    return f"{'seconds' if name in _TIMES else next(units, kind['type'])}{_bounds(kind)}"
 
 
 def _bounds(kind: Schema) -> str:

@@ -75,12 +75,8 @@ def serve(
         settings = load(config, overrides)
         if settings.listen.tls is not None:
             settings.listen.tls.check_files()
-        _raise_file_limit()
+        # To the maximum: each held bind is a connection.
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         logs.configure(settings.log.level, as_json=settings.log.format == "json")
         run(wiring.serve(settings, kubeconfig))
-
-
-def _raise_file_limit() -> None:
-    """Raise the limit of open files to the maximum: each held bind is a connection."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -2,12 +2,13 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gang_tools.cli.options import (
     ClusterSource,
+    Form,
     Kubeconfig,
     fail,
     missing_extra,
@@ -50,9 +51,7 @@ def simulate(
         str | None,
         typer.Option(help="How long pods run of which nothing says it, such as 1h. Default: ever."),
     ] = None,
-    output: Annotated[
-        Literal["text", "json"], typer.Option("--output", "-o", help="Form of the answer.")
-    ] = "text",
+    output: Form = "text",
     html: Annotated[
         Path | None,
         typer.Option(

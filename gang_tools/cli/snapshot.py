@@ -3,13 +3,11 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from gang_tools.cli.options import Kubeconfig, progress, reported
-
-_STDOUT: Final = Path("-")
 
 
 def snapshot(
@@ -87,7 +85,7 @@ def snapshot(
         data = msgspec.json.encode(found)
         asked = found.memory.get("process", process)
         file = output or Path(f"{asked}-{found.taken_at:%Y%m%dT%H%M%SZ}.json.gz")
-        if file == _STDOUT:
+        if file == Path("-"):
             sys.stdout.buffer.write(data)
         else:
             save(file, data)

@@ -7,7 +7,7 @@ server says whose it is, and of which namespaces that person may list the worklo
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
@@ -98,10 +98,11 @@ class Door:
             return
         # NiceGUI puts this one before the address of each script, whoever sends it.
         headers = [each for each in scope["headers"] if each[0] != b"x-forwarded-prefix"]
-        scope = {**scope, "headers": headers}
+        scope, said = {**scope, "headers": headers}, dict(headers)
         if self._shown() is None:
             await _refuse(_html("loading.html", 503), scope, send)
-        elif _is_long(dict(headers)):
+        # Too long, or of a length that nobody knows.
+        elif b"transfer-encoding" in said or int(said.get(b"content-length", 0)) > _LONGEST_BODY:
             await _refuse(PlainTextResponse("that is too long", 413), scope, send)
         elif self._guard is not None and (scope["type"], scope["path"]) == ("http", "/login"):
             await (await self._login(Request(scope, receive)))(scope, receive, send)
@@ -242,11 +243,6 @@ class Door:
 def _html(name: str, code: int = 200, why: str = "", *, to: str = "") -> Response:
     text = template(name)
     return HTMLResponse(text.replace("NEXT", escape(to)).replace("WHY", escape(why)), code)
-
-
-def _is_long(headers: Mapping[bytes, bytes]) -> bool:
-    """Return whether a body is too long, or of a length that nobody knows."""
-    return b"transfer-encoding" in headers or int(headers.get(b"content-length", 0)) > _LONGEST_BODY
 
 
 def _is_of(viewer: Viewer, scope: Scope) -> bool:

@@ -113,14 +113,12 @@ class Asking:
         async with self._turn:
             until = self._clock.monotonic() + within
             world = self._followed.world(assumed)
-            return await asyncio.to_thread(
-                _silently, play, world, lambda: self._clock.monotonic() > until
-            )
 
+            def silently() -> _Found:
+                _SIMULATES.set(True)  # in this thread's context
+                return play(world, lambda: self._clock.monotonic() > until)
 
-def _silently(play: Callable[[World, _Late], _Found], world: World, late: _Late) -> _Found:
-    _SIMULATES.set(True)  # in this thread's context
-    return play(world, late)
+            return await asyncio.to_thread(silently)
 
 
 def _only_what_happens(_: object, __: str, line: EventDict) -> EventDict:

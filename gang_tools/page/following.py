@@ -41,7 +41,7 @@ from extender.wiring.reflectors import ALL_PODS, empty_cluster, reflectors, set_
 from gang_tools.explanations import ExplainTarget, facts_of, workload_of
 from gang_tools.page.history import History
 from gang_tools.page.views import Room, Starts, room_shown
-from gang_tools.simulate.from_cluster import Believed, world_of_state
+from gang_tools.simulate.from_cluster import TakenState
 from gang_tools.simulate.world import World
 
 Event = dict[str, Any]
@@ -227,15 +227,8 @@ class FollowedCluster:
 
         Pods that do not say how long they run, run for `assumed` seconds.
         """
-        return world_of_state(
-            Believed(
-                self.cluster,
-                self.queues,
-                self._clock.wall(),
-                self._settings,
-                assumed_seconds=assumed,
-            )
-        )
+        state, now = (self.cluster, self.queues, self._settings), self._clock.wall()
+        return TakenState(*state, now=now, runs={}, assumed=assumed).world()
 
     async def events(self, namespace: str, *names: str) -> list[Event]:
         """Return the latest Events about objects with these names, the newest first.

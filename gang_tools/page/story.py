@@ -63,7 +63,7 @@ def story(key: ViewKey, showing: Showing, followed: FollowedCluster, *, viewer: 
 
     def draw() -> None:
         told: Told = showing.view(key)
-        found = _Teller(viewer).tell(told)
+        found = _tell(told, viewer)
         if told[:2] == (None, None):
             text = f"There is no {kind} {namespace}/{name}, or it is gone."
             found[0] = [Part("nothing", text, parts.empty)]
@@ -85,98 +85,93 @@ def _names(told: Told, name: str) -> list[str]:
     return [*dict.fromkeys(names)]
 
 
-class _Teller:
-    """Draws what is known, for one person."""
+def _tell(told: Told, viewer: Viewer) -> list[Iterable[Part]]:
+    """Return the parts: head and cards of the workload, and of the gang, and commands."""
+    workload, group, start = told
+    found: list[Iterable[Part]] = [[], [], [], [], []]
+    if workload is not None:
+        if viewer.namespaces is not None:
+            workload = within(workload, workload.namespace)
+        facts = _facts_of_workload(workload, start if workload.state == "Pending" else "")
+        found[:2] = [_head(workload, facts)], _of_workload(workload)
+    if group is not None:
+        found[2:4] = [_head(group, _facts_of_group(group))], _of_group(group, viewer)
+    if workload is not None or group is not None:
+        link = f"/nodes?gang={group.namespace}/{group.name}" if group is not None else ""
+        commands = [*_commands(workload, group)], link
+        found[4] = [Part("commands", commands, _draw_commands)]
+    return found
 
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
 
-    def tell(self, told: Told) -> list[Iterable[Part]]:
-        """Return the parts: head and cards of the workload, and of the gang, and commands."""
-        workload, group, start = told
-        found: list[Iterable[Part]] = [[], [], [], [], []]
-        if workload is not None:
-            shown = workload
-            if self._viewer.namespaces is not None:
-                shown = within(workload, workload.namespace)
-            facts = _facts_of_workload(shown, start if shown.state == "Pending" else "")
-            found[:2] = [_head(shown, facts)], self._of_workload(shown)
-        if group is not None:
-            found[2:4] = [_head(group, _facts_of_group(group))], self._of_group(group)
-        if workload is not None or group is not None:
-            link = f"/nodes?gang={group.namespace}/{group.name}" if group is not None else ""
-            commands = [*_commands(workload, group)], link
-            found[4] = [Part("commands", commands, _draw_commands)]
-        return found
-
-    def _of_workload(self, found: Explanation) -> Iterator[Part]:
-        rows = [each.model_dump() for each in found.quotas]
+def _of_workload(found: Explanation) -> Iterator[Part]:
+    rows = [each.model_dump() for each in found.quotas]
+    for row in rows:
+        lacks = row["unfit"] or row["missing"] != "0"
+        row["missing"] = row["unfit"] or (f"✗ {row['missing']}" if lacks else "✓ none")
+        row["missing_class"] = "bad" if lacks else "good"
+    yield from listed(f"Quota in {found.cluster_queue}", _QUOTAS, rows)
+    for lack in found.waiting_for:
+        rows = [each.model_dump() for each in lack.holders]
         for row in rows:
-            lacks = row["unfit"] or row["missing"] != "0"
-            row["missing"] = row["unfit"] or (f"✗ {row['missing']}" if lacks else "✓ none")
-            row["missing_class"] = "bad" if lacks else "good"
-        yield from listed(f"Quota in {found.cluster_queue}", _QUOTAS, rows)
-        for lack in found.waiting_for:
-            rows = [each.model_dump() for each in lack.holders]
-            for row in rows:
-                row["holder"] = f"{row['namespace']}/{row['name']}"
-                row["holder_href"] = f"/workload/{row['holder']}"
-                row["since"] = int(row["since"].timestamp()) if row["since"] else ""
-            yield from listed(
-                f"Lacks {lack.missing} {lack.resource} of flavor {lack.flavor}, held by",
-                _HOLDERS,
-                rows,
-                more=lack.more_holders,
-                none="no workload: the quota itself is smaller",
-                name=f"lacks {lack.resource} of {lack.flavor}",
-            )
-        rows = [each.model_dump() for each in found.pod_sets]
-        for row in rows:
-            row["each"] = _amounts(row["each"])
-            row["flavors"] = ", ".join(sorted({*row["flavors"].values()}))
-        yield from listed("Pods", _POD_SETS, rows)
-        yield from on_nodes("Nodes of its pods", found.nodes)
-        rows = [each.model_dump() for each in found.conditions]
-        for row in rows:
-            row["at"] = f"{row['last_transition_time']:%Y-%m-%d %H:%M:%S}"
-            row["name"] = f"{row['type']}={row['status']}"
-        yield from listed("What happened", "at=Time_(UTC) name=Condition reason message=Why", rows)
+            row["holder"] = f"{row['namespace']}/{row['name']}"
+            row["holder_href"] = f"/workload/{row['holder']}"
+            row["since"] = int(row["since"].timestamp()) if row["since"] else ""
+        yield from listed(
+            f"Lacks {lack.missing} {lack.resource} of flavor {lack.flavor}, held by",
+            _HOLDERS,
+            rows,
+            more=lack.more_holders,
+            none="no workload: the quota itself is smaller",
+            name=f"lacks {lack.resource} of {lack.flavor}",
+        )
+    rows = [each.model_dump() for each in found.pod_sets]
+    for row in rows:
+        row["each"] = _amounts(row["each"])
+        row["flavors"] = ", ".join(sorted({*row["flavors"].values()}))
+    yield from listed("Pods", _POD_SETS, rows)
+    yield from on_nodes("Nodes of its pods", found.nodes)
+    rows = [each.model_dump() for each in found.conditions]
+    for row in rows:
+        row["at"] = f"{row['last_transition_time']:%Y-%m-%d %H:%M:%S}"
+        row["name"] = f"{row['type']}={row['status']}"
+    yield from listed("What happened", "at=Time_(UTC) name=Condition reason message=Why", rows)
 
-    def _of_group(self, found: GroupExplanation) -> Iterator[Part]:
-        if found.gates:
-            yield Part("gates", found.gates, _draw_gates)
-        room = found.room
-        if room is not None:
-            shown = {
-                "Pods that fit now": f"{room.fit} of {room.wanted}",
-                "If nothing were kept": room.fit_if_nothing_were_kept,
-                "On empty nodes": room.fit_on_empty_nodes,
-                "Short of": _amounts(room.short),
-                "All within one": room.within,
-                "Nodes it may use": f"{room.usable_nodes} of {room.all_nodes}",
-            }
-            yield Part("room", shown, _draw_room)
-            yield from on_nodes("Where they would go", room.nodes)
-        rows = [{**each.model_dump(), **self._link(each)} for each in found.ahead]
-        yield from listed("Gangs that go first", _AHEAD, rows, more=found.more_ahead)
-        yield from listed("Room kept for it", _KEPT, map(self._kept, found.kept))
-        rows = [*map(self._kept, found.kept_from_it)]
-        yield from listed("Room kept from it", _KEPT, rows, more=found.more_kept)
-        rows = [
-            {**each.model_dump(), "state_class": parts.tone(each.state)} for each in found.members
-        ]
-        none = "It has no pods now."
-        yield from listed("Pods", _MEMBERS, rows, more=found.more_members, none=none)
 
-    def _kept(self, each: RoomKept) -> Row:
-        amounts = {"nodes": len(each.nodes), "amounts": _amounts(each.amounts)}
-        return {**self._link(each), "kind": each.kind, **amounts, "message": each.ends}
+def _of_group(found: GroupExplanation, viewer: Viewer) -> Iterator[Part]:
+    if found.gates:
+        yield Part("gates", found.gates, _draw_gates)
+    room = found.room
+    if room is not None:
+        shown = {
+            "Pods that fit now": f"{room.fit} of {room.wanted}",
+            "If nothing were kept": room.fit_if_nothing_were_kept,
+            "On empty nodes": room.fit_on_empty_nodes,
+            "Short of": _amounts(room.short),
+            "All within one": room.within,
+            "Nodes it may use": f"{room.usable_nodes} of {room.all_nodes}",
+        }
+        yield Part("room", shown, _draw_room)
+        yield from on_nodes("Where they would go", room.nodes)
+    rows = [{**each.model_dump(), **_link(each, viewer)} for each in found.ahead]
+    yield from listed("Gangs that go first", _AHEAD, rows, more=found.more_ahead)
+    yield from listed("Room kept for it", _KEPT, (_kept(each, viewer) for each in found.kept))
+    rows = [_kept(each, viewer) for each in found.kept_from_it]
+    yield from listed("Room kept from it", _KEPT, rows, more=found.more_kept)
+    rows = [{**each.model_dump(), "state_class": parts.tone(each.state)} for each in found.members]
+    none = "It has no pods now."
+    yield from listed("Pods", _MEMBERS, rows, more=found.more_members, none=none)
 
-    def _link(self, to: RoomKept | GroupAhead) -> Row:
-        namespace, name = to.namespace, to.name
-        if not self._viewer.sees(namespace):
-            return {"name": OTHERS}
-        return {"name": f"{namespace}/{name}", "name_href": f"/gang/{namespace}/{name}"}
+
+def _kept(each: RoomKept, viewer: Viewer) -> Row:
+    amounts = {"nodes": len(each.nodes), "amounts": _amounts(each.amounts)}
+    return {**_link(each, viewer), "kind": each.kind, **amounts, "message": each.ends}
+
+
+def _link(to: RoomKept | GroupAhead, viewer: Viewer) -> Row:
+    namespace, name = to.namespace, to.name
+    if not viewer.sees(namespace):
+        return {"name": OTHERS}
+    return {"name": f"{namespace}/{name}", "name_href": f"/gang/{namespace}/{name}"}
 
 
 def _head(found: Explanation | GroupExplanation, facts: Mapping[str, object]) -> Part:

@@ -51,7 +51,10 @@ class Simulation:
     def __init__(self, world: World, *, alone: bool = False) -> None:
         """Prepare a simulation. With `alone` there are no gangs and no queues."""
         self.alone = alone
-        self.world = world = _alone(world) if alone else world
+        if alone:  # the same nodes and pods
+            jobs = [replace(job, pod_group=None, workload=None) for job in world.jobs]
+            world = replace(world, jobs=jobs, records=())
+        self.world = world
         self.clock = StoppedClock(world.began)
         self.cluster, self.queues = Cluster(growing=world.gang.growing), Queues(world.complete)
         self.view, self.queue_view = self.cluster.view(), self.queues.view()
@@ -355,7 +358,8 @@ class Simulation:
         touched, self._touched = self._touched, {}
         now = self.clock.now
         for job, uids in touched.items():
-            if not job.is_running and len(job.bound) + job.finished_pods >= job.pods_to_start:
+            there, needed = len(job.bound) + job.finished_pods, job.gang_size or job.pod_count
+            if not job.is_running and there >= needed:
                 job.is_running = True
                 self.books.starts(job)
                 job.started = now if job.started is None else job.started
@@ -456,9 +460,3 @@ class Simulation:
             self._stop(job, preempted=True)
             group_key = job.pod_group.key if job.pod_group is not None else None
             self._appear(job, job.pod_sets, group_key)
-
-
-def _alone(world: World) -> World:
-    """Return a world with the same nodes and pods, without gangs and queues."""
-    jobs = [replace(job, pod_group=None, workload=None) for job in world.jobs]
-    return replace(world, jobs=jobs, records=())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,6 @@ from extender.config.settings import Settings
 from extender.jobs import fields, registry
 from extender.jobs.job import template_of
 from extender.jobs.workload import pod_group_key
-from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.queues import objects
@@ -52,45 +51,6 @@ def expected(job: Mapping[str, object], templates: Iterable[Mapping[str, object]
     return min(known, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Believed:
-    """The state that a simulation takes over, at a time in seconds since the epoch."""
-
-    cluster: ClusterView
-    queues: QueueView
-    now: float
-    settings: Settings
-    run_seconds: Mapping[str, float] = field(default_factory=dict)
-    """The run time of pods in seconds, by their UID or that of their controller."""
-    assumed_seconds: float | None = None
-    """The run time of pods that do not say it."""
-
-
-def world_of_state(found: Believed) -> World:
-    """Return the world that goes on from a state."""
-    taken = _Taking(found)
-    running = [*taken.of_workloads(), *taken.of_others()]
-    groups = (found.cluster.pod_group(key) for key in sorted(found.cluster.pod_groups))
-    uids = {pod.controller for pod in found.cluster.pods.values() if pod.controller}
-    return World(
-        nodes=[*found.cluster.nodes.values()],
-        records=[*_records(found.queues)],
-        jobs=[],
-        queue=found.settings.queue.options(),
-        gang=found.settings.gang.options(),
-        makes_groups=found.settings.queue.pod_groups == "Auto",
-        running=running,
-        pod_groups=[each for each in groups if each is not None],
-        # Here the simulated queue alone says which jobs have pods.
-        batch_jobs=[
-            replace(j, held_by_queue=None) for j in map(found.cluster.job, sorted(uids)) if j
-        ],
-        pod_ends=taken.ends,
-        began=found.now,
-        version=1 + max((each.meta.version for each in found.queues.workloads.values()), default=0),
-    )
-
-
 def _records(view: QueueView) -> Iterator[Record]:
     tables = (
         *(view.namespaces, view.flavors, view.topologies, view.cohorts, view.cluster_queues),
@@ -105,28 +65,66 @@ def _unfinished(view: QueueView) -> list[WorkloadInfo]:
     return [w for w in view.workloads.values() if not w.finished and not w.meta.terminating]
 
 
-class _Taking:
-    """Jobs out of workloads and pods."""
+class TakenState:
+    """The state that a simulation takes over, with the jobs that its workloads and pods are."""
 
-    def __init__(self, found: Believed) -> None:
-        self._found = found
-        self.ends: dict[str, float] = {}
+    def __init__(
+        self,
+        cluster: ClusterView,
+        queues: QueueView,
+        settings: Settings,
+        *,
+        now: float,
+        runs: Mapping[str, float],
+        assumed: float | None,
+    ) -> None:
+        """Take a state at a time, in seconds since the epoch.
+
+        `runs` is for how many seconds pods run, by their UID or that of their controller; those
+        that do not say it run for `assumed` seconds.
+        """
+        self._cluster, self._queues, self._settings = cluster, queues, settings
+        self._now, self._known_runs, self._assumed = now, runs, assumed
+        self._ends: dict[str, float] = {}
         """The ends of pods by UID, in seconds from now."""
         self._taken: set[str] = set()
         self._by_workload: dict[str, list[PodInfo]] = {}
-        for pod in found.cluster.pods.values():
+        for pod in cluster.pods.values():
             for key in self._workloads(pod):
                 self._by_workload.setdefault(key, []).append(pod)
+
+    def world(self) -> World:
+        """Return the world that goes on from the state."""
+        cluster, queues, settings = self._cluster, self._queues, self._settings
+        running = [*self._of_workloads(), *self._of_others()]
+        groups = map(cluster.pod_group, sorted(cluster.pod_groups))
+        uids = {pod.controller for pod in cluster.pods.values() if pod.controller}
+        jobs = filter(None, map(cluster.job, sorted(uids)))
+        return World(
+            nodes=[*cluster.nodes.values()],
+            records=[*_records(queues)],
+            jobs=[],
+            queue=settings.queue.options(),
+            gang=settings.gang.options(),
+            makes_groups=settings.queue.pod_groups == "Auto",
+            running=running,
+            pod_groups=[*filter(None, groups)],
+            # Here the simulated queue alone says which jobs have pods.
+            batch_jobs=[replace(each, held_by_queue=None) for each in jobs],
+            pod_ends=self._ends,
+            began=self._now,
+            version=1 + max((each.meta.version for each in queues.workloads.values()), default=0),
+        )
 
     def _workloads(self, pod: PodInfo) -> Iterable[str]:
         if pod.workload is not None:
             return (pod.workload,)
         owner = pod.controller
-        return self._found.queues.workloads_of(owner, pod.namespace) if owner else ()
+        return self._queues.workloads_of(owner, pod.namespace) if owner else ()
 
-    def of_workloads(self) -> Iterator[SimJob]:
+    def _of_workloads(self) -> Iterator[SimJob]:
         """Yield the jobs of all workloads that have not finished, the oldest first."""
-        workloads = _unfinished(self._found.queues)
+        workloads = _unfinished(self._queues)
         for workload in sorted(workloads, key=lambda w: (w.meta.created, w.meta.version)):
             owner = workload.owner
             yield self._job(
@@ -142,26 +140,26 @@ class _Taking:
         owner = workload.owner
         source: dict[str, Any] = {}
         if owner is not None:
-            known = self._found.run_seconds.get(owner.uid)
+            known = self._known_runs.get(owner.uid)
             if known is not None:
                 return known
-            job = self._found.queues.job_of(owner.uid, workload.meta.namespace)
+            job = self._queues.job_of(owner.uid, workload.meta.namespace)
             source = _decode(job.raw) if job is not None else {}
         runs = expected(source, map(template_of, workload.pod_sets))
         limit = workload.max_execution
         if limit is not None:
             runs = limit if runs is None else min(runs, limit)
-        return self._found.assumed_seconds if runs is None else runs
+        return self._assumed if runs is None else runs
 
-    def of_others(self) -> Iterator[SimJob]:
+    def _of_others(self) -> Iterator[SimJob]:
         """Yield the jobs of pods that no queue admits, by what controls them."""
         by_owner: dict[str, list[PodInfo]] = {}
-        for pod in self._found.cluster.pods.values():
+        for pod in self._cluster.pods.values():
             if pod.uid not in self._taken:
                 by_owner.setdefault(pod.controller or pod.uid, []).append(pod)
         for owner, pods in sorted(by_owner.items()):
-            known = self._found.run_seconds.get(owner, self._found.run_seconds.get(pods[0].uid))
-            runs = self._found.assumed_seconds if known is None else known
+            known = self._known_runs.get(owner, self._known_runs.get(pods[0].uid))
+            runs = self._assumed if known is None else known
             name = pods[0].owners[0].partition("/")[2] if pods[0].owners else pods[0].name
             shapes: dict[int, list[PodInfo]] = {}
             for pod in pods:
@@ -170,7 +168,7 @@ class _Taking:
                 PodSetInfo(f"pods-{n}", len(some), some[0].shape)
                 for n, some in enumerate(shapes.values())
             ]
-            kind = "Job" if self._found.cluster.job(owner) is not None else POD
+            kind = "Job" if self._cluster.job(owner) is not None else POD
             yield self._job(name, kind, pods, sets=sets, runs=runs)
 
     def _job(
@@ -183,12 +181,12 @@ class _Taking:
         runs: float | None,
         workload: WorkloadInfo | None = None,
     ) -> SimJob:
-        view, now = self._found.cluster, self._found.now
+        view, now = self._cluster, self._now
         self._taken.update(pod.uid for pod in pods)
         if runs is not None:
             for pod in pods:
                 if pod.node is not None:
-                    self.ends[pod.uid] = max(0.0, (pod.bound_at or now) + runs - now)
+                    self._ends[pod.uid] = max(0.0, (pod.bound_at or now) + runs - now)
         names = {pod.group for pod in pods if pod.group is not None}
         if workload is not None and not pods:
             names = {pod_group_key(workload)}
@@ -220,8 +218,7 @@ async def world_of_cluster(
 
     Pods that do not say how long they run, run for `assumed` seconds. Raises ApiError.
     """
-    gang, runs = settings.gang, dict[str, float]()
-    decoder = Decoder(gang.ignored(), placement=gang.placement)
+    runs = dict[str, float]()
 
     def noting(decode: Callable[[bytes], R]) -> Callable[[bytes], R]:
         def read(raw: bytes) -> R:
@@ -233,7 +230,8 @@ async def world_of_cluster(
 
         return read
 
-    read = ClusterReader(source.reader, decoder, growing=settings.gang.growing)
+    read = ClusterReader(source.reader, settings.gang)
+    decoder = read.decoder
     await read.read_queues(optional=True)
     await read.read_nodes()
     await read.read_pods(decode=noting(decoder.pod), ended=False)
@@ -247,13 +245,12 @@ async def world_of_cluster(
         with suppress(NotFoundError, ForbiddenError):
             for job in await everything(source.reader, path, decode):
                 read.queues.apply(qe.JobApplied(job))
-    return world_of_state(
-        Believed(
-            read.cluster.view(),
-            read.queues.view(),
-            source.clock.wall(),
-            settings,
-            run_seconds=runs,
-            assumed_seconds=assumed,
-        )
+    state = TakenState(
+        read.cluster.view(),
+        read.queues.view(),
+        settings,
+        now=source.clock.wall(),
+        runs=runs,
+        assumed=assumed,
     )
+    return state.world()

@@ -48,17 +48,16 @@ _encode = msgspec.json.encode
 
 def world_of(scenario: Scenario) -> World:
     """Return the world of a scenario. Raises SettingsError where it contradicts itself."""
-    gang = scenario.settings.gang
-    decoder = Decoder(gang.ignored(), placement=gang.placement)
-    return _Builder(scenario, decoder).world()
+    return _Builder(scenario).world()
 
 
 class _Builder:
     """Builds one world; numbers grow from object to object."""
 
-    def __init__(self, scenario: Scenario, decoder: Decoder) -> None:
-        self._scenario, self._decoder = scenario, decoder
-        self._queues = QueueDecoder(decoder)
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario, gang = scenario, scenario.settings.gang
+        self._decoder = Decoder(gang.ignored(), placement=gang.placement)
+        self._queues = QueueDecoder(self._decoder)
         self._version = 0
         self._namespaces = dict.fromkeys(each.namespace for each in scenario.jobs)
         self._read: Mapping[str, Callable[[bytes], Record]] = {

@@ -66,11 +66,6 @@ class SimJob:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
-    @property
-    def pods_to_start(self) -> int:
-        """The number of pods that must have a node before the job counts as started."""
-        return self.gang_size or self.pod_count
-
 
 @dataclass(slots=True)
 class World:

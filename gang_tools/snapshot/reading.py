@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from extender.api.wellknown import POD_GROUP_GROUPS
+from extender.config.gang import Gang
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import RECORDS, QueueDecoder
 from extender.kube.errors import ForbiddenError, NotFoundError
@@ -29,10 +30,11 @@ _UNNEEDED: Final = (PriorityClassInfo, WorkloadPriorityClassInfo, AdmissionCheck
 class ClusterReader:
     """Fills both states. All methods raise ApiError."""
 
-    def __init__(self, reader: Reader, decoder: Decoder, *, growing: bool) -> None:
-        self._reader, self._decoder = reader, decoder
+    def __init__(self, reader: Reader, gang: Gang) -> None:
+        self._reader = reader
+        self.decoder = decoder = Decoder(gang.ignored(), placement=gang.placement)
         self._of_queues = of = QueueDecoder(decoder)
-        self.cluster, self.queues = Cluster(growing=growing), Queues(of.completed)
+        self.cluster, self.queues = Cluster(growing=gang.growing), Queues(of.completed)
 
     async def read_queues(self, *, optional: bool = False) -> None:
         """Read the queues and workloads; `optional` kinds may be missing from the cluster."""
@@ -45,13 +47,13 @@ class ClusterReader:
 
     async def read_nodes(self) -> None:
         """Read the nodes."""
-        found = await everything(self._reader, objects("", "v1", "nodes"), self._decoder.node)
+        found = await everything(self._reader, objects("", "v1", "nodes"), self.decoder.node)
         self.cluster.apply(cluster_events.ObjectsListed(NodeInfo, found))
 
     async def read_batch_jobs(self, decode: Callable[[bytes], JobInfo] | None = None) -> None:
         """Read the batch Jobs."""
         path = objects("batch", "v1", "jobs")
-        found = await everything(self._reader, path, decode or self._decoder.job)
+        found = await everything(self._reader, path, decode or self.decoder.job)
         self.cluster.apply(cluster_events.ObjectsListed(JobInfo, found, BATCH_JOB))
 
     async def read_pods(
@@ -66,12 +68,12 @@ class ClusterReader:
         Without `ended` the state gets the live pods only.
         """
         path = objects("", "v1", "pods", namespace=namespace)
-        pods = await everything(self._reader, path, decode or self._decoder.pod)
+        pods = await everything(self._reader, path, decode or self.decoder.pod)
         shown = [pod for pod in pods if ended or not pod.finished]
         self.cluster.apply(cluster_events.ObjectsListed(PodInfo, shown))
         for group in POD_GROUP_GROUPS:
             path = objects(group, "v1alpha1", "podgroups", namespace=namespace)
-            decode_group = partial(self._decoder.pod_group, api_group=group)
+            decode_group = partial(self.decoder.pod_group, api_group=group)
             with suppress(NotFoundError):
                 found = await everything(self._reader, path, decode_group)
                 self.cluster.apply(cluster_events.ObjectsListed(PodGroupInfo, found, group))

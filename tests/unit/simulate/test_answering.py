@@ -9,7 +9,7 @@ from extender.api.wellknown import EXPECTED_RUN
 from extender.config.settings import Settings
 from gang_tools.simulate.answering import Forecast, UnknownJobError, answer, starts_of, text
 from gang_tools.simulate.engine import Simulation
-from gang_tools.simulate.from_cluster import Believed, expected, world_of_state
+from gang_tools.simulate.from_cluster import TakenState, expected
 from gang_tools.simulate.from_scenario import world_of
 from gang_tools.simulate.scenario import Scenario
 from gang_tools.simulate.world import World
@@ -108,16 +108,15 @@ def full(*jobs: dict[str, Any]) -> Simulation:
 
 def going_on(before: Simulation, runs: dict[str, float], assumed: float | None = None) -> World:
     """Return the world of a cluster with that state."""
-    return world_of_state(
-        Believed(
-            before.view,
-            before.queue_view,
-            before.clock.wall(),
-            Settings(),
-            run_seconds=runs,
-            assumed_seconds=assumed,
-        )
+    state = TakenState(
+        before.view,
+        before.queue_view,
+        Settings(),
+        now=before.clock.wall(),
+        runs=runs,
+        assumed=assumed,
     )
+    return state.world()
 
 
 def taken_over(runs: dict[str, float], assumed: float | None = None) -> Forecast:
