@@ -104,10 +104,7 @@ def _found(name: str, followed: FollowedCluster, viewer: Viewer) -> str:
 
 
 def _filters(path: str, chosen: dict[str, str], drawn: list[Draw]) -> dict[str, ui.select]:
-    """Show fields that choose what is drawn, and return those with options.
-
-    The address has the choice.
-    """
+    """Show fields that choose what is drawn, and return those with options; the address has it."""
 
     def choose(name: str, value: str) -> None:
         chosen[name] = value
