@@ -2,7 +2,7 @@
 
 import asyncio
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
@@ -159,10 +159,8 @@ class FollowedCluster:
     def _on_queues(self, change: QueueChange) -> None:
         self.changes += 1
         self.notice()
-        keys: Iterable[str] = change.workloads
-        if change.structure or change.local_queues:
-            keys = {*self.queues.workloads, *change.workloads}
-        for key in keys:
+        every = self.queues.workloads if change.structure else ()
+        for key in {*every, *change.workloads}:
             self._pending.update(key, self.queues, self._clock.wall())
 
     def _on_cluster(self, _: ClusterChange) -> None:

@@ -39,7 +39,7 @@ _WAITING: Final = (
     "position=# job namespace queue=ClusterQueue priority since=Waits starts=Starts reason lacks "
     "said=Why"
 )
-_HOLDERS: Final = "job namespace state priority since=Holds_it_for holds=Quota"
+_HOLDERS: Final = "job namespace state priority since=Held_for holds=Quota"
 _BY_TIME: Final = (
     "id=ClusterQueue now=Used_now mean=Mean_of_the_last_hour waits=Waiting "
     "most=Most_waiting_in_the_last_hour"

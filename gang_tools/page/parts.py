@@ -80,12 +80,12 @@ def frame(title: str, showing: Showing, request: Request) -> Iterator[Viewer]:
 
 
 @contextmanager
-def card(title: str = "") -> Iterator[ui.element]:
+def card(title: str = "") -> Iterator[None]:
     """Draw a border around what is made inside, and a heading if there is a title."""
-    with ui.element("section").classes("card column") as made:
+    with ui.element("section").classes("card column"):
         if title:
             words(title, tag="h2")
-        yield made
+        yield
 
 
 @dataclass(frozen=True, slots=True)

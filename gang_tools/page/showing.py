@@ -19,6 +19,8 @@ _SETTLE_SECONDS: Final = 0.05
 _EVERY_SECONDS: Final = 0.1
 _LONGEST_SECONDS: Final = 1.0
 """The interval between checks for stale watches while nothing changes."""
+_OF_QUEUES: Final = ("queues", "holders")
+"""The views that show nothing of the cluster but its room."""
 _REST: Final = 2
 """The pause after a round, as a multiple of the time that the round took."""
 
@@ -47,7 +49,7 @@ class Showing:
 
     def _found(self, key: ViewKey) -> object:
         followed = self._followed
-        version = followed.queues_version if key == ("queues",) else followed.version
+        version = followed.queues_version if key[0] in _OF_QUEUES else followed.version
         known = self._made.get(key)
         if known is not None and known[0] == version:
             return known[1]

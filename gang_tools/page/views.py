@@ -18,7 +18,7 @@ from extender.explain.facts import LARGEST_LIMIT, Facts, GroupFacts, job_of
 from extender.explain.lists import PageRequest
 from extender.explain.outlook import Lacks, briefly
 from extender.jobs.workload import pod_group_key
-from extender.queueing.quota import QuotaNode
+from extender.queueing.quota import QuotaHolder, QuotaNode
 from extender.queueing.status import activity
 from extender.resources.quantity import Resources, show
 from extender.room.pods import nodes_of
@@ -213,7 +213,7 @@ def holders_shown(facts: Facts, queue: str) -> list[Row]:
             "job": job_of(each.workload) or each.workload.meta.name,
             "namespace": each.workload.meta.namespace,
             "queue": queue,
-            "state": "QuotaReserved" if each.admission.reserved_only else "Admitted",
+            "state": _state_of(each),
             "priority": each.workload.priority,
             "since": int(each.since) if isfinite(each.since) else "",
             "holds": "; ".join(
@@ -224,6 +224,13 @@ def holders_shown(facts: Facts, queue: str) -> list[Row]:
         }
         for key, each in sorted(held.items(), key=lambda item: (-item[1].since, item[0]))
     ]
+
+
+def _state_of(holder: QuotaHolder) -> str:
+    if holder.workload.meta.terminating:
+        return "Terminating"
+    reserved = "QuotaReserved" if holder.admission.reserved_only else "Admitted"
+    return "Evicted" if holder.leaves else reserved
 
 
 def gangs_shown(facts: GroupFacts, queues: QueueView) -> list[Row]:

@@ -66,7 +66,7 @@ def _unfinished(view: QueueView) -> list[WorkloadInfo]:
 
 
 class TakenState:
-    """The state that a simulation takes over, with the jobs that its workloads and pods are."""
+    """The state that a simulation takes over, with a job for each workload and for other pods."""
 
     def __init__(
         self,

@@ -148,4 +148,4 @@ def _show(play: Play) -> None:
 
 def _wait() -> NoReturn:
     while True:
-        time.sleep(1)  # only now and then awake does it notice a signal that another thread took
+        time.sleep(1)  # a signal that another thread took wakes nobody

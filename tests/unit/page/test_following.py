@@ -8,10 +8,11 @@ from extender.config.settings import Settings
 from extender.kube.client import KubeClient
 from extender.kube.errors import UnavailableError
 from extender.state.queue.events import Applied
+from extender.state.queue.records import NamespaceInfo
 from gang_tools.page.following import EVENTS_SECONDS, FollowedCluster
 from gang_tools.page.history import SAMPLE_SECONDS
-from tests.makers import ManualClock, key, nodes, observe, pod, pod_group, pods
-from tests.queue_makers import flavor
+from tests.makers import NAMESPACE, ManualClock, key, nodes, observe, pod, pod_group, pods
+from tests.queue_makers import cluster_queue, flavor, local_queue, workload
 
 EVENT = b"""{"items": [{"metadata": {"uid": "1"}, "reason": "Bound", "lastTimestamp":
 "2026-01-01T10:00:00Z", "involvedObject": {"kind": "Pod", "name": "m-0"}}]}"""
@@ -103,3 +104,16 @@ async def test_events_are_read_again_after_a_while_and_never_none_for_an_error()
     clock.now += EVENTS_SECONDS - 0.1  # a page asks so often, and the answer took a moment
     await page.events("ns", "m-0")
     assert server.asked == 3
+
+
+def test_an_event_of_one_workload_places_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = followed(Server(), ManualClock(1e6))
+    for each in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", 1), local_queue()):
+        page._queues.apply(Applied(each))
+    placed = list[str]()
+    monkeypatch.setattr(page._pending, "update", lambda key, *_: placed.append(key))
+    for name in ("first", "second"):
+        page._queues.apply(Applied(workload(name, 1)))
+    assert placed == ["ns/first", "ns/second"]
+    page._queues.apply(Applied(local_queue(stop_policy="Hold")))
+    assert sorted(placed[2:]) == ["ns/first", "ns/second"]

@@ -165,17 +165,20 @@ async def test_what_did_not_change_is_not_drawn_and_what_nobody_sees_not_made() 
         assert showing.made == made
 
 
-async def test_the_queues_are_not_made_again_where_only_pods_or_nodes_change() -> None:
+@pytest.mark.parametrize("of_queues", [KEY, ("holders", "cq")])
+async def test_what_shows_queues_is_not_made_again_where_only_pods_or_nodes_change(
+    of_queues: ViewKey,
+) -> None:
     followed = Followed()
     showing, nodes = Counting(followed), ("nodes", "cpu")
-    for key in (KEY, nodes):
+    for key in (of_queues, nodes):
         showing.watch(key, lambda: None)
     with running(showing):
         await asyncio.sleep(2)
         before = showing.made
         followed.change(queues=False)
         await asyncio.sleep(1)
-    assert (showing.made - before, showing.view(nodes), showing.view(KEY)) == (1, 1, 0)
+    assert (showing.made - before, showing.view(nodes), showing.view(of_queues)) == (1, 1, 0)
 
 
 async def test_nothing_is_kept_or_drawn_for_who_left_while_others_were_drawn() -> None:

@@ -266,6 +266,9 @@ def test_the_workloads_with_quota_of_a_queue_are_shown_with_what_each_holds() ->
         ("ns/old", "Admitted", 100, "2 cpu of default"),
     ]
     assert views.holders_shown(facts(queues), "none") == []
+    old = holding("old", 2, "a")
+    queues.put(replace(old, conditions=(*old.conditions, condition("Evicted"))))
+    assert [row["state"] for row in views.holders_shown(facts(queues), "a")][1:] == ["Evicted"]
 
 
 def test_a_gang_is_in_the_queue_of_its_workload() -> None:
