@@ -183,9 +183,10 @@ class JobFacts:
         if job.is_suspended() and isinstance(job, OperatedJob) and job.finished() is None:
             # A status that was written before the last start may say so too early.
             live = any(groups.has_pods(each, ending=False) for each in own)
-            stopped = job.has_stopped() and not live
-            pause = job.forgets_after - memory.since_stop(self._clock.monotonic())
-            memory.start_in = max(0.0, pause)
+            since = memory.since_stop(self._clock.monotonic())
+            settling = max(0.0, SETTLE - since) if job.stopped_early() else 0.0
+            stopped = job.has_stopped() and not live and not settling
+            memory.start_in = max(settling, job.forgets_after - since)
         memory.observe(job, has_quota=any(w.admitted and not w.evicted for w in own))
         overdue = memory.is_overdue(job, self._clock.monotonic(), has_stopped=stopped)
         return Context(

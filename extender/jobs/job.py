@@ -471,6 +471,8 @@ class _Mark(msgspec.Struct):
 
     active: bool = False
     """True if the status counted pods or child Jobs when the stop was written."""
+    early: bool = False
+    """True if the status said then that the job is suspended: it was that of before the start."""
     given: dict[str, Object] = {}
     """The scheduling directives that the last start gave to the pods, by pod set."""
 
@@ -528,7 +530,8 @@ class OperatedJob(GenericJob):
             for slot in self.slots()
             if (found := templates.added(slot.template, before.get(slot.name, slot.template)))
         }
-        return msgspec.json.encode(_Mark(self.is_active(), given)).decode()
+        early = self.notices_stop() and not self.is_active()
+        return msgspec.json.encode(_Mark(self.is_active(), early, given)).decode()
 
     def given(self) -> Mapping[str, Object]:
         """Return the directives that the start before the last stop gave, by pod set."""
@@ -538,6 +541,14 @@ class OperatedJob(GenericJob):
         """Return whether the status counted pods or child Jobs when the job was stopped."""
         mark = self._mark()
         return mark is not None and mark.active
+
+    def stopped_early(self) -> bool:
+        """Return whether the job was stopped before its operator reported the start.
+
+        The operator may be about to make the pods, and its status does not tell.
+        """
+        mark = self._mark()
+        return mark is not None and mark.early
 
     def _mark(self) -> _Mark | None:
         said = fields.annotation(self.object, STOPPED_ANNOTATION)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN, UNNOTICED
+from extender.controllers.timing import CONCURRENT_WRITES, LATE, LOOK_AGAIN, SETTLE, UNNOTICED
 from extender.jobs import actions as do
 from extender.jobs.job import Step
 from extender.jobs.kinds.batch_job import BatchJob
@@ -442,13 +442,13 @@ async def test_a_stop_whose_pods_do_not_end_is_reported_and_ends(scene: Scene) -
     assert len(scene.events) == before
 
 
-class Rays(JobWriter):
-    """The RayCluster of the API server; a workload that is made is noted."""
+class OneJob(JobWriter):
+    """The one job of the API server, of any kind, which runs."""
 
-    def __init__(self) -> None:
-        self.source: Any = kinds.raycluster()
-        self.source["spec"]["suspend"] = False
-        self.source["metadata"] |= {"namespace": NAMESPACE}
+    def __init__(self, kind: str, source: Any) -> None:
+        self.kind, self.source, self.key = kind, source, (kind, f"{NAMESPACE}/work")
+        source["spec"].get("runPolicy", source["spec"])["suspend"] = False
+        source["metadata"] |= {"namespace": NAMESPACE}
 
     @override
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
@@ -458,13 +458,13 @@ class Rays(JobWriter):
     def seen(self) -> JobObject:
         found = replace(meta("u1"), name="work", namespace=NAMESPACE)
         raw = json.dumps(self.source).encode()
-        return JobObject("ray.io/raycluster", found, raw, queue_name="cq")
+        return JobObject(self.kind, found, raw, queue_name="cq")
 
 
 async def test_a_cluster_starts_when_kuberay_has_forgotten_the_pods_of_before_its_stop() -> None:
     """Else it would get pods as late as KubeRay looks at it again: five minutes later."""
-    jobs, key = Rays(), ("ray.io/raycluster", f"{NAMESPACE}/work")
-    bench = JobBench(jobs)
+    jobs = OneJob("ray.io/raycluster", kinds.raycluster())
+    bench, key = JobBench(jobs), jobs.key
     bench.queues.apply(ev.JobApplied(jobs.seen()))
     await bench.controller.reconcile(key)
     assert jobs.source["spec"]["suspend"] is True
@@ -480,3 +480,24 @@ async def test_a_cluster_starts_when_kuberay_has_forgotten_the_pods_of_before_it
     bench.clock.now += 30
     await bench.controller.reconcile(key)
     assert jobs.source["spec"]["suspend"] is False
+
+
+async def test_a_job_that_is_stopped_before_its_start_is_reported_keeps_its_quota_a_while() -> None:
+    """Its status says suspended, and its operator may be about to make the pods."""
+    jobs = OneJob("kubeflow.org/pytorchjob", kinds.pytorchjob())
+    jobs.source["status"] = {"conditions": [{"type": "Suspended", "status": "True"}]}
+    bench = JobBench(jobs)
+    bench.queues.apply(ev.JobApplied(jobs.seen()))
+    job = builtin()[jobs.kind].wrap(deepcopy(jobs.source))
+    found = workload_of(job, "Evicted", admitted=True)
+    bench.store(found)
+
+    await bench.controller.reconcile(jobs.key)
+    assert jobs.source["spec"]["runPolicy"]["suspend"] is True
+    bench.queues.apply(ev.JobApplied(jobs.seen()))
+
+    assert await bench.controller.reconcile(jobs.key) == SETTLE
+    assert bench.server.stored[found.key].admission is not None
+    bench.clock.now += SETTLE
+    await bench.controller.reconcile(jobs.key)
+    assert bench.server.stored[found.key].admission is None
