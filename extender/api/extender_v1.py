@@ -17,10 +17,6 @@ _Names = Annotated[
 ]
 
 
-def _null() -> Raw:
-    return Raw(b"null")
-
-
 class _Wire(Struct, frozen=True, gc=False, rename="pascal"):
     """Go field names on the wire, snake case here."""
 
@@ -42,7 +38,7 @@ class ExtenderArgs(_Wire, frozen=True):
 
     pod: Annotated[_Object, Meta(description="The whole Pod.")]
     node_names: Annotated[_Names, Meta(description="Where nodeCacheCapable is true.")] = field(
-        default_factory=_null
+        default_factory=lambda: Raw(b"null")
     )
     nodes: Annotated[NodeItems | None, Meta(description="Where it is false: a NodeList.")] = None
 

@@ -36,7 +36,8 @@ def parted(pods: Collection[PodInfo], view: ClusterView) -> tuple[list[PodInfo],
         if found is not None:
             by_job.setdefault(found, []).append(pod)
     members = (pod for group in {pod.group for pod in pods} for pod in view.members(group or ""))
-    stay = {_stopped_with(pod, view) for pod in members if _stays(pod) and pod.uid not in leaving}
+    placed = (pod for pod in members if pod.node is not None and not pod.terminating)
+    stay = {_stopped_with(pod, view) for pod in placed if pod.uid not in leaving}
     jobs = list[WholeJob]()
     for (uid, key), there in by_job.items():
         of_set = {pod.controller or "": pod.owners[0] for pod in there if pod.controller != uid}
@@ -59,7 +60,3 @@ def _stopped_with(pod: PodInfo, view: ClusterView) -> tuple[str, str] | None:
         return job.uid, pod.owners[0]
     name = pod.labels.get(JOB_SET_LABEL)
     return (job.maker, f"{pod.namespace}/{name}") if name else None
-
-
-def _stays(pod: PodInfo) -> bool:
-    return pod.node is not None and not pod.terminating

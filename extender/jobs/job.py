@@ -539,16 +539,14 @@ class OperatedJob(GenericJob):
 
     def was_active(self) -> bool:
         """Return whether the status counted pods or child Jobs when the job was stopped."""
-        mark = self._mark()
-        return mark is not None and mark.active
+        return (self._mark() or _Mark()).active
 
     def stopped_early(self) -> bool:
         """Return whether the job was stopped before its operator reported the start.
 
         The operator may be about to make the pods, and its status does not tell.
         """
-        mark = self._mark()
-        return mark is not None and mark.early
+        return (self._mark() or _Mark()).early
 
     def _mark(self) -> _Mark | None:
         said = fields.annotation(self.object, STOPPED_ANNOTATION)

@@ -110,7 +110,7 @@ def _filters(path: str, chosen: dict[str, str], drawn: list[Draw]) -> dict[str, 
         chosen[name] = value
         query = urlencode({name: value for name, value in chosen.items() if value})
         address = f"{path}?{query}" if query else path
-        if name == "queue":  # other views are followed then
+        if name == "queue" and path == "/queues":  # another view is followed then
             ui.navigate.to(address)
         else:
             ui.navigate.history.replace(address)
@@ -134,16 +134,16 @@ def _chosen(
 ) -> tuple[list[Row], str]:
     """Return the chosen rows, each with its link, and a note about those of other namespaces.
 
-    A text may be in any of the words of a row.
+    A text may be in any of the words of a row. Of hidden rows only the queue is looked at.
     """
     link = "name_href" if path == "/gang" else "job_href"
-    seen, others = views.hidden(rows, viewer.namespaces)
-    text = chosen["text"].lower()
+    namespace, queue, text = chosen["namespace"], chosen["queue"], chosen["text"].lower()
+    of_queue = [row for row in rows if queue in ("", row["queue"])]
+    seen, others = views.hidden(of_queue, viewer.namespaces)
     found = list[Row]()
     for row in seen:
-        words = *(row.get(name, "") for name in _WORDS), *row["labels"]
-        is_of = all(chosen[name] in ("", row[name]) for name in chosen if name in _CHOICES)
-        if is_of and any(text in each.lower() for each in words):
+        words = (*(row.get(name, "") for name in _WORDS), *row["labels"]) if text else ("",)
+        if namespace in ("", row["namespace"]) and any(text in each.lower() for each in words):
             found.append({**row, "labels": "", link: f"{path}/{row['id']}"})
     return found, f"{others} more are in other namespaces." if others else ""
 

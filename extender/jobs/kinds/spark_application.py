@@ -225,12 +225,13 @@ class SparkApplication(OperatedJob):
         if name and quantity > 0 and not self._own_template(part):
             asked[name] = str(quantity)
         image = fields.text(spec, "image") or fields.text(self.object, "spec", "image")
+        limits = {name: amount for name, amount in asked.items() if name != "cpu"}
         return {
             "name": fields.text(main, "name") or f"spark-kubernetes-{part}",
             "image": image or fields.text(main, "image"),
             "resources": {
                 "requests": {**fields.mapping(main, "resources", "requests"), **asked},
-                "limits": {**fields.mapping(main, "resources", "limits"), **_without_cpu(asked)},
+                "limits": {**fields.mapping(main, "resources", "limits"), **limits},
             },
         }
 
@@ -265,10 +266,6 @@ class SparkApplication(OperatedJob):
             fields.put(where, _SELECTOR, dict(selector - common))
             for name in ("tolerations", *(["schedulingGates"] if own else [])):
                 fields.put(where, name, fields.objects(slot.template, "spec", name))
-
-
-def _without_cpu(asked: Mapping[str, str]) -> dict[str, str]:
-    return {name: amount for name, amount in asked.items() if name != "cpu"}
 
 
 def _mebibytes(said: str, unit: str = "m") -> int | None:

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
 from extender.config.settings import Settings
+from extender.jobs.templates import group_name
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
@@ -99,6 +100,13 @@ def test_rows_are_chosen_by_a_text_and_sorted_by_a_column() -> None:
     observe(seen._cluster, pod_group("next", 3, created=NOW - 60), pods(3, 4, group="next"))
     places = [row[position] for row in rows(seen, "gangs", column=position)]
     assert places == ["2", "1", ""]
+
+
+def test_a_gang_is_shown_with_the_queue_of_its_job() -> None:
+    seen = followed(ManualClock(NOW))
+    observe(seen._cluster, pod_group(group_name("small"), 1))
+    queue = TABLES["gangs"](seen, "").heads.index("QUEUE")
+    assert sorted(row[queue] for row in rows(seen, "gangs")) == ["", "", "team"]
 
 
 def test_a_queue_shows_only_what_waits_in_it() -> None:

@@ -134,9 +134,18 @@ async def test_a_story_says_when_a_workload_starts_if_that_is_known_while_it_wai
         assert "Starts at" not in await connected(await page_of(browser, "/workload/ns/waits"))
 
 
-@pytest.mark.parametrize("path", ["/queues", "/gangs", "/nodes", "/gang/ns/gang"])
+@pytest.mark.parametrize(
+    ("path", "made"),
+    [
+        ("/queues", {"queues"}),
+        ("/queues?queue=cq", {"queues", "holders"}),
+        ("/gangs", {"gangs"}),
+        ("/nodes", {"nodes"}),
+        ("/gang/ns/gang", {"gang"}),
+    ],
+)
 async def test_nothing_is_made_for_a_page_before_its_socket_is_there_or_kept_after_it(
-    path: str,
+    path: str, made: set[str]
 ) -> None:
     async with opened(ANN) as browser:
         page = await page_of(browser, path)
@@ -144,8 +153,7 @@ async def test_nothing_is_made_for_a_page_before_its_socket_is_there_or_kept_aft
         assert (showing._made, showing._drawn) == ({}, {})
         empty = len(content(page))
         assert len(await connected(page)) > empty
-        [view, *_] = showing._made
-        assert view[0] in path
+        assert {view[0] for view in showing._made} == made
         page.delete()
         assert (showing._made, showing._last, showing._drawn) == ({}, {}, {})
 
@@ -196,11 +204,24 @@ async def test_the_queues_are_those_of_what_is_chosen(query: str, queues: list[s
         assert [row["name"] for row in rows_of(page)] == queues
 
 
+@pytest.mark.parametrize(("query", "others"), [("", 5), ("?queue=cq", 4), ("?queue=other", 1)])
+async def test_others_are_counted_in_the_chosen_queue(query: str, others: int) -> None:
+    async with opened(BOB) as browser:
+        seen = await connected(await page_of(browser, f"/queues{query}"))
+    assert f"{others} more are in other namespaces." in seen
+
+
 @pytest.mark.parametrize(
     ("query", "there"),
-    [("", True), ("?namespace=ns", True), ("?namespace=own", False), ("?text=other", False)],
+    [
+        ("", True),
+        ("?namespace=ns", True),
+        ("?namespace=own", False),
+        ("?text=other", False),
+        ("?queue=cq", False),
+    ],
 )
-async def test_gangs_are_chosen_by_namespace_and_text(query: str, *, there: bool) -> None:
+async def test_gangs_are_chosen_by_namespace_queue_and_text(query: str, *, there: bool) -> None:
     async with opened(ANN) as browser:
         seen = await connected(await page_of(browser, f"/gangs{query}"))
     assert ("/gang/ns/gang" in seen) == there
