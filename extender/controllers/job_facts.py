@@ -180,15 +180,19 @@ class JobFacts:
         else:
             ancestor = self.ancestor(found)
         followed = (ancestor.workload,) if ancestor is not None and ancestor.workload else ()
+        memory.start_in, now = 0.0, self._clock.monotonic()
         if job.is_suspended() and isinstance(job, OperatedJob) and job.finished() is None:
             # A status that was written before the last start may say so too early.
             live = any(groups.has_pods(each, ending=False) for each in own)
-            since = memory.since_stop(self._clock.monotonic())
-            settling = max(0.0, SETTLE - since) if job.stopped_early() else 0.0
+            early = job.stopped_early() and any(w.evicted and w.admission for w in own)
+            if early and memory.since_stop(now) == inf:  # the answer was lost, or the process ended
+                memory.wrote_suspend(now, suspend=True)
+            since = memory.since_stop(now)
+            settling = max(0.0, SETTLE - since) if early else 0.0
             stopped = job.has_stopped() and not live and not settling
             memory.start_in = max(settling, job.forgets_after - since)
         memory.observe(job, has_quota=any(w.admitted and not w.evicted for w in own))
-        overdue = memory.is_overdue(job, self._clock.monotonic(), has_stopped=stopped)
+        overdue = memory.is_overdue(job, now, has_stopped=stopped)
         return Context(
             overdue=overdue,
             pods_gone=overdue

@@ -189,7 +189,7 @@ def domains_of(
             continue
         standing = [pod for pod in others if pod.pod_set == name]
         by_rank, ranks = [*places.by_rank()], _ranks(some, standing, view)
-        if _are_ranks(ranks, len(by_rank)):
+        if len({n for n in ranks if n is not None and n < len(by_rank)}) == len(ranks):
             found |= {pod.uid: by_rank[n or 0] for pod, n in zip(some, ranks, strict=True)}
         else:
             left = _left(places, standing, view=view, given=given or {})
@@ -286,11 +286,6 @@ def _rank_in_set(pod: PodInfo, view: ClusterView) -> int | None:
     if pod.index is None or number is None or job is None or pod.index >= job.begun:
         return None
     return number * job.begun + pod.index
-
-
-def _are_ranks(indexes: Sequence[int | None], places: int) -> bool:
-    known = [index for index in indexes if index is not None and index < places]
-    return len({*known}) == len(indexes)
 
 
 def _left(

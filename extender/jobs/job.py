@@ -471,8 +471,6 @@ class _Mark(msgspec.Struct):
 
     active: bool = False
     """True if the status counted pods or child Jobs when the stop was written."""
-    early: bool = False
-    """True if the status said then that the job is suspended: it was that of before the start."""
     given: dict[str, Object] = {}
     """The scheduling directives that the last start gave to the pods, by pod set."""
 
@@ -530,8 +528,7 @@ class OperatedJob(GenericJob):
             for slot in self.slots()
             if (found := templates.added(slot.template, before.get(slot.name, slot.template)))
         }
-        early = self.notices_stop() and not self.is_active()
-        return msgspec.json.encode(_Mark(self.is_active(), early, given)).decode()
+        return msgspec.json.encode(_Mark(self.is_active(), given)).decode()
 
     def given(self) -> Mapping[str, Object]:
         """Return the directives that the start before the last stop gave, by pod set."""
@@ -542,11 +539,12 @@ class OperatedJob(GenericJob):
         return (self._mark() or _Mark()).active
 
     def stopped_early(self) -> bool:
-        """Return whether the job was stopped before its operator reported the start.
+        """Return whether the job was stopped before its status counted pods or child Jobs.
 
-        The operator may be about to make the pods, and its status does not tell.
+        They may be about to be made, and no status tells.
         """
-        return (self._mark() or _Mark()).early
+        mark = self._mark()
+        return mark is not None and not mark.active
 
     def _mark(self) -> _Mark | None:
         said = fields.annotation(self.object, STOPPED_ANNOTATION)

@@ -70,10 +70,7 @@ class NamespaceBytes:
                 " each, and no more is kept of one: delete some, or make them smaller"
             )
         self.used[namespace] += size
-        weakref.finalize(what, self._give_back, namespace, size).atexit = False
-
-    def _give_back(self, namespace: str, size: int) -> None:
-        self.used[namespace] -= size
+        weakref.finalize(what, self.used.subtract, {namespace: size}).atexit = False
 
 
 def size_of(mapping: Mapping[str, object]) -> int:

@@ -50,12 +50,15 @@ class History:
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=MOST)
+        self._before: tuple[list[float], list[float]] = [], []
+        """When workloads were admitted and preempted in the hour before the first sample."""
         self.note = "Of the time since the page runs, six hours at most."
 
     def put_before(self, earlier: Sequence[Sample]) -> None:
         """Put samples before the first; the last of them counts what the first does."""
         *before, same = earlier
         first, *later = self.samples
+        self._before = [], []
         first = replace(first, started=same.started, preempted=same.preempted)
         self.samples = deque([*before, first, *later], MOST)
 
@@ -65,8 +68,13 @@ class History:
 
     def add(self, facts: Facts) -> None:
         """Record the state of the queues."""
-        # Only the conditions of workloads tell what happened before the page started.
         since = self.samples[-1].at if self.samples else facts.now - _HOUR
+        started = _turned(facts, WorkloadCondition.ADMITTED, since=since)
+        preempted = _turned(
+            facts, WorkloadCondition.EVICTED, since=since, reason=EvictionReason.PREEMPTED
+        )
+        if not self.samples:
+            self._before, started, preempted = (started, preempted), [], []
         names = [*facts.queues.cluster_queues]
         waiting = {name: len(facts.pending.queue(name).orders()) for name in names}
         self.samples.append(
@@ -74,17 +82,17 @@ class History:
                 facts.now,
                 {name: percent for name in names if (percent := _use(name, facts))},
                 {name: number for name, number in waiting.items() if number},
-                _turned(facts, WorkloadCondition.ADMITTED, since=since),
-                _turned(
-                    facts, WorkloadCondition.EVICTED, since=since, reason=EvictionReason.PREEMPTED
-                ),
+                len(started),
+                len(preempted),
             )
         )
 
     def shown(self, cluster: ClusterView) -> TimeShown:
         """Return what the page shows of the samples, and of the gangs that are partial now."""
         samples = [*self.samples]
-        hour = [each for each in samples if each.at > samples[-1].at - _HOUR]
+        since = samples[-1].at - _HOUR if samples else 0
+        hour = [each for each in samples if each.at > since]
+        started, preempted = (sum(at > since for at in times) for times in self._before)
         total = Counter[str]()
         for each in samples:
             total.update(each.use)
@@ -99,8 +107,8 @@ class History:
             [_row(name, hour) for name, _ in total.most_common()],
             self.note,
             {
-                "workloads started in the last hour": sum(each.started for each in hour),
-                "preempted in the last hour": sum(each.preempted for each in hour),
+                "workloads started in the last hour": started + sum(each.started for each in hour),
+                "preempted in the last hour": preempted + sum(each.preempted for each in hour),
                 "gangs that are partial now": partial,
             },
         )
@@ -118,16 +126,17 @@ def _use(name: str, facts: Facts) -> int:
 
 def _turned(
     facts: Facts, kind: WorkloadCondition, *, since: float, reason: str | None = None
-) -> int:
-    """Return how many workloads got a condition since a sample; its time is in whole seconds."""
+) -> list[float]:
+    """Return when workloads got a condition since a sample; its time is in whole seconds."""
     found = (each.condition(kind) for each in facts.queues.workloads.values())
-    return sum(
-        each is not None
+    return [
+        each.transition
+        for each in found
+        if each is not None
         and each.status == "True"
         and floor(since) <= each.transition < floor(facts.now)
         and reason in (None, each.reason)
-        for each in found
-    )
+    ]
 
 
 def _row(name: str, hour: list[Sample]) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Showing:
         Only a view that somebody watches is kept.
         """
         found = self._found(key)
+        if found is not self._last.get(key):
+            self._last.pop(key, None)  # it is drawn for one, and in the next round for all
         if isinstance(found, Exception):
             raise found
         return found

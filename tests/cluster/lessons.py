@@ -45,7 +45,7 @@ class Terminal:
                 assert playground.running, playground.tail(60)
                 return "Ctrl-C" in log.read_text()
 
-            assert await_until(is_up, PATIENCE_SECONDS), playground.tail(60)
+            assert await_until(is_up, 3 * PATIENCE_SECONDS), playground.tail(60)
             [line] = [each for each in log.read_text().splitlines() if "export KUBECONFIG" in each]
             yield cls(line, folder)
             playground.stop(PATIENCE_SECONDS)

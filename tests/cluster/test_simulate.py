@@ -40,13 +40,13 @@ class Wanted:
 
 
 JOBS = (
-    Wanted("later", 2, 2, 50),
-    Wanted("small", 2, 1, 10),
-    Wanted("whole", 1, 4, 40),
-    Wanted("huge", 1, 5, 10),  # no node is so large
-    Wanted("last", 1, 1, 45),
-    Wanted("urgent", 2, 3, 20, priority=10),
-    Wanted("wide", 4, 2, 10),
+    Wanted("later", 2, 2, 500),
+    Wanted("small", 2, 1, 100),
+    Wanted("whole", 1, 4, 400),
+    Wanted("huge", 1, 5, 100),  # no node is so large
+    Wanted("last", 1, 1, 450),
+    Wanted("urgent", 2, 3, 200, priority=10),
+    Wanted("wide", 4, 2, 100),
 )
 
 

@@ -377,7 +377,8 @@ class Natives:
         if not pod.finished:
             self.pods[pod.uid] = pod
             self.of.setdefault(pod.native, {})[pod.uid] = None
-        is_default = pod.group == pod.native and not _has_label(pod)
+        labelled = pod.labels.get(POD_GROUP_LABEL) or pod.labels.get(POD_GROUP_LABEL_SIGS)
+        is_default = pod.group == pod.native and not labelled
         group = self.group(pod.native, None if is_default else pod.group)
         return pod if group == pod.group else replace(pod, group=group)
 
@@ -394,11 +395,6 @@ class Natives:
     def members(self, key: str) -> Collection[str]:
         """Return the UIDs of the pods that name a PodGroup."""
         return [*self.of.get(key, ())]
-
-
-def _has_label(pod: PodInfo) -> bool:
-    """Return whether a label of a pod names a group."""
-    return bool(pod.labels.get(POD_GROUP_LABEL) or pod.labels.get(POD_GROUP_LABEL_SIGS))
 
 
 def may_name(terms: Iterable[PodTerm], namespace: str, pattern: Pattern) -> bool:

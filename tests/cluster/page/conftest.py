@@ -67,7 +67,7 @@ def served(
         control_plane.wait_until("the page is ready", lambda: is_ready(process, url))
         yield url
     finally:
-        process.stop()
+        process.stop(PATIENCE_SECONDS)  # a simulation is played to its end
     assert process.exit_code == 0
 
 
@@ -87,6 +87,12 @@ def opened(browser: Browser, width: int = 1360, **options: Any) -> Iterator[Page
         yield context.new_page()
 
 
+def visit(page: Page, address: str) -> None:
+    """Open an address, and wait until the page hears what is typed."""
+    page.goto(address)
+    expect(page.locator(".live")).to_contain_text("live")
+
+
 @pytest.fixture
 def look(browser: Browser, page_url: str) -> Iterator[Look]:
     """Open a path of the page; whatever goes wrong in the browser fails the test."""
@@ -95,8 +101,7 @@ def look(browser: Browser, page_url: str) -> Iterator[Look]:
         page.on("pageerror", lambda error: wrong.append(str(error)))
 
         def open_path(path: str) -> Page:
-            page.goto(page_url + path)
-            expect(page.locator(".live")).to_contain_text("live")
+            visit(page, page_url + path)
             return page
 
         yield open_path

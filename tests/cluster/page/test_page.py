@@ -9,7 +9,7 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, expect
 
-from tests.cluster.page.conftest import Look, opened, picture, picture_for_docs, served
+from tests.cluster.page.conftest import Look, opened, picture, picture_for_docs, served, visit
 from tests.cluster.page.load import job, pods
 from tests.cluster.queues import JOBS
 from tests.harness import objects
@@ -252,7 +252,7 @@ def test_the_keyboard_is_enough(look: Look) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("w")
     page.wait_for_url("**/what-if")
-    expect(page.get_by_label("Manifest")).to_be_visible()
+    expect(page.locator(".live")).to_have_text("● live")
     page.keyboard.press("/")
     page.keyboard.type("ring")
     page.keyboard.press("Enter")
@@ -357,14 +357,13 @@ def test_a_tenant_sees_its_namespace_and_totals_of_the_rest(
             "/nodes",
             "/workload/team-vision/detect-video",
         ):
-            page.goto(url + path)
+            visit(page, url + path)
             expect(page.locator(".card").first).to_be_visible()
-            expect(page.locator(".live")).to_have_text("● live")
             for secret in ("pretrain", "grasping", "team-language", "team-robotics"):
                 assert secret not in page.content(), path
                 assert secret not in "".join(frames), path
         assert frames
-        page.goto(f"{url}/what-if")
+        visit(page, f"{url}/what-if")
         page.get_by_label("Manifest").fill(yaml.safe_dump(job("asked", "team-language", 2)))
         page.get_by_role("button", name="Ask").click()
         expect(page.get_by_role("alert")).to_contain_text("may not see what is in the namespace")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import yaml
 
 from tests.harness.client import Api, ApiError, Object
@@ -86,7 +87,8 @@ class Drivers:
     def _run(self) -> None:
         with Api(self._kubeconfig) as api:
             while not self._over.wait(0.2):
-                self._look_after_all(api)
+                with suppress(ApiError, httpx.TransportError):  # it looks again
+                    self._look_after_all(api)
 
     def _look_after_all(self, api: Api) -> None:
         executors: dict[str, list[Object]] = {}

@@ -291,7 +291,7 @@ def test_a_job_that_no_pool_can_hold_leaves_no_node(
 ) -> None:
     pools.create(most=3, consolidate=True)
     asking(queues)
-    brief = {"queue": {"provisionTimeoutSeconds": 20}}
+    brief = {"queue": {"provisionTimeoutSeconds": 60}}
     with in_place_of(reconciler, control_plane, "brief", brief):
         submit(queues, pools)
 
@@ -306,7 +306,7 @@ def test_of_two_jobs_for_which_there_are_too_few_nodes_one_runs_and_none_is_idle
 ) -> None:
     pools.create(most=6, consolidate=True)
     asking(queues)
-    brief = {"queue": {"provisionTimeoutSeconds": 20}}
+    brief = {"queue": {"provisionTimeoutSeconds": 60}}
     with in_place_of(reconciler, control_plane, "brief", brief):
         submit(queues, pools)
         await_running(queues.api, queues, "train", 8)
@@ -491,9 +491,8 @@ def zones_of(pools: Pools, names: set[str]) -> set[str]:
 def reason_of(gangs: Gangs, group: str) -> str:
     """Return why a gang has not started."""
     found = gangs.api.get(POD_GROUPS, group, gangs.namespace)
-    return next(
-        (c["reason"] for c in found["status"]["conditions"] if c["type"] == "Scheduled"), ""
-    )
+    conditions = found.get("status", {}).get("conditions", ())
+    return next((c["reason"] for c in conditions if c["type"] == "Scheduled"), "")
 
 
 def is_refused(gangs: Gangs, name: str) -> bool:

@@ -142,10 +142,12 @@ def test_a_job_that_kuberay_refuses_after_its_start_frees_its_quota(
 
     works.api.patch(works.kind.resource, "work", works.namespace, body=refused)
 
-    # KubeRay does nothing more about its pods, and they have its quota until they are gone.
+    # KubeRay leaves its cluster alone, whose pods have its quota until they are gone.
     await_event(works, "PodsRemain", "until its pods are gone")
-    for pod in works.pods("work"):
-        works.end(pod)
+    for resource in ("ray.io/v1/rayclusters", "batch/v1/jobs"):
+        for each in works.api.list(resource, works.namespace):
+            if each["metadata"]["name"].startswith("work"):
+                works.api.delete(resource, each["metadata"]["name"], works.namespace)
     found = works.queues.await_condition("work", "Finished", reason="Failed", timeout=SECONDS)
     assert "backoffLimit must be a positive integer" in found["message"]
     works.queues.await_admitted("next")

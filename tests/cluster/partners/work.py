@@ -3,11 +3,12 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 from tests.cluster.partners.dashboard import Dashboard
 from tests.cluster.queues import QUEUE, WORKLOADS, Queues
-from tests.harness.client import Api, Object
+from tests.harness.client import Api, ApiError, Object
 from tests.harness.objects import EXIT_CODE, RUN_FOR
 from tests.harness.partners import (
     APPWRAPPER,
@@ -457,7 +458,11 @@ class Works:
         if self.kind.name == "RayJob":
             self.dashboard.ended[self.namespace] = "SUCCEEDED"
         for pod in self.pods(name, "Running"):
-            self.end(pod)
+            try:
+                self.end(pod)
+            except ApiError as error:  # its controller deletes it with one that has ended
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
         self.queues.await_condition(name, "Finished", timeout=SECONDS)
 
     def delete(self, name: str) -> None:

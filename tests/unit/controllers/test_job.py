@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -449,10 +450,17 @@ class OneJob(JobWriter):
         self.kind, self.source, self.key = kind, source, (kind, f"{NAMESPACE}/work")
         source["spec"].get("runPolicy", source["spec"])["suspend"] = False
         source["metadata"] |= {"namespace": NAMESPACE}
+        self.lose = False
 
     @override
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         self.source = sent(self.source, Step(dict(change)))
+        if self.lose:
+            raise UnavailableError("the answer is lost")
+        return self.seen()
+
+    @override
+    async def read(self, path: str, *, kind: str) -> JobObject:
         return self.seen()
 
     def seen(self) -> JobObject:
@@ -482,17 +490,34 @@ async def test_a_cluster_starts_when_kuberay_has_forgotten_the_pods_of_before_it
     assert jobs.source["spec"]["suspend"] is False
 
 
-async def test_a_job_that_is_stopped_before_its_start_is_reported_keeps_its_quota_a_while() -> None:
-    """Its status says suspended, and its operator may be about to make the pods."""
+@pytest.fixture
+def early() -> tuple[JobBench, OneJob]:
+    """A PyTorchJob that runs; its status is still that of before the start."""
     jobs = OneJob("kubeflow.org/pytorchjob", kinds.pytorchjob())
     jobs.source["status"] = {"conditions": [{"type": "Suspended", "status": "True"}]}
     bench = JobBench(jobs)
     bench.queues.apply(ev.JobApplied(jobs.seen()))
-    job = builtin()[jobs.kind].wrap(deepcopy(jobs.source))
-    found = workload_of(job, "Evicted", admitted=True)
-    bench.store(found)
+    return bench, jobs
 
-    await bench.controller.reconcile(jobs.key)
+
+def of_work(jobs: OneJob, *conditions: str, admitted: bool) -> WorkloadInfo:
+    return workload_of(
+        builtin()[jobs.kind].wrap(deepcopy(jobs.source)), *conditions, admitted=admitted
+    )
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["stopped", "without an answer"])
+async def test_a_job_that_is_stopped_before_its_start_is_reported_keeps_its_quota_a_while(
+    early: tuple[JobBench, OneJob], *, lost: bool
+) -> None:
+    """Its status says suspended, and its operator may be about to make the pods."""
+    bench, jobs = early
+    found = of_work(jobs, "Evicted", admitted=True)
+    bench.store(found)
+    jobs.lose = lost
+
+    with pytest.raises(UnavailableError) if lost else nullcontext():
+        await bench.controller.reconcile(jobs.key)
     assert jobs.source["spec"]["runPolicy"]["suspend"] is True
     bench.queues.apply(ev.JobApplied(jobs.seen()))
 
@@ -501,3 +526,29 @@ async def test_a_job_that_is_stopped_before_its_start_is_reported_keeps_its_quot
     bench.clock.now += SETTLE
     await bench.controller.reconcile(jobs.key)
     assert bench.server.stored[found.key].admission is None
+
+
+async def test_that_while_ends_with_the_job(early: tuple[JobBench, OneJob]) -> None:
+    bench, jobs = early
+    bench.store(of_work(jobs, "Evicted", admitted=True))
+    await bench.controller.reconcile(jobs.key)
+    bench.queues.apply(ev.JobApplied(jobs.seen()))
+    assert await bench.controller.reconcile(jobs.key) == SETTLE
+    jobs.source["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+    bench.queues.apply(ev.JobApplied(jobs.seen()))
+    await bench.controller.reconcile(jobs.key)
+    assert await bench.controller.reconcile(jobs.key) is None
+
+
+async def test_a_job_without_quota_that_a_user_starts_keeps_its_place_in_the_queue(
+    early: tuple[JobBench, OneJob],
+) -> None:
+    bench, jobs = early
+    found = of_work(jobs, admitted=False)
+    bench.store(found)
+    await bench.controller.reconcile(jobs.key)
+    bench.queues.apply(ev.JobApplied(jobs.seen()))
+    assert jobs.source["spec"]["runPolicy"]["suspend"] is True
+
+    assert await bench.controller.reconcile(jobs.key) is None
+    assert bench.server.stored[found.key].condition("StartBlocked") is None

@@ -166,9 +166,5 @@ def test_a_mark_that_is_no_json_counts_as_one() -> None:
     source: Any = POD_SETS[TORCH][0]()
     source["metadata"]["annotations"] = {STOPPED_ANNOTATION: "true"}
     assert not wrap(TORCH, source).has_stopped()
-    assert json.loads(wrap(TORCH, source).stop_mark(None)) == {
-        "active": False,
-        "early": False,
-        "given": {},
-    }
+    assert json.loads(wrap(TORCH, source).stop_mark(None)) == {"active": False, "given": {}}
     assert templates.added({}, {}) == {}

@@ -53,6 +53,18 @@ def test_each_start_and_preemption_counts_once() -> None:
     assert numbers["preempted in the last hour"] == 1
 
 
+def test_what_was_before_the_first_sample_counts_for_an_hour() -> None:
+    now, history = queues(), History()
+    for minutes in (10, 50):
+        admitted = condition("Admitted", at=now.now - 60 * minutes)
+        now.put(workload(f"w-{minutes}", 1, "a", conditions=(admitted,)))
+    for minutes, started in ((0, 2), (15, 1), (60, 0)):
+        now.now += 60 * minutes
+        history.add(facts(now))
+        numbers = history.shown(Cluster().view()).numbers
+        assert numbers["workloads started in the last hour"] == started
+
+
 def test_a_sample_is_due_each_minute() -> None:
     now, history = queues(), History()
     assert history.is_due(now.now)

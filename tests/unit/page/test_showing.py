@@ -137,6 +137,20 @@ async def test_who_comes_in_between_takes_no_change_from_the_others() -> None:
     assert drawn[-1] == 1
 
 
+async def test_who_comes_during_a_change_that_is_taken_back_sees_that_too() -> None:
+    followed = Followed()
+    showing, drawn = Counting(followed), list[object]()
+    showing.watch(KEY, lambda: None)
+    with running(showing):
+        await asyncio.sleep(2)
+        followed.change()
+        showing.watch(KEY, lambda: drawn.append(showing.view(KEY)))
+        drawn.append(showing.view(KEY))
+        followed.change(by=-1)
+        await asyncio.sleep(1)
+    assert drawn == [1, 0]
+
+
 async def test_what_did_not_change_is_not_drawn_and_what_nobody_sees_not_made() -> None:
     followed = Followed()
     showing, drawn = Counting(followed), list[object]()
