@@ -129,7 +129,7 @@ class Door:
         try:
             await self._app(scope, receive, self._checked(scope, send))
         finally:
-            self._live[viewer.name] -= 1
+            self._live -= Counter([viewer.name])  # keeps no zeros
 
     def _refusal(self, viewer: Viewer | None, scope: Scope) -> Response | None:
         """Return the response that refuses a request, or None if it is allowed."""
