@@ -541,7 +541,7 @@ class OperatedJob(GenericJob):
     def stopped_early(self) -> bool:
         """Return whether the job was stopped before its status counted pods or child Jobs.
 
-        They may be about to be made, and no status tells.
+        The operator may be about to make them, and its status does not say so.
         """
         mark = self._mark()
         return mark is not None and not mark.active
