@@ -142,7 +142,7 @@ class Preempting:
             pod_group = self._view.pod_group(group)
             if group in self._courses or (pod_group is not None and pod_group.nomination):
                 self._follow(group)
-        if change.groups:
+        if change.groups or change.unschedulable:
             self._changed.set()
         for group in change.groups & self._lacking.keys():
             pod_group = self._view.pod_group(group)

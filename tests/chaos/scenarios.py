@@ -343,7 +343,7 @@ def _story(world: World, name: str) -> list[str]:
     found = [
         (kind, each)
         for kind in ("PodGroup", "Job", "Workload", "Pod")
-        for each in list(last[kind].values())
+        for each in last(kind).values()
         if each["metadata"]["name"].startswith((name, f"job-{name}"))
     ]
     return [
@@ -379,7 +379,7 @@ def _empty(world: World, load: Load, outcome: Outcome) -> None:
     """Delete everything, and look whether anything is kept for what is gone."""
     world.api.delete_all("batch/v1/jobs", load.namespace)
     world.api.delete_all("pods", load.namespace, grace_seconds=0)
-    world.await_all("the pods are gone", lambda: not world.witness.last["Pod"], _RESTART_SECONDS)
+    world.await_all("the pods are gone", lambda: not world.witness.last("Pod"), _RESTART_SECONDS)
     sweep(world.api, load.namespace)
     deadline = time.monotonic() + 60
     kept: Mapping[str, float] = {}
@@ -442,17 +442,15 @@ def _compact(world: World) -> int:
 def _ended(world: World) -> set[str]:
     """Return the names of the Jobs and the gangs' pods that have ended."""
     last = world.witness.last
-    jobs = {name for name, each in list(last["Job"].items()) if is_true(each, "Complete")}
+    jobs = {name for name, each in last("Job").items() if is_true(each, "Complete")}
     workloads = {
         owner["name"]
-        for each in list(last["Workload"].values())
+        for each in last("Workload").values()
         if is_true(each, "Finished")
         for owner in each["metadata"].get("ownerReferences", [])
     }
     pods = {
-        name
-        for name, each in list(last["Pod"].items())
-        if each["status"].get("phase") == "Succeeded"
+        name for name, each in last("Pod").items() if each["status"].get("phase") == "Succeeded"
     }
     return (jobs & workloads) | pods
 
@@ -484,17 +482,17 @@ def _await_ended(world: World, names: set[str]) -> None:
 
 
 def _is_group(world: World, name: str) -> bool:
-    return name in world.witness.last["PodGroup"]
+    return name in world.witness.last("PodGroup")
 
 
 def _delete(world: World, names: set[str]) -> None:
     last = world.witness.last
     for kind, resource in (("Job", "batch/v1/jobs"), ("Pod", "pods"), ("PodGroup", POD_GROUPS)):
-        for name in sorted(names & set(last[kind])):
+        for name in sorted(names & set(last(kind))):
             world.api.delete(resource, name, "chaos", grace_seconds=0)
     world.await_all(
         "nothing of the round is left",
-        lambda: not any(last[kind] for kind in ("Job", "Pod", "Workload")),
+        lambda: not any(last(kind) for kind in ("Job", "Pod", "Workload")),
         SETTLE_SECONDS,
     )
 
@@ -512,7 +510,7 @@ def _renamed(items: list[list[Object]], prefix: str) -> list[list[Object]]:
 
 def _progress(world: World) -> str:
     last = world.witness.last
-    return f"{len(_ended(world))} of {len(last['Pod']) + len(last['Job'])} pods and Jobs ended"
+    return f"{len(_ended(world))} of {len(last('Pod')) + len(last('Job'))} pods and Jobs ended"
 
 
 _ANCHOR: Final = {"anchor": "here"}

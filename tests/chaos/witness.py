@@ -38,8 +38,7 @@ class Witness:
         """How often a watch could not go on; the versions in between were read one by one."""
         self.breaks = 0
         """How often a watch broke and went on where it was."""
-        self.last: dict[str, dict[str, Object]] = {kind: {} for kind in RESOURCES}
-        """The newest state of each object by kind and name."""
+        self._last: dict[str, dict[str, Object]] = {kind: {} for kind in RESOURCES}
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -48,6 +47,11 @@ class Witness:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+
+    def last(self, kind: str) -> dict[str, Object]:
+        """Return the newest state of each object of a kind, by name."""
+        with self._lock:  # a dict that is copied item by item must not change meanwhile
+            return dict(self._last[kind])
 
     def history(self) -> list[tuple[str, str, Object]]:
         """Return type, kind and object of each event, in the order in which they were stored."""
@@ -80,10 +84,10 @@ class Witness:
         answer: Mapping[str, Any] = api.request("GET", path_of(resource, self._namespace)).json()
         there = {each["metadata"]["name"] for each in answer["items"]}
         newest = answer["metadata"]["resourceVersion"]
-        for name in [name for name in self.last[kind] if name not in there]:
-            self._take("DELETED", kind, self.last[kind][name], int(newest))
+        for name in [name for name in self._last[kind] if name not in there]:
+            self._take("DELETED", kind, self._last[kind][name], int(newest))
         for each in answer["items"]:
-            known = self.last[kind].get(each["metadata"]["name"])
+            known = self._last[kind].get(each["metadata"]["name"])
             since = version_of(known) if known is not None else 0
             for version in reversed(list(_kept(api.versions(resource, each, since)))):
                 self._take("MODIFIED", kind, {**version, "kind": kind}, version_of(version))
@@ -107,9 +111,9 @@ class Witness:
         with self._lock:
             self._events.append((version, event, kind, found))
             if event == "DELETED":
-                self.last[kind].pop(found["metadata"]["name"], None)
+                self._last[kind].pop(found["metadata"]["name"], None)
             else:
-                self.last[kind][found["metadata"]["name"]] = found
+                self._last[kind][found["metadata"]["name"]] = found
 
 
 def _kept(versions: Iterator[Object]) -> Iterator[Object]:

@@ -102,10 +102,9 @@ class World(Started):
         kwok stands in for the kubelets. It does not try again where an answer of the API server
         that was killed is lost to it; a kubelet does.
         """
-        pods = self.witness.last["Pod"].values()
         return any(
             pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") in _UNFINISHED
-            for pod in list(pods)
+            for pod in self.witness.last("Pod").values()
         )
 
     def restart_kwok(self) -> int:

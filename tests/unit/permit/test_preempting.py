@@ -169,6 +169,16 @@ async def test_room_is_kept_from_the_choice_on_and_stored(play: Play) -> None:
     assert play.shell.under_way == 1
 
 
+async def test_a_group_is_looked_at_as_soon_as_kube_scheduler_finds_no_node(
+    play: Play, looks: list[str]
+) -> None:
+    """An autoscaler adds nodes a second later, and nothing else happens until then."""
+    await play.sees(0.3, WAITING, [replace(each, unschedulable=None) for each in HIGH])
+    assert looks == []
+    await play.sees(0.2, HIGH)
+    assert looks == [GROUP]
+
+
 async def test_nothing_else_is_begun_for_it_meanwhile_and_it_ends_with_its_start(
     play: Play, looks: list[str]
 ) -> None:
