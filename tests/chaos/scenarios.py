@@ -251,7 +251,7 @@ def churn(seconds: float, say: Say, *, seed: int = 0, together: bool = True) -> 
             for item in items:
                 world.api.create(*item)
             names = {each["metadata"]["name"] for item in items for each in item}
-            _await_ended(world, names)
+            _await_ended(world, {name for item in items for name in _names(item)})
             _delete(world, names)
             outcome.gangs += load.gangs
             outcome.jobs += load.jobs
@@ -477,12 +477,7 @@ def _await_share(world: World, load: Load, share: float) -> None:
 
 
 def _await_ended(world: World, names: set[str]) -> None:
-    wanted = {name for name in names if not _is_group(world, name)}
-    world.await_all("the round has ended", lambda: wanted <= _ended(world), SETTLE_SECONDS)
-
-
-def _is_group(world: World, name: str) -> bool:
-    return name in world.witness.last("PodGroup")
+    world.await_all("the round has ended", lambda: names <= _ended(world), SETTLE_SECONDS)
 
 
 def _delete(world: World, names: set[str]) -> None:

@@ -203,19 +203,28 @@ def test_pods_that_name_an_admitted_job_as_their_owner_count_with_it(
 ) -> None:
     started(small, "job")
     job = {**small.api.get(JOBS, "job", small.namespace), "apiVersion": "batch/v1", "kind": "Job"}
-    small.api.create(owned_by(job, "own", small.namespace))
+    own: list[str] = []
 
     # The Job controller soon disowns a pod that the selector of the Job does not match, and then
-    # the pod counts against nothing; the Event of the refusal stays.
-    failed = "reason=FailedScheduling,regarding.name=own"
+    # the pod counts against nothing. So another one comes until kube-scheduler has tried one in
+    # time; the Event of the refusal stays.
+    def owned() -> list[Object]:
+        pods = api.list("pods", small.namespace)
+        return [pod for pod in pods if pod["metadata"].get("ownerReferences")]
 
-    def events() -> list[Object]:
-        return api.list("events.k8s.io/v1/events", small.namespace, fields=failed)
+    def waits() -> bool:
+        if not own or all(pod["metadata"]["name"] != own[-1] for pod in owned()):
+            own.append(f"own-{len(own)}")
+            small.api.create(owned_by(job, own[-1], small.namespace))
+        failed = api.list(
+            "events.k8s.io/v1/events", small.namespace, fields="reason=FailedScheduling"
+        )
+        return any(
+            each["regarding"]["name"] in own and REFUSED in each.get("note", "") for each in failed
+        )
 
-    api.wait_for("it waits", lambda: any(REFUSED in each.get("note", "") for each in events()))
-    pods = api.list("pods", small.namespace)
-    owned = [pod for pod in pods if pod["metadata"].get("ownerReferences")]
-    assert sum("nodeName" in pod["spec"] for pod in owned) == 2
+    api.wait_for("it waits", waits)
+    assert sum("nodeName" in pod["spec"] for pod in owned()) == 2
 
 
 def test_no_pod_of_another_kind_gets_a_node_before_its_job_is_admitted(

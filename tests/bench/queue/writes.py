@@ -9,7 +9,7 @@ from typing import Final
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 
-_SETTLE_SECONDS, _QUIET_SECONDS = 15.0, 1.0
+_SETTLE_SECONDS, _QUIET_SECONDS = 60.0, 5.0
 _LINE = re.compile(r"apiserver_request_total\{(?P<labels>.*)\} (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _WRITES: Final = {
@@ -48,7 +48,7 @@ def page(control_plane: ControlPlane) -> str:
 
 
 def settled(control_plane: ControlPlane) -> str:
-    """Return the page once there are no more writes, or after some seconds."""
+    """Return the page once nothing has been written for five seconds, or after a minute."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     last = page(control_plane)
     while time.monotonic() < deadline:

@@ -22,6 +22,7 @@ def test_a_jobset_of_a_queued_trainjob_is_not_queued_itself(
     cluster_queue, _ = works.queues.simple(cpu=8)
     works.create("work", suspended=False, change=label_its_jobset)
 
+    works.await_reserved("work")
     works.await_running("work")
 
     assert works.api.get(JOBSETS, "work", works.namespace)["metadata"]["labels"][QUEUE] == "queue"
